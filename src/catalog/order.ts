@@ -1,5 +1,4 @@
 import type { Column } from '../filters/columns.ts';
-import type { Position } from '../filters/cursor.ts';
 import { prospectOrderFields, type Prospect } from '../schemas/prospects.ts';
 import { foldedOf, hasEmail } from './document.ts';
 
@@ -72,10 +71,3 @@ export const cursorColumns = (order: ProspectOrder): Column[] =>
     raw: field,
     required: !isNullable(field),
   }));
-
-/**
- * Returns true if the position from a cursor contains all sort values. Instead of a text that is too long, a cursor
- * contains `true`. The caller must then read this text from the prospect itself.
- */
-export const isWhole = (position: Position): position is ProspectPosition =>
-  position.values.every((value) => value !== true);

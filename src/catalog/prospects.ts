@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Config } from '../config.ts';
 import type { Database } from '../database/db.ts';
 import { validationFailed } from '../errors.ts';
-import { cursorFault, encodeCursor, readPosition } from '../filters/cursor.ts';
+import { encodeCursor, isLongText, readPosition, withLongTexts } from '../filters/cursor.ts';
 import { parseOrder } from '../filters/order.ts';
 import { findUnlocked } from '../queries/unlocks.ts';
 import {
@@ -16,7 +16,7 @@ import { defaultLimit } from '../schemas/wire.ts';
 import { maxPageDepth, type Catalog, type Search } from './catalog.ts';
 import { filtersApplied, toCriteria } from './criteria.ts';
 import { mask } from './masking.ts';
-import { bestFirst, cursorColumns, isWhole, positionOf, type ProspectOrder, type ProspectPosition } from './order.ts';
+import { bestFirst, cursorColumns, positionOf, type ProspectOrder, type ProspectPosition } from './order.ts';
 
 /** What `listProspects` and `countProspects` need: the configuration, the database and the prospect catalog. */
 export interface ProspectServices {
@@ -127,10 +127,9 @@ async function readAfter(
     paginate,
     'these filters, this order and this all_contacts',
   );
-  if (!position || isWhole(position)) return position;
-  const [last] = await catalog.find([position.id]);
-  if (!last) throw cursorFault('points to a prospect that no longer exists; start again from the first page');
-  return positionOf(last, order);
+  if (!position) return undefined;
+  const [last] = position.values.some(isLongText) ? await catalog.find([position.id]) : [];
+  return withLongTexts(position, last && positionOf(last, order).values);
 }
 
 /**

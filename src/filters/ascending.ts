@@ -45,7 +45,7 @@ export function indexAscending(paging: PageContext): Clauses {
  */
 export function oldestFirst(paging: PageContext): Clauses {
   const { sql, id } = paging;
-  const first = ({ values }: Position, plus: number) => sql`${firstIdOf(Date.parse(String(values[0])) + plus)}::uuid`;
+  const first = ({ values }: Position, plus: number) => sql`${firstIdOf(Date.parse(values[0] as string) + plus)}::uuid`;
   return ascending(paging, {
     value: sql`left(${id}::text, 13) collate "C"`,
     scan: id,

@@ -9,18 +9,47 @@ import type { Order } from './order.ts';
 import type { Filter } from './tree.ts';
 import { canonicalInstant } from './values.ts';
 
+/** One of the values by which the last row of a page was sorted, as stored in a cursor. */
+export type KeyValue = string | number | null | LongText;
+
 /**
- * One of the values by which the last row of a page was sorted, as stored in a cursor. A long text is not stored: the
- * constant `ofRow` stands in its place, and the SQL statement for the next page reads the text from the row.
+ * A text that is too long for a cursor, which contains its hash instead. Before the next page is read, the text is read
+ * from the row, and must have this hash.
  */
-export type KeyValue = string | number | null | typeof ofRow;
-export const ofRow = true;
+export interface LongText {
+  hash: string;
+}
+
+export const isLongText = (value: unknown): value is LongText =>
+  typeof value === 'object' && value !== null && 'hash' in value && Object.keys(value).length === 1;
+
+const hashLongText = (text: string): string => createHash('sha256').update(text).digest('base64url').slice(0, 22);
+
+/**
+ * Replaces the hashes in a position by the texts of the row.
+ * @param texts the sort values of the row, one for each sort key; undefined if there is no such row
+ * @throws DomainError `validation_failed` if the row was deleted, or its texts have changed
+ */
+export function withLongTexts({ id, values }: Position, texts: readonly unknown[] | undefined): WholePosition {
+  const whole = values.map((value, i) => {
+    if (!isLongText(value)) return value;
+    const text = texts?.[i];
+    if (typeof text === 'string' && hashLongText(text) === value.hash) return text;
+    throw cursorFault('points to a record that was deleted or changed; start again from the first page');
+  });
+  return { id, values: whole };
+}
 
 /** The last row of a page: its id and the values it was sorted by. The next page starts after this row. */
 export interface Position {
   id: string;
   /** The sort values of the row, one for each sort key. */
   values: KeyValue[];
+}
+
+/** A position that has all its texts. */
+export interface WholePosition extends Position {
+  values: Exclude<KeyValue, LongText>[];
 }
 
 /**
@@ -62,7 +91,9 @@ function canonical(filter: Filter): string {
  */
 export function encodeCursor(scope: string, { id, values }: Position): string {
   // The cursor contains only values that the page showed.
-  const carried = values.map((value) => (typeof value === 'string' && value.length > carriedText ? ofRow : value));
+  const carried = values.map((value) =>
+    typeof value === 'string' && value.length > carriedText ? { hash: hashLongText(value) } : value,
+  );
   return Buffer.from(JSON.stringify([scope, id, carried])).toString('base64url');
 }
 
@@ -119,7 +150,7 @@ function parse(cursor: string): unknown {
 function isValueOf(column: Column, value: unknown): value is KeyValue {
   if (value === null) return !column.required && column.shownAs === undefined;
   if (column.type === 'integer') return Number.isInteger(value) && value === ((value as number) | 0);
-  if ((column.type === 'text' || column.type === 'exact') && value === ofRow) return true;
+  if (isLongText(value)) return (column.type === 'text' || column.type === 'exact') && isHash(value.hash);
   if (typeof value !== 'string') return false;
   if (column.type === 'instant') return isInstant(value) && canonicalInstant(value) === value;
   if (column.type === 'uuid') return isUuid(value);
@@ -127,3 +158,5 @@ function isValueOf(column: Column, value: unknown): value is KeyValue {
 }
 
 const isUuid = (value: unknown): value is string => typeof value === 'string' && canonicalId(value) === value;
+
+const isHash = (value: unknown): boolean => typeof value === 'string' && /^[\w-]{22}$/.test(value);

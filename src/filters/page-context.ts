@@ -1,6 +1,6 @@
-import { ofRow, type Position } from './cursor.ts';
+import { isLongText, type Position } from './cursor.ts';
 import { columnsOf, type RecordQuery } from './record-query.ts';
-import { constant, type Fragment, type FragmentMaker } from './sql.ts';
+import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
 import { parameter, shownValue, toSql, typeOf } from './to-sql.ts';
 
 /** The SQL clauses that select the records of one page: `where ${where} order by ${orderBy} limit ${limit}`. */
@@ -51,13 +51,23 @@ export const limitAndOffset = ({ sql, listing }: PageContext): Fragment =>
   sql`${listing.limit}::bigint offset ${listing.offset}::bigint`;
 
 /**
- * Returns the i-th sort value of the last row of the previous page, as SQL. If the cursor does not contain the value
- * because it was too long, the SQL is a subquery that reads the value from that row.
- * @param after the last row of the previous page
+ * Returns the i-th sort value of the last row of the previous page, as SQL.
+ * @param after the last row of the previous page, with its long texts
  */
-export function bound({ sql, listing, from, id, owned }: PageContext, after: Position, i: number): Fragment {
-  const column = columnsOf(listing.source, listing.order)[i]!;
+export function bound({ sql, listing }: PageContext, after: Position, i: number): Fragment {
   const value = after.values[i]!;
-  if (value !== ofRow) return parameter(sql, value, typeOf(column));
-  return sql`(select ${shownValue(sql, column)} from ${from} where ${owned} and ${id} = ${after.id}::uuid)`;
+  if (isLongText(value)) throw new Error('The long texts of the cursor were not read');
+  return parameter(sql, value, typeOf(columnsOf(listing.source, listing.order)[i]!));
+}
+
+/**
+ * Returns the SQL statement that reads the texts of which the cursor has only the hashes, as an array with an element for
+ * each sort key. It returns no row if the last row of the previous page was deleted.
+ */
+export function longTextsOf(sql: FragmentMaker, listing: RecordQuery, after: Position): Fragment {
+  const { from, owned, id } = pageContextOf(sql, listing);
+  const texts = columnsOf(listing.source, listing.order).map((column, i) =>
+    isLongText(after.values[i]) ? shownValue(sql, column) : constant(sql, 'null::text'),
+  );
+  return sql`select array[${join(sql, texts, ',', '')}] as texts from ${from} where ${owned} and ${id} = ${after.id}::uuid`;
 }

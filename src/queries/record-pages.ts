@@ -1,5 +1,5 @@
 import type { Database, Sql, Transaction } from '../database/db.ts';
-import type { Position } from '../filters/cursor.ts';
+import { isLongText, withLongTexts, type Position } from '../filters/cursor.ts';
 import {
   hasManyWithoutTerms,
   isIndexable,
@@ -17,6 +17,7 @@ import {
   type PageClauses,
 } from '../filters/page-clauses.ts';
 import { defaultOrder } from '../filters/order.ts';
+import { longTextsOf } from '../filters/page-context.ts';
 import { nextCursor, positionOf, type RecordQuery } from '../filters/record-query.ts';
 import { recorder, run } from '../filters/sql-recorder.ts';
 import type { Fragment, FragmentMaker } from '../filters/sql.ts';
@@ -35,14 +36,27 @@ export interface RecordPage<Row> {
 /**
  * Reads one page of records: those that match the query, with its order and limit.
  * @param projection returns the SQL columns to select
+ * @throws DomainError `validation_failed` if the cursor needs texts that its row no longer has
  */
 export async function readRecordPage<Row extends object>(
   db: Database,
-  listing: RecordQuery,
+  request: RecordQuery,
   projection: (sql: FragmentMaker) => Fragment,
 ): Promise<RecordPage<Row>> {
+  const listing = await readLongTexts(db, request);
   const rows = await readRecords<Row>(db, laneOf(db, listing), listing, projection, readRows);
   return { rows, nextCursor: nextCursor(listing, rows) };
+}
+
+/**
+ * Returns the query with the long texts of its cursor, which has only their hashes. Reads them from the last row of the
+ * previous page.
+ */
+async function readLongTexts(db: Database, listing: RecordQuery): Promise<RecordQuery> {
+  const { after } = listing;
+  if (!after?.values.some(isLongText)) return listing;
+  const [row] = await db.search((sql) => run<{ texts: unknown[] }>(sql, longTextsOf(recorder, listing, after)));
+  return { ...listing, after: withLongTexts(after, row?.texts) };
 }
 
 /**

@@ -132,6 +132,44 @@ describe('paging', () => {
     expect(await found({ search: '@@ lovelace' })).toEqual([1, 1]);
   });
 
+  describe('in the order of texts that are too long for a cursor', () => {
+    const url = (i: number): string => `https://x.example/${'a'.repeat(300)}${i}`;
+    const order_by = { profnet_url: 'ASC' };
+    /** Creates three contacts, and returns their ids and the cursor after the first of them. */
+    async function firstOfThree(own: typeof customer) {
+      const ids = [];
+      for (const i of [0, 1, 2]) ids.push(await create({ profnet_url: url(i) }, own));
+      const page = await own.post('/contacts/list', { order_by, paginate: { limit: 1 } });
+      return { ids, cursor: page.headers['x-next-cursor'] };
+    }
+    const rest = (own: typeof customer, cursor: unknown) =>
+      own.post('/contacts/list', { order_by, paginate: { limit: 2, cursor } });
+
+    test('goes on after the last contact, whatever else of it has changed', async () => {
+      const own = await app.customer();
+      const { ids, cursor } = await firstOfThree(own);
+      await own.patch(`/contacts/${ids[0]}`, { job_title: 'Other' });
+      expect((await rest(own, cursor)).body.map(({ id }: { id: string }) => id)).toEqual(ids.slice(1));
+    });
+
+    test.each([
+      ['deleted', (own, id) => own.delete(`/contacts/${id}`)],
+      ['moved to another place', (own, id) => own.patch(`/contacts/${id}`, { profnet_url: url(9) })],
+      ['left without a text', (own, id) => own.patch(`/contacts/${id}`, { profnet_url: null })],
+    ] as [string, (own: typeof customer, id: string) => Promise<unknown>][])(
+      'is 400 after the last contact was %s, and never ends early',
+      async (_, change) => {
+        const own = await app.customer();
+        const { ids, cursor } = await firstOfThree(own);
+        await change(own, ids[0]!);
+        expect(await rest(own, cursor)).toMatchObject({
+          status: 400,
+          body: { code: 'validation_failed', errors: [{ path: '/paginate/cursor' }] },
+        });
+      },
+    );
+  });
+
   test('reports no pages when there are no contacts, and has a default limit of 25', async () => {
     const own = await app.customer();
     expect((await own.post('/contacts/metadata')).body.pagination).toEqual({
