@@ -26,7 +26,7 @@ const rooms = [
 
 /** Packages that only the named modules may import. Any module may import their types. */
 const keepers: Record<string, RegExp> = {
-  postgres: /^(database\/(connection|migrate)|embedded-postgres\/server)\.ts$/,
+  postgres: /^(database\/(connection|migrate)|embedded-postgres\/presence)\.ts$/,
   fastify: /^app\.ts$/,
   ajv: /^validation\/validator\.ts$/,
   pino: /^logger\.ts$/,

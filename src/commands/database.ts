@@ -1,3 +1,4 @@
+import type { FastifyBaseLogger } from 'fastify';
 import type { Catalog } from '../catalog/catalog.ts';
 import { openCatalog } from '../catalog/open.ts';
 import { readConfig, type Config } from '../config.ts';
@@ -12,6 +13,8 @@ import { checkSchema } from '../database/migrations.ts';
 interface Server {
   url: string;
   ownerUrl: string;
+  /** From now on, starts the embedded PostgreSQL again if it ends. Does nothing for another server. */
+  keepRunning(log: FastifyBaseLogger): void;
   close(): Promise<void>;
 }
 
@@ -22,6 +25,11 @@ export interface OpenServices {
   catalog: Catalog;
   url: string;
   ownerUrl: string;
+  /**
+   * From now on, logs outages of the database, and starts the embedded PostgreSQL again if it ends. For commands that run
+   * until they get a signal.
+   */
+  watchDatabase(log: FastifyBaseLogger): void;
   close(): Promise<void>;
 }
 
@@ -43,7 +51,11 @@ export async function openServices(
     await db.close();
     await server.close();
   };
-  return { config, db, catalog, url: server.url, ownerUrl: server.ownerUrl, close };
+  const watchDatabase = (log: FastifyBaseLogger) => {
+    db.logOutages(log);
+    server.keepRunning(log);
+  };
+  return { config, db, catalog, url: server.url, ownerUrl: server.ownerUrl, watchDatabase, close };
 }
 
 /**
@@ -68,10 +80,10 @@ async function openPlanned(
 
 async function openServer(config: Config): Promise<Server> {
   const { DATABASE_URL: url, MIGRATION_DATABASE_URL: ownerUrl, DATA_DIR } = config;
-  if (url) return { url, ownerUrl: ownerUrl ?? url, close: async () => undefined };
+  if (url) return { url, ownerUrl: ownerUrl ?? url, keepRunning: () => undefined, close: async () => undefined };
   const { openEmbeddedPostgres } = await import('../embedded-postgres/server.ts');
   const server = await openEmbeddedPostgres(DATA_DIR);
-  return { url: server.serviceUrl, ownerUrl: server.ownerUrl, close: () => server.close() };
+  return { ...server, url: server.serviceUrl };
 }
 
 /**

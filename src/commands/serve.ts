@@ -48,7 +48,7 @@ async function serve(options: Options): Promise<Serving> {
   try {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);
-    services.db.logOutages(log);
+    services.watchDatabase(log);
     const demo = options.demo ? await loadDemo(services).catch(warnOfOthers) : null;
     const app = buildApp(services);
     shutdown.addServer(app);

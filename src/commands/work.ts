@@ -37,7 +37,7 @@ async function work(options: { migrate?: true }): Promise<Working> {
   try {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);
-    services.db.logOutages(log);
+    services.watchDatabase(log);
     const workers = await startWorkers({ ...services, log });
     shutdown.add(() => workers.stop());
     const monitor = await listenMonitor(services, shutdown);

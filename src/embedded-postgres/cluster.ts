@@ -71,18 +71,21 @@ async function serverOf(cluster: Pick<Cluster, 'data'>): Promise<number | undefi
   return pid !== undefined && (await isServerOf(cluster, pid)) ? pid : undefined;
 }
 
-/** Starts the server of the data folder. Does nothing if the server already runs. */
-export async function startServer(cluster: Cluster): Promise<void> {
+/**
+ * Starts the server of the data folder. Does nothing if the server already runs.
+ * @param fixedPort the port of the server; default: its last port if it is free, else any
+ */
+export async function startServer(cluster: Cluster, fixedPort?: number): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     await removeStaleLock(cluster);
     const options = ['start', '-w', '-t', '60', '-D', cluster.data, '-l', join(cluster.data, 'server.log'), '-o'];
-    const port = (attempt === 1 && (await lastPort(cluster))) || (await freePort());
+    const port = fixedPort ?? (await freePort(await lastPort(cluster)).catch(() => freePort(0)));
     // `pg_ctl` starts the server in a process group of its own, so a signal to this process does not stop it.
     const error = await program(cluster, 'pg_ctl', [...options, `-p ${port}`]).catch((error: unknown) => error);
     if (!(error instanceof Error) || (await runningPort(cluster)) !== undefined) return;
     if (attempt === startAttempts)
       throw new EmbeddedPostgresError(`PostgreSQL does not start: ${await lastWords(cluster)}`, error);
-    await sleep(250 * attempt); // the port is taken, or child processes of the last server are still ending
+    await sleep(250 * attempt); // the port was taken meanwhile, or child processes of the last server are still ending
   }
 }
 
@@ -229,11 +232,12 @@ async function lastWords(cluster: Cluster): Promise<string> {
   return log.trim().split('\n').slice(-5).join('\n') || 'there is no log';
 }
 
-function freePort(): Promise<number> {
+/** Returns the given port if it is free, and rejects otherwise. For 0, returns any free port. */
+function freePort(wanted: number): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.on('error', reject);
-    server.listen(0, '127.0.0.1', () => {
+    server.listen(wanted, '127.0.0.1', () => {
       const { port } = server.address() as AddressInfo;
       server.close(() => resolve(port));
     });

@@ -2,11 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { chmod, link, mkdtemp, readdir, readFile, realpath, rm, unlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
-import { sessionSettings } from '../database/session-settings.ts';
-import { isAlive, killServer, openCluster, runningPort, startServer, stopServer, type Cluster } from './cluster.ts';
+import type { FastifyBaseLogger } from 'fastify';
+import type postgres from 'postgres';
+import { isAlive, killServer, openCluster, type Cluster } from './cluster.ts';
 import { createFolder } from './folders.ts';
+import { Presence, presenceLock } from './presence.ts';
 import { EmbeddedPostgresError } from './programs.ts';
 
 /** A running embedded PostgreSQL server, with the URLs of its databases. */
@@ -17,6 +17,12 @@ export interface EmbeddedPostgres {
   serviceUrl: string;
   /** URL of the database `postgres`, with the login of the superuser. */
   superuserUrl: string;
+  /**
+   * From now on, starts the server again if it ends, until `close` is called. Tries until the server starts: after its
+   * disk was full, it starts as soon as there is space.
+   * @param log gets a line when the server has ended, when it does not start, and when it runs again
+   */
+  keepRunning(log: FastifyBaseLogger): void;
   /** Ends this process's use of the server. The last process that calls `close` also stops the server. */
   close(): Promise<void>;
 }
@@ -48,19 +54,11 @@ export const logins: Record<keyof Passwords, string> = {
   service: 'sales_service',
 };
 /**
- * Key of the PostgreSQL advisory lock that prevents the embedded server from being stopped while a process uses it.
- * Each process that uses the server holds the lock in shared mode. A process must get the lock in exclusive mode to
- * stop the server.
- */
-const presenceLock = 8314045570;
-const openTimeoutMs = 90_000;
-/**
  * Prefix of the names of temporary data folders. The prefix is followed by the id of the process that uses the folder,
  * and by random characters.
  */
 const throwawayPrefix = 'sales-data-api-throwaway-';
 const throwawayName = /^sales-data-api-throwaway-(\d+)-/;
-const pollMs = 50;
 
 const settings = {
   listen_addresses: '127.0.0.1',
@@ -89,8 +87,8 @@ export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOpt
   if (options.throwaway) return openThrowaway(options.settings);
   const home = resolve(dataDir);
   await createFolder(home);
-  const { cluster, presence, addresses } = await open(home, settings, true);
-  return { ...addresses, close: () => leave(cluster, presence) };
+  const { presence, addresses } = await open(home, settings, true);
+  return { ...addresses, keepRunning: (log) => presence.keepRunning(log), close: () => presence.end() };
 }
 
 async function openThrowaway(more: Record<string, string> = {}): Promise<EmbeddedPostgres> {
@@ -99,8 +97,8 @@ async function openThrowaway(more: Record<string, string> = {}): Promise<Embedde
   try {
     await chmod(home, 0o755); // the server may have to run as another user
     const { cluster, presence, addresses } = await open(home, { ...throwawaySettings, ...more }, false);
-    const end = () => presence.end({ timeout: 0 });
-    return { ...addresses, close: () => end().then(() => discard(cluster, home)) };
+    const close = () => presence.leaveRunning().then(() => discard(cluster, home));
+    return { ...addresses, keepRunning: (log) => presence.keepRunning(log), close };
   } catch (error) {
     await rm(home, { recursive: true, force: true });
     throw error;
@@ -123,22 +121,24 @@ async function discard(cluster: Pick<Cluster, 'data'>, home: string): Promise<vo
   for (const path of [cluster.data, home]) await rm(path, { recursive: true, force: true, maxRetries: 5 });
 }
 
+type Addresses = Pick<EmbeddedPostgres, 'ownerUrl' | 'serviceUrl' | 'superuserUrl'>;
+
 interface Opened {
   cluster: Cluster;
-  presence: postgres.Sql;
-  addresses: Omit<EmbeddedPostgres, 'close'>;
+  presence: Presence;
+  addresses: Addresses;
 }
 
 async function open(home: string, settings: Record<string, string>, sync: boolean): Promise<Opened> {
   const passwords = await readPasswords(join(home, 'postgres.json'));
   const options = { superuser: logins.superuser, password: passwords.superuser, settings, sync };
   const cluster = await openCluster(join(home, 'postgres'), options);
-  const { presence, port } = await attend(cluster, passwords.superuser);
-  await prepareDatabase(presence, database, passwords);
-  return { cluster, presence, addresses: urls(port, passwords) };
+  const presence = await Presence.begin(cluster, { username: logins.superuser, password: passwords.superuser });
+  await prepareDatabase(presence.sql, database, passwords);
+  return { cluster, presence, addresses: urls(presence.port, passwords) };
 }
 
-function urls(port: number, passwords: Passwords): Omit<EmbeddedPostgres, 'close'> {
+function urls(port: number, passwords: Passwords): Addresses {
   const url = (login: keyof Passwords, name: string) =>
     `postgres://${logins[login]}:${passwords[login]}@127.0.0.1:${port}/${name}`;
   return {
@@ -181,56 +181,6 @@ function parsePasswords(file: string, text: string): Passwords {
 }
 
 /**
- * Starts the server if it does not run, and takes a lock that prevents other processes from stopping the server.
- * Returns the connection that holds the lock, and the server's port.
- */
-async function attend(cluster: Cluster, password: string): Promise<{ presence: postgres.Sql; port: number }> {
-  const deadline = Date.now() + openTimeoutMs;
-  while (Date.now() < deadline) {
-    const port = await runningPort(cluster);
-    const presence = port === undefined ? await startServer(cluster) : await enter(port, password);
-    if (port !== undefined && presence) return { presence, port };
-    await sleep(pollMs);
-  }
-  throw new EmbeddedPostgresError(
-    `The PostgreSQL in ${cluster.data} neither accepts connections nor stops. End its process and try again`,
-  );
-}
-
-/**
- * Connects to the server and takes a lock that prevents other processes from stopping the server. Returns the
- * connection that holds the lock, or undefined if the server is starting or stopping.
- */
-async function enter(port: number, password: string): Promise<postgres.Sql | undefined> {
-  const presence = postgres({
-    host: '127.0.0.1',
-    port,
-    database: 'postgres',
-    username: logins.superuser,
-    password,
-    max: 1,
-    max_lifetime: null,
-    fetch_types: false,
-    connect_timeout: 10,
-    onnotice: () => {},
-    connection: { application_name: 'sales-data-api presence', ...sessionSettings },
-  });
-  try {
-    const [row] = await presence<{ present: boolean }[]>`
-      select pg_try_advisory_lock_shared(${presenceLock}) as present`;
-    if (row!.present) return presence;
-  } catch (error) {
-    if ((error as { code?: string }).code === '28P01')
-      throw new EmbeddedPostgresError(
-        'postgres.json does not have the passwords of the data folder beside it. Restore the matching file',
-        error,
-      );
-  }
-  await presence.end({ timeout: 0 });
-  return undefined;
-}
-
-/**
  * Creates an empty database, with the roles of its owner and of the service. Does nothing if the database exists.
  * @param name name of the database
  */
@@ -250,33 +200,4 @@ export async function prepareDatabase(superuser: postgres.Sql, name: string, pas
     await superuser`create database ${superuser(name)} owner ${superuser(owner)}`;
   }
   await superuser`select pg_advisory_unlock(${presenceLock + 1})`;
-}
-
-/** Ends this process's use of the server. Stops the server if no other process uses it and no client is connected. */
-async function leave(cluster: Cluster, presence: postgres.Sql): Promise<void> {
-  try {
-    await presence`select pg_advisory_unlock_shared(${presenceLock})`;
-    const [row] = await presence<{ last: boolean }[]>`select pg_try_advisory_lock(${presenceLock}) as last`;
-    // While this process holds the exclusive lock, no other process can start to use the server.
-    if (row!.last && (await isDeserted(presence))) await stopServer(cluster);
-  } catch (error) {
-    if ((await runningPort(cluster)) !== undefined) throw error; // not running: another process stopped it
-  } finally {
-    await presence.end({ timeout: 1 });
-  }
-}
-
-/**
- * Returns true if no other client is connected to the server. Waits up to a second for clients that are disconnecting.
- */
-async function isDeserted(presence: postgres.Sql): Promise<boolean> {
-  for (let attempt = 0; attempt < 20; attempt += 1) {
-    const [row] = await presence<{ others: number }[]>`
-      select count(*)::integer as others
-      from pg_stat_activity
-      where backend_type = 'client backend' and pid <> pg_backend_pid()`;
-    if (row!.others === 0) return true;
-    await sleep(pollMs);
-  }
-  return false;
 }

@@ -1,13 +1,14 @@
 import { execFile, spawn, type ChildProcessByStdio } from 'node:child_process';
 import { once } from 'node:events';
-import { appendFile, chmod, mkdtemp, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
+import { appendFile, chmod, mkdtemp, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { promisify } from 'node:util';
+import { pino } from 'pino';
 import postgres from 'postgres';
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { openEmbeddedPostgres, type EmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
 
 /** A data folder that was used before, and the folder of the current test. */
@@ -191,6 +192,33 @@ describe('the embedded server', () => {
     expect(await ask(third.ownerUrl, 'select * from kept')).toEqual([]);
     await close(third);
     stranger.kill();
+  });
+
+  test('is started again on its port when it ends, also if it does not start for a while, and says so', async () => {
+    const lines: string[] = [];
+    const log = pino({}, { write: (line) => void lines.push((JSON.parse(line) as { msg: string }).msg) });
+    const server = await openEmbeddedPostgres(folder);
+    server.keepRunning(log);
+    await ask(server.ownerUrl, 'create table kept (id integer)');
+    const settings = join(folder, 'postgres', 'postgresql.conf');
+    await rename(settings, `${settings}.away`); // so it does not start, as on a full disk
+    const pid = await serverPid();
+    process.kill(pid, 'SIGKILL');
+    const failing = 'the embedded PostgreSQL does not start; trying on';
+    await vi.waitFor(() => expect(lines.at(-1)).toBe(failing), { timeout: 60_000, interval: 50 });
+    await rename(`${settings}.away`, settings);
+    const ended = 'the embedded PostgreSQL has ended; starting it again';
+    const again = [ended, failing, 'the embedded PostgreSQL runs again'];
+    await vi.waitFor(() => expect(lines).toEqual(again), { timeout: 60_000, interval: 50 });
+    expect(await ask(server.ownerUrl, 'select * from kept')).toEqual([]);
+    const second = await serverPid();
+    expect(second).not.toBe(pid);
+    // It is in use as before, so another process does not stop it.
+    await close(await openEmbeddedPostgres(folder));
+    expect(await serverPid()).toBe(second);
+    await server.close();
+    expect(await isAlive(second)).toBe(false);
+    expect(lines).toEqual(again);
   });
 
   test('can be opened while another process is stopping it', async () => {
