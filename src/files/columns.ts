@@ -88,9 +88,12 @@ function faultOf(fields: FileFields, given: readonly unknown[], name: unknown, i
   return whole === undefined ? undefined : `is a part of ${whole}, which is named too`;
 }
 
-/** Returns the column for a field name, or undefined if records of this kind have no such field. */
+/**
+ * Returns the column for a field name, or undefined if an import cannot write a field with this name. JSON of callers
+ * cannot have the key `__proto__` either.
+ */
 export const columnNamed = (fields: FileFields, name: string): FileColumn | undefined =>
-  isFileField(fields, name) ? columnOf(fields, name) : undefined;
+  isFileField(fields, name) && name !== 'custom_fields.__proto__' ? columnOf(fields, name) : undefined;
 
 function columnOf(fields: FileFields, name: string): FileColumn {
   const key = customKey(name);

@@ -1,8 +1,8 @@
-import { countMembers, maxJsonDepth, shapeOf } from '../text/json-text.ts';
+import { countMembers, maxJsonDepth, parsePlain, PrototypeNamed, prototypeNamed, shapeOf } from '../text/json-text.ts';
 
 /**
- * Parses JSON from a file with the same checks as JSON in requests: limited nesting depth, and no duplicate keys in an
- * object.
+ * Parses JSON from a file with the same checks as JSON in requests: limited nesting depth, no duplicate keys in an
+ * object, and no key such as `__proto__`.
  * @returns The value, or the reason why the text is rejected.
  */
 export function parseJson(text: string): { value?: unknown; fault?: string } {
@@ -11,9 +11,9 @@ export function parseJson(text: string): { value?: unknown; fault?: string } {
   if (names > maxNames) return { fault: `names more than ${maxNames} properties` };
   let value: unknown;
   try {
-    value = JSON.parse(text);
-  } catch {
-    return { fault: 'is not valid JSON' };
+    value = parsePlain(text);
+  } catch (error) {
+    return { fault: error instanceof PrototypeNamed ? prototypeNamed : 'is not valid JSON' };
   }
   return countMembers(value) < names ? { fault: 'names a property of one object twice' } : { value };
 }

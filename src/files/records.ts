@@ -60,14 +60,7 @@ function assemble(values: (readonly [FileColumn, unknown])[]): Json {
     value,
   ] of values) {
     if (part === undefined) item[field] = value;
-    // A custom field may be called `__proto__`.
-    else
-      Object.defineProperty((item[field] ??= {}), part, {
-        value,
-        enumerable: true,
-        configurable: true,
-        writable: true,
-      });
+    else ((item[field] ??= {}) as Json)[part] = value;
   }
   return item;
 }

@@ -4,7 +4,7 @@ import fp from 'fastify-plugin';
 import { DomainError, validationFailed } from '../errors.ts';
 import { NoBody } from '../schemas/wire.ts';
 import { parseInPieces, type ParsedJson } from '../text/json-pieces.ts';
-import { countMembers, maxJsonDepth, shapeOf } from '../text/json-text.ts';
+import { countMembers, maxJsonDepth, parsePlain, PrototypeNamed, prototypeNamed, shapeOf } from '../text/json-text.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -31,21 +31,12 @@ const nothing = Buffer.alloc(0);
  */
 export default fp(
   async (app) => {
-    const parse = app.getDefaultJsonParser('error', 'error');
     app.decorateRequest('bodyBytes');
     app.addHook('onRequest', (request, _reply, done) => {
       request.bodyBytes = nothing;
       done();
     });
     app.removeAllContentTypeParsers();
-    const parserOf = (request: FastifyRequest) => (text: string) => {
-      let value: unknown;
-      void parse(request, text, (error, parsed) => {
-        if (error) throw error;
-        value = parsed;
-      });
-      return value;
-    };
     app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, bytes: Buffer, done) => {
       request.bodyBytes = bytes;
       if (bytes.length === 0) return done(null, undefined);
@@ -55,14 +46,14 @@ export default fp(
       if (depth > maxJsonDepth) return done(refusal(`the body is nested deeper than ${maxJsonDepth} levels`));
       const end = ({ value, names: found }: ParsedJson): void =>
         found < names ? done(refusal('an object of the body names the same property twice')) : done(null, value);
-      const refuse = (): void => done(refusal('the body is not valid JSON'));
-      if (bytes.length > maxUnbroken)
-        return void parseInPieces(withoutMark(bytes), parserOf(request)).then(end, refuse);
+      const refuse = (error: unknown): void =>
+        done(refusal(`the body ${error instanceof PrototypeNamed ? prototypeNamed : 'is not valid JSON'}`));
+      if (bytes.length > maxUnbroken) return void parseInPieces(withoutMark(bytes), parsePlain).then(end, refuse);
       let value: unknown;
       try {
-        value = parserOf(request)(withoutMark(bytes).toString());
-      } catch {
-        return refuse();
+        value = parsePlain(withoutMark(bytes).toString());
+      } catch (error) {
+        return refuse(error);
       }
       return end({ value, names: countMembers(value) });
     });

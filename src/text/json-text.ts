@@ -41,6 +41,35 @@ function endOfString(text: Buffer, start: number): number {
   return i;
 }
 
+/** Thrown for a JSON text with a property whose name could change the prototype of an object. */
+export class PrototypeNamed extends Error {}
+
+/** The reason why a JSON text with such a property is rejected. */
+export const prototypeNamed = 'names a property `__proto__`, or `prototype` of a `constructor`, which is not allowed';
+
+/**
+ * Parses JSON. The caller has checked that it is not nested too deeply.
+ * @throws PrototypeNamed if an object has a property whose name could change the prototype of an object
+ * @throws SyntaxError if the text is not JSON
+ */
+export function parsePlain(text: string): unknown {
+  const value: unknown = JSON.parse(text);
+  // Names can be written with escapes.
+  if (/__proto__|prototype|\\u/.test(text) && hasPrototypeName(value)) throw new PrototypeNamed();
+  return value;
+}
+
+function hasPrototypeName(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (Array.isArray(value)) return value.some(hasPrototypeName);
+  for (const name in value) {
+    const member = (value as Record<string, unknown>)[name];
+    if (name === '__proto__' || hasPrototypeName(member)) return true;
+    if (name === 'constructor' && Object.hasOwn(Object(member), 'prototype')) return true;
+  }
+  return false;
+}
+
 /** Counts the properties of a JSON value, including those of nested objects. */
 export function countMembers(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0;

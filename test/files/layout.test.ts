@@ -60,6 +60,12 @@ describe('the header line', () => {
       'constructor,__proto__',
       '"constructor" is not the name of a field; "__proto__"',
     ],
+    [
+      'a custom field of every object',
+      contacts,
+      'custom_fields.__proto__',
+      '"custom_fields.__proto__" is not the name',
+    ],
     ['a field of another object', company, 'name,first_name', '"first_name" is not the name'],
     ['a mapping to no field', { ...contacts, mapping: { a: 'list_ids' } }, 'a', '"a" is not the name of a field'],
     ['a name twice', contacts, 'first_name,first_name', 'the columns "first_name" and "first_name" are both for'],

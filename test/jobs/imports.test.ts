@@ -184,6 +184,22 @@ describe('an import', () => {
     expect((await customer.get(`/imports/${done.id}/errors`)).body).toContain('_record,_line,_error\r\n[1],2,');
   });
 
+  test('refuses a custom field that is called `__proto__` as the API does, by name', async () => {
+    const body = JSON.stringify(contactBody()).replace('{', '{"custom_fields":{"__proto__":"x","constructor":"y"},');
+    const answer = await customer.call('POST', '/contacts', body, { 'content-type': 'application/json' });
+    expect({ status: answer.status, message: answer.body.message }).toEqual({
+      status: 400,
+      message: expect.stringContaining('`__proto__`'),
+    });
+    const fine = JSON.stringify(contactBody({ custom_fields: { constructor: 'y' } }));
+    const done = await importFile(app, customer, { ...newContacts, format: 'ndjson' }, `${body}\n${fine}`);
+    expect(countsOf(done)).toMatchObject({ created: 1, failed: 1 });
+    expect((await errorsOf(customer, done.id))[0]).toContain('`__proto__`');
+    const header = await importFile(app, customer, newContacts, 'first_name,custom_fields.__proto__\nAda,x\n');
+    expect(header).toMatchObject({ status: 'FAILED', error: expect.stringContaining('"custom_fields.__proto__"') });
+    expect(await contactsOf(customer, 'custom_fields')).toEqual([{ custom_fields: { constructor: 'y' } }]);
+  });
+
   test('writes companies', async () => {
     const done = await importFile(
       app,

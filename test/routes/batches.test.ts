@@ -187,7 +187,10 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
     for (const [text, message] of [
       [`{"items":[{"m7":0,${members}}]}`, 'an object of the body names the same property twice'],
       [`{"items":[{${members},}]}`, 'the body is not valid JSON'],
-      [`{"items":[{"__proto__":[],${members}}]}`, 'the body is not valid JSON'],
+      [
+        `{"items":[{"__proto__":[],${members}}]}`,
+        'the body names a property `__proto__`, or `prototype` of a `constructor`, which is not allowed',
+      ],
     ] as const)
       expect(await sendText(text)).toMatchObject({ status: 400, body: { errors: [{ path: '', message }] } });
   });
