@@ -1,8 +1,8 @@
 import type { Transaction } from '../database/db.ts';
 import type { BatchOutcome } from '../queries/company-settlements.ts';
 import { waitForJobStarts } from '../queries/job-leases.ts';
-import { enqueueTurn } from './enqueue-turn.ts';
-import type { TurnKind } from './enqueue.ts';
+import { enqueueTurn } from '../queries/turns.ts';
+import type { TurnKind } from '../queries/turns.ts';
 import type { JobContext } from './handler.ts';
 
 /** Settings of one call of `runBatches`: the queue, the customer and the time limits. */

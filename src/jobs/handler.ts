@@ -4,7 +4,7 @@ import type { Config } from '../config.ts';
 import type { Database } from '../database/db.ts';
 import type { JobKind } from '../database/queues.ts';
 import type { Verifier } from '../verification/verifier.ts';
-import type { JobPayloads } from './enqueue.ts';
+import type { JobPayloads } from '../queries/turns.ts';
 
 /** The services that a job handler uses. */
 export interface JobContext {

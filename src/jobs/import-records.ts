@@ -18,7 +18,7 @@ import {
 } from '../queries/import-turns.ts';
 import { waitForJobStarts } from '../queries/job-leases.ts';
 import { maxFileRecords } from '../schemas/imports.ts';
-import { enqueueNext, pauseAfterNothing } from './enqueue-turn.ts';
+import { enqueueNext, pauseAfterNothing } from '../queries/turns.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
 import { LeaseLost } from './settle.ts';

@@ -10,7 +10,7 @@ import {
 } from '../queries/import-files.ts';
 import { lockImport, startImport, type ImportState, type VisibleImports } from '../queries/imports.ts';
 import { maxFileBytes } from '../schemas/imports.ts';
-import { enqueueTurn } from './enqueue-turn.ts';
+import { enqueueTurn } from '../queries/turns.ts';
 
 type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 

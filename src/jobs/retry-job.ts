@@ -8,7 +8,7 @@ import { lockJob } from '../queries/job-views.ts';
 import { insertJob, requireJob, setJobTotal, type JobRow } from '../queries/jobs.ts';
 import { findUnlocked } from '../queries/unlocks.ts';
 import { jobTypes, type JobStarted, type JobType } from '../schemas/jobs.ts';
-import { enqueueTurn } from './enqueue-turn.ts';
+import { enqueueTurn } from '../queries/turns.ts';
 
 /**
  * Retries a job that FAILED or was CANCELLED: creates a new job for the items without a result, at the same price per

@@ -4,7 +4,7 @@ import { reserveCredits } from '../queries/credits.ts';
 import { insertInputs, type JobInput } from '../queries/job-inputs.ts';
 import { insertJob, type NewJob } from '../queries/jobs.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
-import { enqueueTurn } from './enqueue-turn.ts';
+import { enqueueTurn } from '../queries/turns.ts';
 
 /** The properties and inputs of a new job. */
 interface Given extends NewJob {

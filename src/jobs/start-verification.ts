@@ -7,7 +7,7 @@ import { insertListInputs } from '../queries/list-emails.ts';
 import { requireReferences } from '../queries/references.ts';
 import type { JobStarted, VerifyEmail } from '../schemas/jobs.ts';
 import { emailKey } from '../text/normalise.ts';
-import { enqueueTurn } from './enqueue-turn.ts';
+import { enqueueTurn } from '../queries/turns.ts';
 import { startJob, toInputs } from './start-job.ts';
 
 type Costs = Pick<Config, 'VERIFY_COST'>;

@@ -5,7 +5,7 @@ import { expireImport, findExpiredImports, purgeEndedImport } from '../queries/i
 import { purgeEndedJob } from '../queries/job-retention.ts';
 import { findUnindexedProspects } from '../queries/unlocks.ts';
 import { deleteDeadWorkerSlots } from '../queries/worker-slots.ts';
-import { enqueueTurns, type TurnKind } from './enqueue.ts';
+import { enqueueTurns, type TurnKind } from '../queries/turns.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { indexRecords } from './index-records.ts';
 import { turnKinds, waitingWork } from './waiting-work.ts';

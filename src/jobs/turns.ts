@@ -15,7 +15,7 @@ import {
 import type { JobType } from '../schemas/jobs.ts';
 import type { TraceContext } from '../tracing/spans.ts';
 import { inSpan } from '../tracing/tracing.ts';
-import { enqueueNextTurn, pauseAfterNothing } from './enqueue-turn.ts';
+import { enqueueNextTurn, pauseAfterNothing } from '../queries/turns.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { endJob, LeaseLost } from './settle.ts';
 

@@ -4,8 +4,8 @@ import { findSettlingCustomers } from '../queries/company-settlements.ts';
 import { findImportingCustomers } from '../queries/import-turns.ts';
 import { findWaitingCustomers } from '../queries/job-leases.ts';
 import { findFillingCustomers } from '../queries/list-fills.ts';
-import { enqueueTurn } from './enqueue-turn.ts';
-import type { TurnKind } from './enqueue.ts';
+import { enqueueTurn } from '../queries/turns.ts';
+import type { TurnKind } from '../queries/turns.ts';
 
 /** Finds customers with waiting work. Returns one page of their ids, in ascending order. */
 type FindCustomers = (sql: Sql, batch: { after: string; limit: number }) => Promise<string[]>;

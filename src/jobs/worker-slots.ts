@@ -11,7 +11,7 @@ import {
   takeWorkerSlot,
   type WorkerSlot,
 } from '../queries/worker-slots.ts';
-import { sendTurn, type TurnKind } from './enqueue.ts';
+import { sendTurn, type TurnKind } from '../queries/turns.ts';
 
 /** Delay before the next attempt to run jobs of a customer who already uses its share of the worker slots (seconds). */
 const retrySeconds = 1;

@@ -10,7 +10,7 @@ import { allCustomers } from '../requester.ts';
 import type { TraceContext } from '../tracing/spans.ts';
 import { inSpan, traceFields } from '../tracing/tracing.ts';
 import { openVerifier } from '../verification/verifier.ts';
-import type { JobPayloads, Turn, TurnKind } from './enqueue.ts';
+import type { JobPayloads, Turn, TurnKind } from '../queries/turns.ts';
 import { fillLists } from './fill-lists.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { importRecords } from './import-records.ts';

@@ -7,7 +7,7 @@ import type { FileRecord } from '../files/read-records.ts';
 import type { Batch, Outcome } from '../queries/batches.ts';
 import { writeCompanyBatch } from '../queries/company-batches.ts';
 import { writeContactBatch } from '../queries/contact-batches.ts';
-import { withCounts, withoutCounts, type CountChanges } from '../queries/counters.ts';
+import { withLastWrites, withoutLastWrites, type LastWrites } from '../queries/last-writes.ts';
 import { insertErrors } from '../queries/import-errors.ts';
 import { lockForBatches } from '../queries/import-locks.ts';
 import {
@@ -21,7 +21,6 @@ import {
 import { endImport } from '../queries/imports.ts';
 import { addToLists } from '../queries/manual-members.ts';
 import { checkRecords, optionalOf } from './check-records.ts';
-import { enqueueSettling } from './enqueue-turn.ts';
 import { maxRounds, Rounds } from './import-rounds.ts';
 import { LeaseLost } from './settle.ts';
 
@@ -86,18 +85,18 @@ export async function writeRecords(
   const row = await lockLeasedImport(sql, customerId, leased);
   // Another position: the commit of these records succeeded although its answer was lost.
   if (!row || (row.position && row.position.bytes !== from.bytes)) throw new LeaseLost();
-  return withCounts(sql, customerId, (counts) => writeAll(sql, row, { from, planned, log }, counts));
+  return withLastWrites(sql, customerId, (last) => writeAll(sql, row, { from, planned, log }, last));
 }
 
 async function writeAll(
   sql: Transaction,
   row: ImportRow,
   { from, planned, log }: { from: ImportPosition; planned: readonly PlannedRecord[]; log: Log },
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<boolean> {
   const { customer_id: customerId, id } = row;
-  const outcomes = await writeRounds(sql, row, planned, counts);
-  if (!row.dry_run) await addContactsToLists(sql, row, outcomes, counts);
+  const outcomes = await writeRounds(sql, row, planned, last);
+  if (!row.dry_run) await addContactsToLists(sql, row, outcomes, last);
   logRejections(log, planned, outcomes);
   const lines = planned.map(({ record }, i) => errorLineOf(row, record, outcomes[i]!)).join('');
   if (lines !== '') await insertErrors(sql, customerId, id, from.bytes, lines);
@@ -115,7 +114,7 @@ async function writeRounds(
   sql: Transaction,
   row: ImportRow,
   planned: readonly PlannedRecord[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<readonly Outcome[]> {
   const outcomes = new Map<PlannedRecord, Outcome>();
   let rounds = inRounds(new Rounds(row), planned);
@@ -128,7 +127,7 @@ async function writeRounds(
   for (const records of rounds) {
     const items = itemsOf(records);
     const how = { needsNoLocks, maySearch: planned.length <= searchedAtOnce };
-    const written = await (row.dry_run ? tryBatch(sql, row, items, how) : writeAccepted(sql, row, items, how, counts));
+    const written = await (row.dry_run ? tryBatch(sql, row, items, how) : writeAccepted(sql, row, items, how, last));
     for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);
   }
   return planned.map((record) => outcomes.get(record)!);
@@ -145,10 +144,10 @@ async function writeAccepted(
   row: ImportRow,
   items: Batch['items'],
   how: { needsNoLocks: boolean; maySearch: boolean },
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<Outcome[]> {
   try {
-    return await writeBatch(sql, row, items, counts);
+    return await writeBatch(sql, row, items, last);
   } catch (cause) {
     if (!isRejection(cause)) throw cause;
     if (!how.maySearch) throw new TooManyRecords(undefined, { cause });
@@ -159,8 +158,8 @@ async function writeAccepted(
   if (!how.needsNoLocks) await lockItems(sql, row, items);
   const locked = { ...how, needsNoLocks: true };
   const half = Math.ceil(items.length / 2);
-  const first = await writeAccepted(sql, row, items.slice(0, half), locked, counts);
-  return [...first, ...(await writeAccepted(sql, row, items.slice(half), locked, counts))];
+  const first = await writeAccepted(sql, row, items.slice(0, half), locked, last);
+  return [...first, ...(await writeAccepted(sql, row, items.slice(half), locked, last))];
 }
 
 const itemsOf = (planned: readonly PlannedRecord[]) => planned.map(({ item }) => item);
@@ -207,14 +206,12 @@ async function writeBatch(
   sql: Transaction,
   row: ImportRow,
   items: Batch['items'],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<Outcome[]> {
   const { customer_id: customerId, object, mode, match } = row;
   const batch = { operation: mode, match: match ?? 'id', isAtomic: false, optional: optionalOf(row), items } as const;
-  if (object === 'contacts') return writeContactBatch(sql, customerId, batch, counts);
-  const { outcomes, isSettling } = await writeCompanyBatch(sql, customerId, batch, counts);
-  if (isSettling) await enqueueSettling(sql, customerId);
-  return outcomes;
+  const write = object === 'contacts' ? writeContactBatch : writeCompanyBatch;
+  return write(sql, customerId, batch, last);
 }
 
 /** Thrown to undo the writes of a dry run. */
@@ -230,7 +227,7 @@ async function tryBatch(
   let outcomes: Outcome[] = [];
   const undone = sql.savepoint(async (attempt) => {
     const how = { needsNoLocks: true, maySearch };
-    outcomes = await withoutCounts((counts) => writeAccepted(attempt as Transaction, row, items, how, counts));
+    outcomes = await withoutLastWrites((last) => writeAccepted(attempt as Transaction, row, items, how, last));
     throw new DryRun();
   });
   await undone.catch((error: unknown) => {
@@ -244,11 +241,11 @@ async function addContactsToLists(
   sql: Transaction,
   { customer_id: customerId, list_ids }: ImportRow,
   outcomes: readonly Outcome[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
   const contactIds = outcomes.flatMap((outcome) => (outcome.status === 'failed' ? [] : [outcome.id]));
   if (contactIds.length === 0 || list_ids.length === 0) return;
-  await addToLists(sql, customerId, { list_ids, contact_ids: [...new Set(contactIds)] }, counts);
+  await addToLists(sql, customerId, { list_ids, contact_ids: [...new Set(contactIds)] }, last);
 }
 
 function countsOf(outcomes: readonly Outcome[]): ImportCounts {

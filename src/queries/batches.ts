@@ -1,6 +1,6 @@
 import type { Transaction } from '../database/db.ts';
 import { conflict, counted, DomainError, fromDatabase, unavailable, validationFailed, type Fault } from '../errors.ts';
-import type { CountChanges } from './counters.ts';
+import type { LastWrites } from './last-writes.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../schemas/batches.ts';
 
 /** A request to write many records of one kind: the operation, its settings and its items. */
@@ -101,12 +101,12 @@ const maxAttempts = 5;
  */
 export async function withRepeats<T>(
   sql: Transaction,
-  counts: CountChanges,
-  attempt: (sql: Transaction, counts: CountChanges) => Promise<T>,
+  last: LastWrites,
+  attempt: (sql: Transaction, last: LastWrites) => Promise<T>,
 ): Promise<T> {
   for (let attempts = 1; ; attempts += 1) {
     try {
-      return await counts.attempt(async (own) => (await sql.savepoint((nested) => attempt(nested, own))) as T);
+      return await last.attempt(async (own) => (await sql.savepoint((nested) => attempt(nested, own))) as T);
     } catch (error) {
       if (!(error instanceof RecordsChanged) && !isUniqueViolation(error)) throw error;
       if (attempts === maxAttempts) throw unavailable('Other requests keep changing these records', 1, error);

@@ -19,7 +19,7 @@ import type { Metadata } from '../schemas/wire.ts';
 import { normalise } from '../text/normalise.ts';
 import { removeCompanies, updateDependants } from './company-changes.ts';
 import type { WrittenTable } from './batch-rows.ts';
-import { withCounts } from './counters.ts';
+import { withLastWrites } from './last-writes.ts';
 import { mergeCustomFields } from './custom-fields.ts';
 import { lockAndReadRules } from './list-rules.ts';
 import { countRecordPages, readAllRecords, readRecordPage, type RecordPage } from './record-pages.ts';
@@ -111,7 +111,7 @@ export async function createCompany(sql: Transaction, customerId: string, body: 
   const [company] = await sql<{ id: string }[]>`
     insert into companies ${sql({ customer_id: customerId, ...encoded(sql, customerId, columns) })}
     returning id`;
-  await withCounts(sql, customerId, async (counts) => counts.add('companies', 1));
+  await withLastWrites(sql, customerId, async (last) => last.count('companies', 1));
   return company!.id;
 }
 
@@ -141,8 +141,6 @@ export async function lockCompanyForContact(
 
 /**
  * Updates the fields of a company that `patch` contains. Locks the row first, so no concurrent update is lost.
- * @returns true if list memberships of the company's contacts must be updated in the background; the caller must then
- *   call `enqueueSettling`, which enqueues this work, in the same transaction
  * @throws DomainError `not_found` if the customer has no such company
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
  */
@@ -152,10 +150,10 @@ export async function updateCompany(
   id: string,
   patch: CompanyPatch,
   ifMatch?: string,
-): Promise<boolean> {
+): Promise<void> {
   const rules = await lockAndReadRules(sql, customerId);
   const current = await lockCompany(sql, customerId, id, 'no key update', ifMatch);
-  if (Object.keys(patch).length === 0) return false;
+  if (Object.keys(patch).length === 0) return;
   const columns = patchedCompany(current, patch);
   await sql`
     update companies
@@ -163,25 +161,18 @@ export async function updateCompany(
     where customer_id = ${customerId}
       and id = ${id}`;
   const change = { id, before: current, after: columns };
-  return withCounts(sql, customerId, (counts) => updateDependants(sql, customerId, rules, [change], counts));
+  await withLastWrites(sql, customerId, (last) => updateDependants(sql, customerId, rules, [change], last));
 }
 
 /**
  * Deletes a company. Its contacts and opportunities stay, without a company.
- * @returns true if these contacts and opportunities must be updated in the background; the caller must then call
- *   `enqueueSettling`, which enqueues this work, in the same transaction
  * @throws DomainError `not_found` if the customer has no such company
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
  */
-export async function deleteCompany(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  ifMatch?: string,
-): Promise<boolean> {
+export async function deleteCompany(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
   const rules = await lockAndReadRules(sql, customerId);
   await lockCompany(sql, customerId, id, 'update', ifMatch);
-  return withCounts(sql, customerId, (counts) => removeCompanies(sql, customerId, rules, [id], counts));
+  await withLastWrites(sql, customerId, (last) => removeCompanies(sql, customerId, rules, [id], last));
 }
 
 /** Returns the columns of a company after a PATCH. */

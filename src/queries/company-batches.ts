@@ -29,28 +29,17 @@ import {
   patchedCompany,
   type CompanyColumns,
 } from './companies.ts';
-import type { CountChanges } from './counters.ts';
+import type { LastWrites } from './last-writes.ts';
 import { lockAndReadRules } from './list-rules.ts';
 import { lockValues } from './value-locks.ts';
 
 type CompanyItem = Item<CompanyColumns>;
 
-/** The result of a batch that writes companies. */
-export interface CompanyOutcomes {
-  /** The result of each item, in the order of the items. */
-  outcomes: Outcome[];
-  /**
-   * True if contacts and opportunities of the companies must be updated in the background. The caller must then call
-   * `enqueueSettling`, which enqueues this work, in the same transaction.
-   */
-  isSettling: boolean;
-}
-
 /**
  * Writes a batch of companies. The result is the same as if the items were sent one by one, with one exception: if two
  * items identify the same company, the later item fails. Runs in the caller's transaction, which should not hold other
  * locks.
- * @param counts changes to the customer's counters, which the caller saves later; this function adds its own
+ * @param last collects what the transaction writes last
  * @throws the error of the first failed item if the batch is atomic
  * @throws DomainError `unavailable` if other requests keep changing the same companies
  */
@@ -58,20 +47,18 @@ export const writeCompanyBatch = (
   sql: Transaction,
   customerId: string,
   batch: Batch,
-  counts: CountChanges,
-): Promise<CompanyOutcomes> =>
-  withRepeats(sql, counts, async (attempt, own) => {
+  last: LastWrites,
+): Promise<Outcome[]> =>
+  withRepeats(sql, last, async (attempt, own) => {
     const items = openItems<CompanyColumns>(batch, canonicalOf(batch.match));
     const rules = await lockAndReadRules(attempt, customerId);
     await lockValues(attempt, customerId, [...lockedValuesOf(batch.match, items), ...externalIdsOf(items)]);
     await lockCompanies(attempt, customerId, batch, items);
     if (batch.operation !== 'delete') await setAllColumns(attempt, customerId, batch.match, items);
     endIfAtomic(batch, items);
-    const isSettling =
-      batch.operation === 'delete'
-        ? await removeCompanies(attempt, customerId, rules, noteDeleted(items), own)
-        : await updateDependants(attempt, customerId, rules, await write(attempt, customerId, items, own), own);
-    return { outcomes: outcomesOf(items), isSettling };
+    if (batch.operation === 'delete') await removeCompanies(attempt, customerId, rules, noteDeleted(items), own);
+    else await updateDependants(attempt, customerId, rules, await write(attempt, customerId, items, own), own);
+    return outcomesOf(items);
   });
 
 /** Locks the companies that the items identify, and saves them in `item.stored`. */
@@ -129,7 +116,7 @@ async function write(
   sql: Transaction,
   customerId: string,
   items: readonly CompanyItem[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<ChangedCompany[]> {
   for (const item of alive(items))
     if (item.stored && isUnchanged(item.stored, item.columns!))
@@ -141,7 +128,7 @@ async function write(
   await updateRows(sql, customerId, companiesWritten, changed, (item) => ({ id: item.stored!.id, ...rowOf(item) }));
   for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
   for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
-  counts.add('companies', created.length);
+  last.count('companies', created.length);
   return changed.map(({ stored, columns }) => ({ id: stored!.id, before: stored!, after: columns! }));
 }
 

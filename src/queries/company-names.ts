@@ -3,7 +3,7 @@ import { searchColumnsOfCompany } from '../filters/search-columns.ts';
 import type { Company } from '../schemas/companies.ts';
 import { fold } from '../text/fold.ts';
 import { normalise } from '../text/normalise.ts';
-import type { CountChanges } from './counters.ts';
+import type { LastWrites } from './last-writes.ts';
 import { lockValues, type LockedValue } from './value-locks.ts';
 
 /** The name and industry of a company. A contact can refer to its company by name. */
@@ -13,14 +13,14 @@ export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
  * Finds the customer's oldest company with a given name, or creates a company. Case and accents in the name are
  * ignored. The industry is used only for a new company. The company stays locked until the transaction ends, so other
  * transactions cannot change or delete it.
- * @param counts changes to the customer's counters, which the caller saves later; this function adds its own
+ * @param last collects what the transaction writes last
  * @returns the company's id; null if another transaction deleted the company while this transaction waited for the lock
  */
 export async function findOrCreateCompany(
   sql: Transaction,
   customerId: string,
   given: NamedCompany,
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<string | null> {
   const name = fold(given.company_name);
   // Usually the company exists. While it does not, no row is locked yet, so it is not too late to lock its name.
@@ -28,7 +28,7 @@ export async function findOrCreateCompany(
   if (found !== undefined) return found;
   const { byName } = await lockCompanies(sql, customerId, { names: [name] });
   if (byName.has(name)) return byName.get(name)!;
-  return (await createCompanies(sql, customerId, [given], counts)).get(name)!;
+  return (await createCompanies(sql, customerId, [given], last)).get(name)!;
 }
 
 /** Companies that contacts will refer to. They are locked until the transaction ends. */
@@ -145,28 +145,28 @@ const lockOldestStatement = `
 /**
  * Creates companies. The caller must have locked their names with `lockCompanies`. If two of the given companies have
  * the same name, only the first one is created.
- * @param counts changes to the customer's counters, which the caller saves later; this function adds its own
+ * @param last collects what the transaction writes last
  * @returns a map from company name (in lower case, without accents) to company id
  */
 export async function createCompanies(
   sql: Transaction,
   customerId: string,
   given: readonly NamedCompany[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<Map<string, string>> {
   const wanted = new Map<string, NamedCompany>();
   for (const company of given) {
     const name = fold(company.company_name);
     if (!wanted.has(name)) wanted.set(name, company);
   }
-  return insertCompanies(sql, customerId, [...wanted.values()], counts);
+  return insertCompanies(sql, customerId, [...wanted.values()], last);
 }
 
 async function insertCompanies(
   sql: Transaction,
   customerId: string,
   given: readonly NamedCompany[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<Map<string, string>> {
   if (given.length === 0) return new Map();
   const companies = given
@@ -177,6 +177,6 @@ async function insertCompanies(
     select ${customerId}, company_name, industry, folded, terms
     from jsonb_to_recordset(${sql.json(companies)}) as given (company_name text, industry text, folded jsonb, terms integer[])
     returning folded ->> 'company_name' as name, id`;
-  counts.add('companies', rows.length);
+  last.count('companies', rows.length);
   return new Map(rows.map(({ name, id }) => [name, id]));
 }

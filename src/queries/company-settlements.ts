@@ -2,7 +2,7 @@ import type { Sql, Transaction } from '../database/db.ts';
 import { lowestId } from '../database/wire-types.ts';
 import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { lockedInOrder } from './contact-locks.ts';
-import { withCounts } from './counters.ts';
+import { withLastWrites, type LastWrites } from './last-writes.ts';
 import { refreshMembers } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
 import { detachOpportunities } from './opportunities.ts';
@@ -105,16 +105,15 @@ export async function affectsLists(
   return row!.concerns;
 }
 
-/**
- * Records that the contacts of changed or deleted companies must be updated in the background. The caller must also
- * call `enqueueSettling`, which enqueues the work, in the same transaction.
- */
+/** Makes workers update the contacts of changed or deleted companies. */
 export async function beginSettling(
   sql: Transaction,
   customerId: string,
   companyIds: readonly string[],
   { isDeletion }: { isDeletion: boolean },
+  last: LastWrites,
 ): Promise<void> {
+  last.enqueue('settle-companies');
   await sql`
     insert into company_settlements (customer_id, company_id, is_deletion)
     select ${customerId}, id, ${isDeletion}
@@ -157,7 +156,7 @@ export async function settleBatch(sql: Transaction, customerId: string, size: nu
   if (contactIds.length > 0) {
     if (settlement.is_deletion) await detachContacts(sql, customerId, [settlement.company_id], contactIds);
     await noteProgress(sql, customerId, settlement, contactIds.at(-1)!);
-    await withCounts(sql, customerId, (counts) => refreshMembers(sql, customerId, rules, contactIds, counts));
+    await withLastWrites(sql, customerId, (last) => refreshMembers(sql, customerId, rules, contactIds, last));
     return 'more';
   }
   const { company_id: companyId, is_deletion: isDeletion } = settlement;

@@ -31,7 +31,7 @@ import {
   removeContacts,
   type ContactColumns,
 } from './contacts.ts';
-import type { CountChanges } from './counters.ts';
+import type { LastWrites } from './last-writes.ts';
 import { findManualLists, refreshMembers, setManualLists } from './list-members.ts';
 import { lockAndReadRules, lockRulesShared, type LockedRules } from './list-rules.ts';
 import { lockValues } from './value-locks.ts';
@@ -42,7 +42,7 @@ type ContactItem = Item<ContactColumns>;
  * Writes a batch of contacts. The result is the same as if the items were sent one by one, with one exception: if two
  * items identify the same contact, the later item fails. Runs in the caller's transaction, which should not hold other
  * locks.
- * @param counts changes to the customer's counters, which the caller saves later; this function adds its own
+ * @param last collects what the transaction writes last
  * @returns the result of each item, in the order of the items
  * @throws the error of the first failed item if the batch is atomic
  * @throws DomainError `unavailable` if other requests keep changing the same contacts
@@ -51,13 +51,13 @@ export const writeContactBatch = (
   sql: Transaction,
   customerId: string,
   batch: Batch,
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<Outcome[]> =>
-  withRepeats(sql, counts, (attempt, own) =>
+  withRepeats(sql, last, (attempt, own) =>
     (batch.operation === 'delete' ? deleteAll : writeAll)(attempt, customerId, batch, own),
   );
 
-async function deleteAll(sql: Transaction, customerId: string, batch: Batch, counts: CountChanges): Promise<Outcome[]> {
+async function deleteAll(sql: Transaction, customerId: string, batch: Batch, last: LastWrites): Promise<Outcome[]> {
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
   await lockRulesShared(sql, customerId);
   await lockValues(sql, customerId, lockedValuesOf(batch.match, items));
@@ -68,14 +68,14 @@ async function deleteAll(sql: Transaction, customerId: string, batch: Batch, cou
     sql,
     customerId,
     deleted.map(({ stored }) => stored!.id),
-    counts,
+    last,
   );
   for (const item of deleted) item.outcome = { status: 'deleted', id: item.stored!.id };
   return outcomesOf(items);
 }
 
 // The steps are those of the calls for one contact, in the same order, so that an item fails with the same error.
-async function writeAll(sql: Transaction, customerId: string, batch: Batch, counts: CountChanges): Promise<Outcome[]> {
+async function writeAll(sql: Transaction, customerId: string, batch: Batch, last: LastWrites): Promise<Outcome[]> {
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
   const rules = await lockAndReadRules(sql, customerId);
   const companies = await lockCompaniesOf(sql, customerId, batch, items);
@@ -84,8 +84,8 @@ async function writeAll(sql: Transaction, customerId: string, batch: Batch, coun
   await failUnknownReferences(sql, customerId, items);
   await assignExternalIds(sql, customerId, contactTable, items);
   endIfAtomic(batch, items);
-  await setNewCompanies(sql, customerId, items, companies, counts);
-  await write(sql, customerId, rules, items, counts);
+  await setNewCompanies(sql, customerId, items, companies, last);
+  await write(sql, customerId, rules, items, last);
   return outcomesOf(items);
 }
 
@@ -182,14 +182,14 @@ async function setNewCompanies(
   customerId: string,
   items: readonly ContactItem[],
   { byName }: LockedCompanies,
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
   const missing = alive(items).flatMap((item) => {
     const { name, industry = '' } = companyOf(item) ?? {};
     return name === undefined || byName.has(fold(name)) ? [] : [{ item, company: { company_name: name, industry } }];
   });
   const given: NamedCompany[] = missing.map(({ company }) => company);
-  const created = await createCompanies(sql, customerId, given, counts);
+  const created = await createCompanies(sql, customerId, given, last);
   for (const { item, company } of missing) item.columns!.company_id = created.get(fold(company.company_name))!;
 }
 
@@ -199,9 +199,9 @@ async function write(
   customerId: string,
   rules: LockedRules,
   items: readonly ContactItem[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
-  await setUnchanged(sql, customerId, items, counts);
+  await setUnchanged(sql, customerId, items, last);
   const [created, changed] = [[] as ContactItem[], [] as ContactItem[]];
   for (const item of alive(items)) (item.stored ? changed : created).push(item);
   const rowOf = ({ columns }: ContactItem) => contactRow(customerId, columns!);
@@ -214,14 +214,14 @@ async function write(
     const wanted = listsOf(item);
     return wanted && (item.stored || wanted.length > 0) ? [[id, wanted] as const] : [];
   });
-  await setManualLists(sql, customerId, new Map(lists), counts);
-  counts.add('contacts', created.length);
+  await setManualLists(sql, customerId, new Map(lists), last);
+  last.count('contacts', created.length);
   await refreshMembers(
     sql,
     customerId,
     rules,
     written.map(({ id }) => id),
-    counts,
+    last,
   );
 }
 
@@ -232,11 +232,11 @@ async function setUnchanged(
   sql: Transaction,
   customerId: string,
   items: readonly ContactItem[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
   const same = alive(items).filter(({ stored, columns }) => stored && isUnchanged(stored, columns!));
   const listed = same.filter((item) => listsOf(item) !== undefined).map(({ stored }) => stored!.id);
-  const manual = await findManualLists(sql, customerId, listed, counts);
+  const manual = await findManualLists(sql, customerId, listed, last);
   for (const item of same) {
     const { id } = item.stored!;
     const wanted = listsOf(item);

@@ -2,7 +2,7 @@ import type { Transaction } from '../database/db.ts';
 import type { Verification } from '../schemas/verification.ts';
 import { emailKey } from '../text/normalise.ts';
 import { lockedInOrder } from './contact-locks.ts';
-import { withCounts } from './counters.ts';
+import { withLastWrites } from './last-writes.ts';
 import { refreshMembers } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
 
@@ -46,7 +46,7 @@ export async function saveVerifications(
     from unnest(${ids}::uuid[], ${verified.map(({ status }) => status)}::text[]) as v (id, status), clock
     where c.customer_id = ${customerId}
       and c.id = v.id`;
-  await withCounts(sql, customerId, (counts) => refreshMembers(sql, customerId, rules, ids, counts));
+  await withLastWrites(sql, customerId, (last) => refreshMembers(sql, customerId, rules, ids, last));
 }
 
 /** Locks contacts until the transaction ends, and returns their work emails. */

@@ -23,7 +23,7 @@ import type { WrittenTable } from './batch-rows.ts';
 import { lockCompanyForContact } from './companies.ts';
 import { findOrCreateCompany } from './company-names.ts';
 import { findUnknownReferences } from './contact-references.ts';
-import { withCounts, type CountChanges } from './counters.ts';
+import { withLastWrites, type LastWrites } from './last-writes.ts';
 import { mergeCustomFields } from './custom-fields.ts';
 import {
   changedContact,
@@ -169,23 +169,18 @@ export const findContacts = (
  *   this case
  */
 export const createContact = (sql: Transaction, customerId: string, body: ContactCreate): Promise<string> =>
-  withCounts(sql, customerId, (counts) => create(sql, customerId, body, counts));
+  withLastWrites(sql, customerId, (last) => create(sql, customerId, body, last));
 
-async function create(
-  sql: Transaction,
-  customerId: string,
-  body: ContactCreate,
-  counts: CountChanges,
-): Promise<string> {
+async function create(sql: Transaction, customerId: string, body: ContactCreate, last: LastWrites): Promise<string> {
   const { company, list_ids, ...fields } = body;
   const rules = await lockAndReadRules(sql, customerId);
-  counts.add('contacts', 1);
-  const company_id = await resolveCompany(sql, customerId, company ?? null, counts);
+  last.count('contacts', 1);
+  const company_id = await resolveCompany(sql, customerId, company ?? null, last);
   await requireKnown(sql, customerId, body);
   const columns = { ...blank, ...normalise(fields), company_id };
   const contact = await insertContact(sql, customerId, columns, rules);
-  if (list_ids?.length) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), counts);
-  await refreshMember(sql, customerId, rules, contact, counts);
+  if (list_ids?.length) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
+  await refreshMember(sql, customerId, rules, contact, last);
   return contact.id;
 }
 
@@ -217,24 +212,24 @@ export const updateContact = (
   id: string,
   patch: ContactPatch,
   ifMatch?: string,
-): Promise<void> => withCounts(sql, customerId, (counts) => update(sql, customerId, { id, patch, ifMatch }, counts));
+): Promise<void> => withLastWrites(sql, customerId, (last) => update(sql, customerId, { id, patch, ifMatch }, last));
 
 async function update(
   sql: Transaction,
   customerId: string,
   { id, patch, ifMatch }: { id: string; patch: ContactPatch; ifMatch: string | undefined },
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
   const { company, list_ids } = patch;
   const rules = await lockAndReadRules(sql, customerId);
   // The company is locked before the contact: see the order of locks in value-locks.ts.
-  const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, counts);
+  const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, last);
   await requireKnown(sql, customerId, patch);
   const current = await lockContact(sql, customerId, id, ifMatch);
   if (Object.keys(patch).length === 0) return;
   const contact = await updateContactRow(sql, customerId, id, patchedContact(current, patch, company_id), rules);
-  if (list_ids) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), counts);
-  await refreshMember(sql, customerId, rules, contact, counts);
+  if (list_ids) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
+  await refreshMember(sql, customerId, rules, contact, last);
 }
 
 /**
@@ -290,7 +285,7 @@ async function updateContactRow(
 export async function deleteContact(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
   await lockRulesShared(sql, customerId);
   await lockContact(sql, customerId, id, ifMatch);
-  await withCounts(sql, customerId, (counts) => removeContacts(sql, customerId, [id], counts));
+  await withLastWrites(sql, customerId, (last) => removeContacts(sql, customerId, [id], last));
 }
 
 /** Deletes contacts and removes them from lists and opportunities. The caller must have locked the contacts. */
@@ -298,16 +293,16 @@ export async function removeContacts(
   sql: Transaction,
   customerId: string,
   ids: readonly string[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
   if (ids.length === 0) return;
   await removeFromOpportunities(sql, customerId, ids);
-  await removeFromAllLists(sql, customerId, ids, counts);
+  await removeFromAllLists(sql, customerId, ids, last);
   await sql`
     delete from contacts
     where customer_id = ${customerId}
       and id = any(${ids as string[]}::uuid[])`;
-  counts.add('contacts', -ids.length);
+  last.count('contacts', -ids.length);
 }
 
 /**
@@ -353,10 +348,10 @@ async function resolveCompany(
   sql: Transaction,
   customerId: string,
   company: CompanyReference | null,
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<string | null> {
   const { id, name, industry = '' } = company ?? {};
-  if (name !== undefined) return findOrCreateCompany(sql, customerId, { company_name: name, industry }, counts);
+  if (name !== undefined) return findOrCreateCompany(sql, customerId, { company_name: name, industry }, last);
   return id === undefined ? null : lockCompanyForContact(sql, customerId, id, '/company/id');
 }
 

@@ -4,60 +4,6 @@ import type { FragmentMaker } from '../filters/sql.ts';
 /** The name of a counter: `contacts`, `companies`, or the id of the list whose members it counts. */
 export type Counted = 'contacts' | 'companies' | (string & {});
 
-class Changes {
-  readonly #changes = new Map<Counted, number>();
-  #areTaken = false;
-
-  add(counted: Counted, change: number): void {
-    if (change === 0) return;
-    if (this.#areTaken) throw new Error('The counters of this transaction are saved already');
-    this.#changes.set(counted, (this.#changes.get(counted) ?? 0) + change);
-  }
-
-  /** Runs a part of the transaction. If `work` throws, its changes are dropped: the caller rolls this part back. */
-  async attempt<T>(work: (counts: CountChanges) => Promise<T>): Promise<T> {
-    const own = new Changes();
-    const result = await work(own);
-    for (const [counted, change] of own.#changes) this.add(counted, change);
-    return result;
-  }
-
-  /**
-   * Returns the non-zero changes as two parallel arrays of counter names and differences, for the statement that saves
-   * them. No change can be added afterwards, and none is returned again.
-   */
-  take(): { counted: Counted[]; changes: number[] } {
-    const changed = this.#areTaken ? [] : [...this.#changes].filter(([, change]) => change !== 0);
-    this.#areTaken = true;
-    return { counted: changed.map(([counted]) => counted), changes: changed.map(([, change]) => change) };
-  }
-}
-
-/**
- * The changes that a transaction makes to counters, such as the number of contacts. Only `withCounts` creates this
- * object, and saves the changes.
- */
-export type CountChanges = Changes;
-
-/**
- * Runs the part of a transaction that changes counters, and saves the changes at its end. Other transactions of the
- * same customer wait while a counter is locked, and two that lock counters in several statements can wait for each
- * other. So a transaction calls this function once, and as its last step.
- */
-export async function withCounts<T>(
-  sql: Transaction,
-  customerId: string,
-  work: (counts: CountChanges) => Promise<T>,
-): Promise<T> {
-  const counts = new Changes();
-  const result = await work(counts);
-  await saveCounts(sql, customerId, counts);
-  return result;
-}
-
-/** Runs work that changes counters, and drops the changes, because the caller rolls the work back. */
-export const withoutCounts = <T>(work: (counts: CountChanges) => Promise<T>): Promise<T> => work(new Changes());
-
 /**
  * Number of rows that one counter is split into; the counter's value is their sum. Different database connections
  * usually update different rows, so that they do not wait for each other.
@@ -89,8 +35,12 @@ const givenOne = `
   on conflict (customer_id, counted, shard) do update
   set records = counters.records + excluded.records`;
 
-async function saveCounts(sql: Transaction, customerId: string, gathered: CountChanges): Promise<void> {
-  const { counted, changes } = gathered.take();
+/** Adds changes to counters, given as two parallel arrays of names and differences. */
+export async function saveCounts(
+  sql: Transaction,
+  customerId: string,
+  { counted, changes }: { counted: Counted[]; changes: number[] },
+): Promise<void> {
   if (counted.length === 0) return;
   if (counted.length > 1) await sql.unsafe(given, [customerId, counted, changes], { prepare: true });
   else await sql.unsafe(givenOne, [customerId, counted[0]!, changes[0]!], { prepare: true });

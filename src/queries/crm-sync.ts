@@ -6,7 +6,7 @@ import type { Prospect } from '../schemas/prospects.ts';
 import { fold } from '../text/fold.ts';
 import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
 import { lockedInOrder } from './contact-locks.ts';
-import { withCounts, type CountChanges } from './counters.ts';
+import { withLastWrites, type LastWrites } from './last-writes.ts';
 import { countryCodes } from './country-codes.ts';
 import { refreshMembers } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
@@ -37,10 +37,10 @@ export async function syncProspects(
   const locked = await lockForSync(sql, customerId, prospects, given);
   const batch = new Batch(await lockStored(sql, customerId, given));
   const slots = given.map((contact) => batch.add(contact));
-  await withCounts(sql, customerId, async (counts) => {
-    await fillCompanies(sql, customerId, { prospects, slots, locked }, counts);
-    await write(sql, customerId, [...new Set(slots)], counts);
-    await refreshMembers(sql, customerId, rules, [...new Set(slots.map(({ id }) => id!))], counts);
+  await withLastWrites(sql, customerId, async (last) => {
+    await fillCompanies(sql, customerId, { prospects, slots, locked }, last);
+    await write(sql, customerId, [...new Set(slots)], last);
+    await refreshMembers(sql, customerId, rules, [...new Set(slots.map(({ id }) => id!))], last);
   });
   return new Map(prospects.map(({ _id }, i) => [_id, slots[i]!.id!]));
 }
@@ -166,7 +166,7 @@ async function fillCompanies(
   sql: Transaction,
   customerId: string,
   { prospects, slots, locked }: { prospects: readonly Prospect[]; slots: readonly Slot[]; locked: LockedCompanies },
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
   const wanted = new Map<Slot, NamedCompany>();
   for (const [i, slot] of slots.entries()) {
@@ -174,7 +174,7 @@ async function fillCompanies(
     if (company && slot.contact.company_id === null && !wanted.has(slot)) wanted.set(slot, company);
   }
   const missing = [...wanted.values()].filter(({ company_name }) => !locked.byName.has(fold(company_name)));
-  const ids = new Map([...locked.byName, ...(await createCompanies(sql, customerId, missing, counts))]);
+  const ids = new Map([...locked.byName, ...(await createCompanies(sql, customerId, missing, last))]);
   for (const [slot, { company_name }] of wanted)
     slot.contact = { ...slot.contact, company_id: ids.get(fold(company_name)) ?? null };
 }
@@ -187,17 +187,12 @@ const typed = Object.entries({ ...syncedColumns, ...searchColumns }).map(([colum
 const updates = Object.keys({ ...syncedColumns, ...searchColumns }).map((column) => `${column} = given.${column}`);
 
 /** Updates the contacts that already exist. Inserts the new contacts, and saves their ids in `slots`. */
-async function write(
-  sql: Transaction,
-  customerId: string,
-  slots: readonly Slot[],
-  counts: CountChanges,
-): Promise<void> {
+async function write(sql: Transaction, customerId: string, slots: readonly Slot[], last: LastWrites): Promise<void> {
   const [stored, fresh] = [slots.filter(({ id }) => id !== undefined), slots.filter(({ id }) => id === undefined)];
   await updateContacts(sql, customerId, stored);
   const inserted = await insertContacts(sql, customerId, fresh);
   for (const slot of fresh) slot.id = inserted.get(slot.contact.prospect_id!)!;
-  counts.add('contacts', fresh.length);
+  last.count('contacts', fresh.length);
 }
 
 async function updateContacts(sql: Transaction, customerId: string, stored: readonly Slot[]): Promise<void> {

@@ -1,5 +1,6 @@
 import type { Transaction } from '../database/db.ts';
-import { dropCount, type CountChanges } from './counters.ts';
+import { dropCount } from './counters.ts';
+import type { LastWrites } from './last-writes.ts';
 
 /*
  * A list with many members is deleted or copied in one short transaction. A worker removes or writes the members
@@ -145,7 +146,7 @@ export async function writeParts(
   listId: string,
   parts: readonly CopiedPart[],
   locked: string[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
   // Reads the contacts of the parts again: another transaction may have written one before it was locked here.
   const written = await sql<{ is_new: boolean }[]>`
@@ -164,19 +165,19 @@ export async function writeParts(
     on conflict (customer_id, list_id, contact_id) do update
     set by_hand = true
     returning old.list_id is null as is_new`;
-  counts.add(listId, written.filter(({ is_new }) => is_new).length);
+  last.count(listId, written.filter(({ is_new }) => is_new).length);
 }
 
 /**
  * Moves the list memberships of these contacts from the table `copied_members`, where they wait to be written, to
  * `list_members`. The caller must have locked the contacts.
- * @param counts changes to the customer's counters, which the caller saves later; this function adds those of the lists
+ * @param last collects what the transaction writes last
  */
 export async function writeCopied(
   sql: Transaction,
   customerId: string,
   contactIds: readonly string[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
   const written = await sql<{ list_id: string; is_new: boolean }[]>`
     with wanted as (
@@ -211,5 +212,5 @@ export async function writeCopied(
     on conflict (customer_id, list_id, contact_id) do update
     set by_hand = true
     returning new.list_id, old.list_id is null as is_new`;
-  for (const { list_id, is_new } of written) counts.add(list_id, is_new ? 1 : 0);
+  for (const { list_id, is_new } of written) last.count(list_id, is_new ? 1 : 0);
 }

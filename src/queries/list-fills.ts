@@ -7,7 +7,8 @@ import type { Fragment } from '../filters/sql.ts';
 import { toSql } from '../filters/to-sql.ts';
 import type { Rule } from '../schemas/lists.ts';
 import type { BatchOutcome } from './company-settlements.ts';
-import { readCount, withCounts, type CountChanges } from './counters.ts';
+import { readCount } from './counters.ts';
+import { withLastWrites, type LastWrites } from './last-writes.ts';
 import { endCopying, findNextParts, removeList, removeNextMembers, writeParts } from './large-lists.ts';
 import { lockContacts } from './contact-locks.ts';
 import { refreshList } from './list-members.ts';
@@ -17,7 +18,7 @@ import { lockRulesShared, bumpRuleVersion } from './list-rules.ts';
  * Background work on one list: workers write its members after its rules changed or after it was copied, or remove its
  * members after its deletion.
  */
-export interface Fill {
+interface Fill {
   customerId: string;
   listId: string;
   /**
@@ -33,16 +34,14 @@ const batchSize = 2_000;
 /**
  * Updates the members of a list after its rules have changed. If the customer has many contacts, workers do this later.
  * The caller must have locked the customer's rules.
- * @returns the work for the workers, which the caller must enqueue in the same transaction; undefined if all members
- *   are already written
  */
 export async function beginFill(
   sql: Transaction,
   customerId: string,
   listId: string,
   rules: readonly Rule[],
-  counts: CountChanges,
-): Promise<Fill | undefined> {
+  last: LastWrites,
+): Promise<void> {
   // Until workers have written the members, reads evaluate the rules.
   const version = await bumpRuleVersion(sql, customerId);
   const isLong = (await readCount(sql, customerId, 'contacts')) > batchSize;
@@ -52,11 +51,10 @@ export async function beginFill(
     where customer_id = ${customerId}
       and id = ${listId}
     returning is_copying`;
-  if (isLong || list!.is_copying) return { customerId, listId, version };
-  while (await fillBatch(sql, { customerId, listId, version }, rules, counts)) {
+  if (isLong || list!.is_copying) return last.enqueue('fill-lists');
+  while (await fillBatch(sql, { customerId, listId, version }, rules, last)) {
     // Usually one batch is enough.
   }
-  return undefined;
 }
 
 /**
@@ -65,29 +63,30 @@ export async function beginFill(
  */
 const end = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
-/**
- * Starts to write the members of a copied list that has no rules: marks the list, and returns the work for the workers.
- * The caller must enqueue this work in the same transaction.
- */
-export const beginCopy = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
-  mark(sql, customerId, listId, sql`filled_to = ${end}`);
+/** Makes workers write the members of a copied list that has no rules. */
+export const beginCopy = (sql: Transaction, customerId: string, listId: string, last: LastWrites): Promise<void> =>
+  mark(sql, customerId, listId, sql`filled_to = ${end}`, last);
 
 /**
- * Starts to remove a list: marks the list as deleted, so that reads ignore it, and returns the work for the workers,
- * which remove its members. The caller must enqueue this work in the same transaction, and must have locked the
- * customer's rules.
+ * Marks a list as deleted, so that reads ignore it, and makes workers remove its members. The caller must have locked
+ * the customer's rules.
  */
-export const beginRemoval = (sql: Transaction, customerId: string, listId: string): Promise<Fill> =>
-  mark(sql, customerId, listId, sql`filled_to = null, rules = '[]', deleted_at = (select clock_timestamp())`);
+export const beginRemoval = (sql: Transaction, customerId: string, listId: string, last: LastWrites): Promise<void> =>
+  mark(sql, customerId, listId, sql`filled_to = null, rules = '[]', deleted_at = (select clock_timestamp())`, last);
 
-async function mark(sql: Transaction, customerId: string, listId: string, changes: Fragment): Promise<Fill> {
-  const [list] = await sql<{ fill_version: string }[]>`
+async function mark(
+  sql: Transaction,
+  customerId: string,
+  listId: string,
+  changes: Fragment,
+  last: LastWrites,
+): Promise<void> {
+  await sql`
     update lists
     set fill_version = (select uuidv7()), ${changes}
     where customer_id = ${customerId}
-      and id = ${listId}
-    returning fill_version`;
-  return { customerId, listId, version: list!.fill_version };
+      and id = ${listId}`;
+  last.enqueue('fill-lists');
 }
 
 /**
@@ -108,10 +107,10 @@ export async function fillNextBatch(sql: Transaction, customerId: string): Promi
     for no key update skip locked`;
   if (!list) return (await isFilling(sql, customerId)) ? 'busy' : 'done';
   const fill = { customerId, listId: list.id, version: list.version };
-  await withCounts(sql, customerId, async (counts) => {
+  await withLastWrites(sql, customerId, async (last) => {
     if (list.is_deleted) await removeBatch(sql, fill);
-    else if (list.is_copying) await writeBatch(sql, fill, counts);
-    else await fillBatch(sql, fill, list.rules, counts);
+    else if (list.is_copying) await writeBatch(sql, fill, last);
+    else await fillBatch(sql, fill, list.rules, last);
   });
   return 'more';
 }
@@ -123,11 +122,11 @@ async function removeBatch(sql: Transaction, { customerId, listId }: Fill): Prom
 }
 
 /** Writes the next members of a copied list. If all are written, marks the copy as complete. */
-async function writeBatch(sql: Transaction, { customerId, listId }: Fill, counts: CountChanges): Promise<void> {
+async function writeBatch(sql: Transaction, { customerId, listId }: Fill, last: LastWrites): Promise<void> {
   const parts = await findNextParts(sql, customerId, listId);
   if (parts.length === 0) return endCopying(sql, customerId, listId);
   const contactIds = parts.flatMap(({ contact_ids }) => contact_ids);
-  await writeParts(sql, customerId, listId, parts, await lockContacts(sql, customerId, contactIds), counts);
+  await writeParts(sql, customerId, listId, parts, await lockContacts(sql, customerId, contactIds), last);
 }
 
 async function isFilling(sql: Transaction, customerId: string): Promise<boolean> {
@@ -159,16 +158,16 @@ export async function findFillingCustomers(
  * Checks the next contacts against a list's rules, corrects their stored memberships, and saves the progress.
  * @returns true if there are more contacts to check
  */
-async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[], counts: CountChanges): Promise<boolean> {
+async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[], last: LastWrites): Promise<boolean> {
   const { customerId, listId, version } = fill;
   // Only contacts with a wrong membership are locked. They are evaluated again, because they may have changed
   // meanwhile.
-  const { looked, last, wrong } = await findWrongMembers(sql, fill, rules);
-  await refreshList(sql, customerId, { id: listId, rules }, await lockContacts(sql, customerId, wrong), counts);
+  const { looked, last: lookedTo, wrong } = await findWrongMembers(sql, fill, rules);
+  await refreshList(sql, customerId, { id: listId, rules }, await lockContacts(sql, customerId, wrong), last);
   const isMore = looked === batchSize;
   await sql`
     update lists
-    set fill_version = ${isMore ? version : null}, filled_to = ${isMore ? last : null}
+    set fill_version = ${isMore ? version : null}, filled_to = ${isMore ? lookedTo : null}
     where customer_id = ${customerId}
       and id = ${listId}
       and fill_version = ${version}`;

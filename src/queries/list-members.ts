@@ -4,7 +4,7 @@ import { contactSource } from '../filters/columns.ts';
 import { filteredColumns, type FilteredRecord } from '../filters/matches.ts';
 import { constant } from '../filters/sql.ts';
 import type { Rule } from '../schemas/lists.ts';
-import type { CountChanges } from './counters.ts';
+import type { LastWrites } from './last-writes.ts';
 import { writeCopied } from './large-lists.ts';
 import { compileRules, rulesOf, type LockedRules, type RuleList } from './list-rules.ts';
 import { MemberChanges } from './member-changes.ts';
@@ -24,12 +24,12 @@ export async function refreshMembers(
   customerId: string,
   rules: LockedRules,
   contactIds: readonly string[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
   // It needs statements of its own, because a statement does not see its own writes. The service evaluates the rules, not
   // the database: for one contact, the maximum number of rules takes about 1 ms, and the number of statements does not
   // depend on the number of lists.
-  const changes = new MemberChanges(sql, customerId, counts);
+  const changes = new MemberChanges(sql, customerId, last);
   const ids = rules.isEmpty ? [] : [...new Set(contactIds)];
   for (let i = 0; i < ids.length; i += contactsAtOnce) {
     const contacts = await readContacts(sql, customerId, ids.slice(i, i + contactsAtOnce));
@@ -40,7 +40,7 @@ export async function refreshMembers(
 
 /**
  * Updates the list memberships of one contact after a change: evaluates `rules` for this contact, and saves the
- * differences and all changes in `counts`. Call it last in the transaction that wrote the contact.
+ * differences. Call it last in the transaction that wrote the contact.
  * @param contact the result row of the statement that wrote the contact. This statement must end with the SQL of
  *   `newContact` or `changedContact`
  */
@@ -49,9 +49,9 @@ export async function refreshMember(
   customerId: string,
   rules: LockedRules,
   contact: RuleContact,
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
-  const changes = new MemberChanges(sql, customerId, counts);
+  const changes = new MemberChanges(sql, customerId, last);
   for await (const lists of rules.lists()) await compareMembers([contact], lists, changes);
   await changes.writeWithCounts();
 }
@@ -129,9 +129,9 @@ export const refreshList = (
   customerId: string,
   list: { id: string; rules: readonly Rule[] },
   contactIds: readonly string[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> =>
-  refreshMembers(sql, customerId, rulesOf([{ id: list.id, matches: compileRules(list.rules) }]), contactIds, counts);
+  refreshMembers(sql, customerId, rulesOf([{ id: list.id, matches: compileRules(list.rules) }]), contactIds, last);
 
 /**
  * Sets the lists to which contacts are added manually: adds each contact to its given lists, and removes it from
@@ -143,7 +143,7 @@ export async function setManualLists(
   sql: Transaction,
   customerId: string,
   wanted: ReadonlyMap<string, readonly string[]>,
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
   const contacts = [...wanted.keys()];
   if (contacts.length === 0) return;
@@ -153,7 +153,7 @@ export async function setManualLists(
     customer_id = ${customerId}
     and contact_id = any(${contacts}::uuid[])
     and (list_id, contact_id) not in (select * from unnest(${lists}::uuid[], ${members}::uuid[]))`;
-  await writeCopied(sql, customerId, contacts, counts);
+  await writeCopied(sql, customerId, contacts, last);
   const removed = await sql<{ list_id: string }[]>`
     delete from list_members
     where ${isUnwanted}
@@ -172,23 +172,23 @@ export async function setManualLists(
     set by_hand = true
     where not list_members.by_hand
     returning new.list_id, old.list_id is null as is_new`;
-  for (const { list_id } of removed) counts.add(list_id, -1);
-  for (const { list_id, is_new } of added) counts.add(list_id, is_new ? 1 : 0);
+  for (const { list_id } of removed) last.count(list_id, -1);
+  for (const { list_id, is_new } of added) last.count(list_id, is_new ? 1 : 0);
 }
 
 /**
  * Returns the lists to which contacts were added manually, as a map from contact id to list ids. First writes copied
  * memberships of these contacts that are not written yet. The caller must have locked the contacts.
- * @param counts changes to the customer's counters, which the caller saves later; this function adds those of the lists
+ * @param last collects what the transaction writes last
  */
 export async function findManualLists(
   sql: Transaction,
   customerId: string,
   contactIds: readonly string[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<Map<string, string[]>> {
   if (contactIds.length === 0) return new Map();
-  await writeCopied(sql, customerId, contactIds, counts);
+  await writeCopied(sql, customerId, contactIds, last);
   const members = await sql<{ contact_id: string; list_ids: string[] }[]>`
     select m.contact_id, array_agg(m.list_id) as list_ids
     from list_members m
@@ -218,18 +218,18 @@ export async function findLists(sql: Transaction, customerId: string, ids: reado
 
 /**
  * Deletes all list memberships of contacts. Call it before the contacts are deleted.
- * @param counts changes to the customer's counters, which the caller saves later; this function adds those of the lists
+ * @param last collects what the transaction writes last
  */
 export async function removeFromAllLists(
   sql: Transaction,
   customerId: string,
   contactIds: readonly string[],
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
   const removed = await sql<{ list_id: string }[]>`
     delete from list_members
     where customer_id = ${customerId}
       and contact_id = any(${contactIds as string[]}::uuid[])
     returning list_id`;
-  for (const { list_id } of removed) counts.add(list_id, -1);
+  for (const { list_id } of removed) last.count(list_id, -1);
 }

@@ -6,10 +6,11 @@ import { completeRules } from '../filters/rules.ts';
 import { all } from '../filters/tree.ts';
 import type { List, ListCreate, ListPatch, ListQuery, Rule } from '../schemas/lists.ts';
 import { defaultLimit } from '../schemas/wire.ts';
-import { storedMembers, withCounts, type CountChanges } from './counters.ts';
+import { storedMembers } from './counters.ts';
+import { withLastWrites, type LastWrites } from './last-writes.ts';
 import { copyMembers, isLargeList, removeList, removeNextMembers } from './large-lists.ts';
 import { countStale } from './list-counts.ts';
-import { beginRemoval, beginFill, beginCopy, type Fill } from './list-fills.ts';
+import { beginRemoval, beginFill, beginCopy } from './list-fills.ts';
 import { requireWithinRuleLimits } from './list-rule-limits.ts';
 import { lockRulesExclusive, bumpRuleVersion } from './list-rules.ts';
 import type { RecordPage } from './record-pages.ts';
@@ -105,16 +106,6 @@ function shown(row: Row, evaluated?: number): List {
 }
 
 /**
- * A list that was created or changed. `fill` is the background work that writes its members; the caller must enqueue it
- * in the same transaction. If all members are already written, `fill` is undefined.
- */
-export interface WrittenList {
-  id: string;
-  name: string;
-  fill: Fill | undefined;
-}
-
-/**
  * Creates a list.
  * @throws DomainError `conflict` if the customer would then have too many rules, or too many lists with rules
  */
@@ -123,7 +114,7 @@ export async function createList(
   customerId: string,
   ownerId: string,
   body: ListCreate,
-): Promise<WrittenList> {
+): Promise<{ id: string; name: string }> {
   const rules = completeRules(body.rules ?? []);
   if (rules.length > 0) {
     await lockRulesExclusive(sql, customerId);
@@ -134,7 +125,8 @@ export async function createList(
     description: body.description ?? '',
     rules,
   });
-  return { ...list, fill: rules.length > 0 ? await fillNow(sql, customerId, list.id, rules) : undefined };
+  if (rules.length > 0) await fillNow(sql, customerId, list.id, rules);
+  return list;
 }
 
 async function insertList(
@@ -162,29 +154,24 @@ export async function updateList(
   id: string,
   patch: ListPatch,
   ifMatch?: string,
-): Promise<WrittenList> {
+): Promise<void> {
   if (patch.rules) await lockRulesExclusive(sql, customerId);
   const current = await lockList(sql, customerId, id, ifMatch);
   const rules = patch.rules ? completeRules(patch.rules) : current.rules;
   const name = patch.name?.trim() ?? current.name;
-  if (Object.keys(patch).length === 0) return { id, name, fill: undefined };
+  if (Object.keys(patch).length === 0) return;
   if (patch.rules) await requireWithinRuleLimits(sql, customerId, { before: current.rules, after: rules }, '/rules');
   await sql`
     update lists
     set name = ${name}, description = ${patch.description ?? current.description}, rules = ${sql.json(rules)}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
-  return { id, name, fill: isSame(rules, current.rules) ? undefined : await fillNow(sql, customerId, id, rules) };
+  if (!isSame(rules, current.rules)) await fillNow(sql, customerId, id, rules);
 }
 
 /** Updates the members of a list after its rules have changed, see `beginFill`. Saves the member count. */
-const fillNow = (
-  sql: Transaction,
-  customerId: string,
-  listId: string,
-  rules: readonly Rule[],
-): Promise<Fill | undefined> =>
-  withCounts(sql, customerId, (counts) => beginFill(sql, customerId, listId, rules, counts));
+const fillNow = (sql: Transaction, customerId: string, listId: string, rules: readonly Rule[]): Promise<void> =>
+  withLastWrites(sql, customerId, (last) => beginFill(sql, customerId, listId, rules, last));
 
 const isSame = (some: Rule[], others: Rule[]): boolean =>
   JSON.stringify(some) === JSON.stringify(completeRules(others));
@@ -217,29 +204,23 @@ async function lockList(
 
 /**
  * Deletes a list. The members of a large list are removed later by a worker.
- * @returns the background work that removes the members, which the caller must enqueue in the same transaction;
- *   undefined if all members are already removed
  * @throws DomainError `not_found` if the customer has no such list
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
  */
-export async function deleteList(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  ifMatch?: string,
-): Promise<Fill | undefined> {
+export async function deleteList(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
   await lockRulesExclusive(sql, customerId);
   const { rules } = await lockList(sql, customerId, id, ifMatch);
   if (rules.length > 0) await bumpRuleVersion(sql, customerId);
-  if (await isLargeList(sql, customerId, id)) return beginRemoval(sql, customerId, id);
+  if (await isLargeList(sql, customerId, id))
+    return withLastWrites(sql, customerId, (last) => beginRemoval(sql, customerId, id, last));
   await removeNextMembers(sql, customerId, id);
-  await removeList(sql, customerId, id);
-  return undefined;
+  return removeList(sql, customerId, id);
 }
 
 /**
  * Creates a copy of a list with its description, rules and manually added members. The members of a large list are
  * written later by a worker.
+ * @returns the id of the copy
  * @throws DomainError `not_found` if the customer has no such list
  * @throws DomainError `conflict` if the customer would then have too many rules, or too many lists with rules
  */
@@ -248,22 +229,22 @@ export const duplicateList = (
   customerId: string,
   ownerId: string,
   given: { list_id: string; new_name: string },
-): Promise<WrittenList> => withCounts(sql, customerId, (counts) => duplicate(sql, customerId, ownerId, given, counts));
+): Promise<string> => withLastWrites(sql, customerId, (last) => duplicate(sql, customerId, ownerId, given, last));
 
 async function duplicate(
   sql: Transaction,
   customerId: string,
   ownerId: string,
   { list_id, new_name }: { list_id: string; new_name: string },
-  counts: CountChanges,
-): Promise<WrittenList> {
+  last: LastWrites,
+): Promise<string> {
   const isLarge = await isLargeList(sql, customerId, list_id);
   // A large list is copied without the exclusive lock, because every writer of contacts would wait for that lock.
   if (!isLarge) await lockRulesExclusive(sql, customerId);
   const list = await insertList(sql, customerId, ownerId, { name: new_name, description: '', rules: [] });
   const ends = { from: list_id, to: list.id };
   if (isLarge) await copyMembers(sql, customerId, ends);
-  else await copyFewMembers(sql, customerId, ends, counts);
+  else await copyFewMembers(sql, customerId, ends, last);
   // Read after the members: a list that is not deleted yet had all its members when they were copied.
   const original = await findOriginal(sql, customerId, list_id);
   const rules = completeRules(original.rules);
@@ -274,8 +255,9 @@ async function duplicate(
     set description = ${original.description}, rules = ${sql.json(rules)}, is_copying = ${isLarge}
     where customer_id = ${customerId}
       and id = ${list.id}`;
-  if (rules.length > 0) return { ...list, fill: await beginFill(sql, customerId, list.id, rules, counts) };
-  return { ...list, fill: isLarge ? await beginCopy(sql, customerId, list.id) : undefined };
+  if (rules.length > 0) await beginFill(sql, customerId, list.id, rules, last);
+  else if (isLarge) await beginCopy(sql, customerId, list.id, last);
+  return list.id;
 }
 
 /**
@@ -302,7 +284,7 @@ async function copyFewMembers(
   sql: Transaction,
   customerId: string,
   { from, to }: { from: string; to: string },
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<void> {
   const { count } = await sql`
     insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
@@ -311,5 +293,5 @@ async function copyFewMembers(
     where customer_id = ${customerId}
       and list_id = ${from}
       and by_hand`;
-  counts.add(to, count);
+  last.count(to, count);
 }

@@ -1,7 +1,7 @@
 import type { Transaction } from '../database/db.ts';
 import { missingReferences } from '../errors.ts';
 import type { Rule } from '../schemas/lists.ts';
-import { withCounts, type CountChanges } from './counters.ts';
+import { withLastWrites, type LastWrites } from './last-writes.ts';
 import { writeCopied } from './large-lists.ts';
 import { lockContacts } from './contact-locks.ts';
 import { refreshList } from './list-members.ts';
@@ -25,9 +25,9 @@ export async function addMembers(
   customerId: string,
   given: ManualMembers,
 ): Promise<{ added: number; already_members: number }> {
-  return withCounts(sql, customerId, async (counts) => {
-    const contactIds = await lockListAndContacts(sql, customerId, given, counts);
-    const added = await addToLists(sql, customerId, { list_ids: [given.list_id], contact_ids: contactIds }, counts);
+  return withLastWrites(sql, customerId, async (last) => {
+    const contactIds = await lockListAndContacts(sql, customerId, given, last);
+    const added = await addToLists(sql, customerId, { list_ids: [given.list_id], contact_ids: contactIds }, last);
     return { added, already_members: contactIds.length - added };
   });
 }
@@ -35,16 +35,16 @@ export async function addMembers(
 /**
  * Adds contacts to lists manually, in one statement. Ignores lists that do not exist. The caller must have locked the
  * contacts and the customer's rules.
- * @param counts changes to the customer's counters, which the caller saves later; this function adds those of the lists
+ * @param last collects what the transaction writes last
  * @returns the number of new members of all lists
  */
 export async function addToLists(
   sql: Transaction,
   customerId: string,
   { list_ids, contact_ids }: { list_ids: readonly string[]; contact_ids: readonly string[] },
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<number> {
-  await writeCopied(sql, customerId, contact_ids, counts);
+  await writeCopied(sql, customerId, contact_ids, last);
   // From the tables rather than from the arrays: Citus then sends one statement to the worker of the customer.
   const lists = await sql<{ list_id: string; added: number }[]>`
     with written as (
@@ -66,7 +66,7 @@ export async function addToLists(
     from written
     where is_new
     group by list_id`;
-  for (const { list_id, added } of lists) counts.add(list_id, added);
+  for (const { list_id, added } of lists) last.count(list_id, added);
   return lists.reduce((sum, { added }) => sum + added, 0);
 }
 
@@ -80,16 +80,16 @@ export async function removeMembers(
   customerId: string,
   given: ManualMembers,
 ): Promise<{ removed: number }> {
-  return withCounts(sql, customerId, (counts) => remove(sql, customerId, given, counts));
+  return withLastWrites(sql, customerId, (last) => remove(sql, customerId, given, last));
 }
 
 async function remove(
   sql: Transaction,
   customerId: string,
   given: ManualMembers,
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<{ removed: number }> {
-  const contactIds = await lockListAndContacts(sql, customerId, given, counts);
+  const contactIds = await lockListAndContacts(sql, customerId, given, last);
   const kept = await sql`
     update list_members
     set by_hand = false
@@ -104,7 +104,7 @@ async function remove(
       and list_id = ${given.list_id}
       and contact_id = any(${contactIds}::uuid[])
       and not by_rule`;
-  counts.add(given.list_id, -removed.count);
+  last.count(given.list_id, -removed.count);
   return { removed: kept.count + removed.count };
 }
 
@@ -118,7 +118,7 @@ async function lockListAndContacts(
   sql: Transaction,
   customerId: string,
   { list_id, contact_ids }: ManualMembers,
-  counts: CountChanges,
+  last: LastWrites,
 ): Promise<string[]> {
   await lockRulesShared(sql, customerId);
   const [list] = await sql<(ListState & { rules: Rule[] })[]>`
@@ -132,8 +132,8 @@ async function lockListAndContacts(
   const missing = [...(list ? [] : [{ noun: 'list', path: '/list_id' }]), ...missingOf(contact_ids, found)];
   if (!list || missing.length > 0) throw missingReferences(missing);
   if (isStale(list)) {
-    await writeCopied(sql, customerId, wanted, counts);
-    await refreshList(sql, customerId, { id: list_id, rules: list.rules }, wanted, counts);
+    await writeCopied(sql, customerId, wanted, last);
+    await refreshList(sql, customerId, { id: list_id, rules: list.rules }, wanted, last);
   }
   return wanted;
 }

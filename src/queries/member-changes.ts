@@ -1,5 +1,6 @@
 import type { Transaction } from '../database/db.ts';
-import { writeCounts, type CountChanges, type Counted } from './counters.ts';
+import { writeCounts, type Counted } from './counters.ts';
+import type { LastWrites } from './last-writes.ts';
 
 /** Memberships of contacts in lists: two arrays of the same length, which are parameters of an SQL statement. */
 class Pairs {
@@ -27,19 +28,19 @@ const maxPauseMs = 500;
 export class MemberChanges {
   readonly #sql: Transaction;
   readonly #customerId: string;
-  readonly #counts: CountChanges;
+  readonly #last: LastWrites;
   #begun = new Pairs();
   #ended = new Pairs();
   #lastWrite = performance.now();
 
   /**
    * Creates an empty collection.
-   * @param counts collects all changes of counters in this transaction. `write` adds the changes of member counts to it.
+   * @param last collects the changes of member counts.
    */
-  constructor(sql: Transaction, customerId: string, counts: CountChanges) {
+  constructor(sql: Transaction, customerId: string, last: LastWrites) {
     this.#sql = sql;
     this.#customerId = customerId;
-    this.#counts = counts;
+    this.#last = last;
   }
 
   /**
@@ -59,11 +60,11 @@ export class MemberChanges {
     return this.#size >= changesAtOnce || performance.now() - this.#lastWrite >= maxPauseMs;
   }
 
-  /** Writes the changes of memberships that are collected so far, and adds the changes of member counts to `counts`. */
+  /** Writes the changes of memberships that are collected so far, and adds the changes of member counts to `last`. */
   async write(): Promise<void> {
     if (this.#size === 0) return;
     const changed = await this.#send<{ counted: Counted; change: number }[]>(change, [], []);
-    for (const row of changed) this.#counts.add(row.counted, row.change);
+    for (const row of changed) this.#last.count(row.counted, row.change);
     this.#lastWrite = performance.now();
   }
 
@@ -73,7 +74,7 @@ export class MemberChanges {
    */
   async writeWithCounts(): Promise<void> {
     if (this.#size === 0) return;
-    const { counted, changes } = this.#counts.take();
+    const { counted, changes } = this.#last.takeCounts();
     await this.#send(changeAndCount, counted, changes);
   }
 

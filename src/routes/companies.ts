@@ -1,6 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { etagOf } from '../etag.ts';
-import { enqueueSettling } from '../jobs/enqueue-turn.ts';
 import { sendExport } from '../plugins/send-export.ts';
 import {
   updateCompany,
@@ -146,10 +145,7 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async ({ db, caller, params, body, headers }) => {
-      await db.transaction(async (sql) => {
-        const isSettling = await updateCompany(sql, caller.customerId, params.id, body, headers['if-match']);
-        if (isSettling) await enqueueSettling(sql, caller.customerId);
-      });
+      await db.transaction((sql) => updateCompany(sql, caller.customerId, params.id, body, headers['if-match']));
       return done('Company updated', params.id);
     },
   );
@@ -170,10 +166,7 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async ({ db, caller, params, headers }) => {
-      await db.transaction(async (sql) => {
-        const isSettling = await deleteCompany(sql, caller.customerId, params.id, headers['if-match']);
-        if (isSettling) await enqueueSettling(sql, caller.customerId);
-      });
+      await db.transaction((sql) => deleteCompany(sql, caller.customerId, params.id, headers['if-match']));
       return done('Company deleted', params.id);
     },
   );

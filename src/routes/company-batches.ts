@@ -1,8 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { enqueueSettling } from '../jobs/enqueue-turn.ts';
 import { answerOf, batchOf } from '../plugins/batches.ts';
 import { readCompanyBatch, writeCompanyBatch } from '../queries/company-batches.ts';
-import { withCounts } from '../queries/counters.ts';
+import { withLastWrites } from '../queries/last-writes.ts';
 import {
   BatchConflict,
   batchAnswer,
@@ -70,11 +69,9 @@ const companyBatches: FastifyPluginAsyncTypebox = async (app) => {
         const batch = await batchOf(request, kind, operation);
         return app.once(request, reply, async (sql) => {
           const { customerId } = request.caller;
-          const outcomes = await withCounts(sql, customerId, async (counts) => {
-            const written = await writeCompanyBatch(sql, customerId, batch, counts);
-            if (written.isSettling) await enqueueSettling(sql, customerId);
-            return written.outcomes;
-          });
+          const outcomes = await withLastWrites(sql, customerId, (last) =>
+            writeCompanyBatch(sql, customerId, batch, last),
+          );
           return { status: 200, body: answerOf(outcomes) };
         });
       },

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { answerOf, batchOf } from '../plugins/batches.ts';
 import { readContactBatch, writeContactBatch } from '../queries/contact-batches.ts';
-import { withCounts } from '../queries/counters.ts';
+import { withLastWrites } from '../queries/last-writes.ts';
 import {
   BatchConflict,
   batchAnswer,
@@ -65,8 +65,8 @@ const contactBatches: FastifyPluginAsyncTypebox = async (app) => {
         const batch = await batchOf(request, kind, operation);
         return app.once(request, reply, async (sql) => {
           const { customerId } = request.caller;
-          const outcomes = await withCounts(sql, customerId, (counts) =>
-            writeContactBatch(sql, customerId, batch, counts),
+          const outcomes = await withLastWrites(sql, customerId, (last) =>
+            writeContactBatch(sql, customerId, batch, last),
           );
           return { status: 200, body: answerOf(outcomes) };
         });

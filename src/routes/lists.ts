@@ -1,7 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { notFound } from '../errors.ts';
 import { etagOf } from '../etag.ts';
-import { enqueueListFill } from '../jobs/enqueue-turn.ts';
 import { startListVerification } from '../jobs/start-verification.ts';
 import { updateList, createList, deleteList, duplicateList, findList, listLists } from '../queries/lists.ts';
 import { addMembers, removeMembers } from '../queries/manual-members.ts';
@@ -64,9 +63,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) =>
       app.once(request, reply, async (sql) => {
         const { customerId, userId } = request.caller;
-        const { id, name, fill } = await createList(sql, customerId, userId, request.body);
-        await enqueueListFill(sql, fill);
-        return { status: 201, body: { id, name } };
+        return { status: 201, body: await createList(sql, customerId, userId, request.body) };
       }),
   );
 
@@ -110,10 +107,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async ({ db, caller, params, body, headers }) => {
-      await db.transaction(async (sql) => {
-        const { fill } = await updateList(sql, caller.customerId, params.id, body, headers['if-match']);
-        await enqueueListFill(sql, fill);
-      });
+      await db.transaction((sql) => updateList(sql, caller.customerId, params.id, body, headers['if-match']));
       return done('List updated', params.id);
     },
   );
@@ -134,9 +128,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async ({ db, caller, params, headers }) => {
-      await db.transaction(async (sql) => {
-        await enqueueListFill(sql, await deleteList(sql, caller.customerId, params.id, headers['if-match']));
-      });
+      await db.transaction((sql) => deleteList(sql, caller.customerId, params.id, headers['if-match']));
       return done('List deleted', params.id);
     },
   );
@@ -160,8 +152,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) =>
       app.once(request, reply, async (sql) => {
         const { customerId, userId } = request.caller;
-        const { id, fill } = await duplicateList(sql, customerId, userId, request.body);
-        await enqueueListFill(sql, fill);
+        const id = await duplicateList(sql, customerId, userId, request.body);
         return { status: 200, body: done('List duplicated', id) };
       }),
   );

@@ -9,7 +9,7 @@ import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
 import type { Outcome } from '../../src/queries/batches.ts';
 import { writeContactBatch } from '../../src/queries/contact-batches.ts';
 import { blank, contactRow, patchedContact } from '../../src/queries/contacts.ts';
-import { withCounts } from '../../src/queries/counters.ts';
+import { withLastWrites } from '../../src/queries/last-writes.ts';
 import { createList } from '../../src/queries/lists.ts';
 import { dbOf, makeCustomer, type TestCustomer } from '../setup/factories.ts';
 import { copy as copyOut, figures, readPages, timed, type Figures } from './exports.ts';
@@ -97,7 +97,7 @@ const inLoop =
   async ({ id }, operation, items) => {
     const batch = { operation, match: 'id', isAtomic: false, items } as const;
     return idsOf(
-      await db.transaction((sql) => withCounts(sql, id, (counts) => writeContactBatch(sql, id, batch, counts))),
+      await db.transaction((sql) => withLastWrites(sql, id, (last) => writeContactBatch(sql, id, batch, last))),
     );
   };
 

@@ -1,9 +1,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { PgBoss } from 'pg-boss';
 import type { Transaction } from '../database/db.ts';
-import { queueSchema, type JobKind } from '../database/queues.ts';
+import { queueSchema, turnQueues, type JobKind, type TurnQueue } from '../database/queues.ts';
 import type { TraceContext } from '../tracing/spans.ts';
 import { currentTrace } from '../tracing/tracing.ts';
+import { blockTurns, findNextTurn, type NextTurn } from './job-leases.ts';
 
 /**
  * The content of a queue message that makes a worker process one customer's jobs for a short period (a turn). If
@@ -52,6 +53,55 @@ export async function sendTurn(sql: Transaction, queue: TurnKind, customerId: st
   return (
     (await callersTransaction.run(sql, () => sender.send(queue, { customerId, ...currentTrace() }, options))) !== null
   );
+}
+
+/**
+ * Enqueues a message that makes a worker process waiting work of a customer in one queue for a short period (a turn).
+ * Does nothing if such a message already waits. Workers see the message after the transaction commits, and until then
+ * they wait with other work of this customer and queue. So call this late: after it, only `reserveCredits`, whose lock
+ * comes last in every transaction.
+ * @param delay Delay before a worker may process the message. Default: no delay.
+ */
+export async function enqueueTurn(sql: Transaction, queue: TurnKind, customerId: string, delay?: Delay): Promise<void> {
+  await blockTurns(sql, customerId, queue);
+  await sendTurn(sql, queue, customerId, delay);
+}
+
+/**
+ * Enqueues a message for the customer's next job in one queue. Workers get the message when the job may run. Does
+ * nothing if no job is left.
+ * @param least Minimum number of seconds before workers get the message.
+ */
+export async function enqueueNextTurn(
+  sql: Transaction,
+  queue: TurnQueue,
+  customerId: string,
+  least = 0,
+): Promise<void> {
+  await enqueueNext(sql, queue, customerId, await findNextTurn(sql, customerId, turnQueues[queue], least));
+}
+
+/**
+ * Minimum number of seconds before the next turn of a customer if a turn found no job to take. A job that is due then is
+ * locked by a transaction, such as that of a worker whose lease has expired while it stores results. Without this pause,
+ * turns would follow each other without end until that transaction ends.
+ */
+export const pauseAfterNothing = 1;
+
+/**
+ * Enqueues a message that makes a worker process waiting work of a customer in one queue.
+ * @param next When a worker may process the message. If undefined, nothing is enqueued.
+ */
+export async function enqueueNext(
+  sql: Transaction,
+  queue: TurnKind,
+  customerId: string,
+  next: NextTurn | undefined,
+): Promise<void> {
+  if (!next) return;
+  if (next.seconds <= 0) return enqueueTurn(sql, queue, customerId);
+  // Named by its time: one delayed turn per second is enough.
+  await sendTurn(sql, queue, customerId, { name: String(next.at), seconds: next.seconds });
 }
 
 /**

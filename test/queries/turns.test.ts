@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import type { Transaction } from '../../src/database/db.ts';
-import { sendTurn } from '../../src/jobs/enqueue.ts';
+import { sendTurn } from '../../src/queries/turns.ts';
 import { removeIdempotencyRecords } from '../../src/jobs/remove-idempotency-records.ts';
 import { jobTypes } from '../../src/schemas/jobs.ts';
 import { startApp } from '../setup/app.ts';
 import { runCli } from '../setup/cli.ts';
 import { contactBody, unique } from '../setup/factories.ts';
-import { contextOf } from './working.ts';
+import { contextOf } from '../jobs/working.ts';
 
 const app = await startApp();
 
