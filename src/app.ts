@@ -3,6 +3,7 @@ import type { Config } from './config.ts';
 import { logger } from './logger.ts';
 import pages, { unreadablePaths } from './pages/pages.ts';
 import auth from './plugins/auth.ts';
+import bufferBudget from './plugins/buffer-budget.ts';
 import callerAddress from './plugins/caller-address.ts';
 import { answerClientError } from './plugins/client-error.ts';
 import connections from './plugins/connections.ts';
@@ -70,6 +71,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(rateLimits);
   void app.register(auth);
   void app.register(overload);
+  void app.register(bufferBudget);
 
   void app.register(health);
   void app.register(metrics, { isMeasured: true, isExposed: given.config.METRICS_PORT === undefined });

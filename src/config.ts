@@ -205,6 +205,13 @@ export const ConfigSchema = Type.Object({
     description:
       'concurrent connections of callers, per process; a further connection closes the one that has been idle longest. One address can hold at most as many connections as remain free',
   }),
+  MAX_BUFFERED_MB: Type.Integer({
+    minimum: 16,
+    maximum: 65_536,
+    default: 256,
+    description:
+      'memory for bodies of requests and for answers that callers have not taken yet, per process (MiB); one customer has at most half',
+  }),
   CONNECTION_SILENCE_MS: milliseconds(
     'longest time without a byte of a request or a response before a connection is closed',
     30_000,

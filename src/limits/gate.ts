@@ -32,35 +32,35 @@ export class FairSlots {
   }
 
   /**
-   * Returns true if a customer may take one more slot now.
+   * Returns true if a customer may take `count` more slots now.
    * @param holder The customer.
    */
-  admits(holder: SlotHolder): boolean {
-    // A customer without a slot may take any free slot. A customer with slots may take another one only if at least as
-    // many slots then remain free as it holds.
+  admits(holder: SlotHolder, count = 1): boolean {
+    // A customer without a slot may take any free slots. A customer with slots may take more only if at least as many
+    // slots then remain free as it holds.
     const free = this.#count - this.#taken;
     const held = this.heldBy(holder);
-    return free > 0 && (held === 0 || held + 1 <= free - 1);
+    return count <= free && (held === 0 || held + count <= free - count);
   }
 
   /**
-   * Takes a slot for a customer without checking the limit. Call `admits` first.
+   * Takes `count` slots for a customer without checking the limit. Call `admits` first.
    * @param holder The customer.
    */
-  take(holder: SlotHolder): void {
-    this.#held.set(holder, this.heldBy(holder) + 1);
-    this.#taken += 1;
+  take(holder: SlotHolder, count = 1): void {
+    this.#held.set(holder, this.heldBy(holder) + count);
+    this.#taken += count;
   }
 
   /**
-   * Returns one slot of a customer to the free slots.
+   * Returns `count` slots of a customer to the free slots.
    * @param holder The customer.
    */
-  release(holder: SlotHolder): void {
-    const left = this.heldBy(holder) - 1;
+  release(holder: SlotHolder, count = 1): void {
+    const left = this.heldBy(holder) - count;
     if (left === 0) this.#held.delete(holder);
     else this.#held.set(holder, left);
-    this.#taken -= 1;
+    this.#taken -= count;
   }
 }
 

@@ -2,6 +2,8 @@ import { isUtf8 } from 'node:buffer';
 import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { DomainError, validationFailed } from '../errors.ts';
+import { Gate } from '../limits/gate.ts';
+import type { Requester } from '../requester.ts';
 import { NoBody } from '../schemas/wire.ts';
 import { parseInPieces, type ParsedJson } from '../text/json-pieces.ts';
 import { countMembers, maxJsonDepth, parsePlain, PrototypeNamed, prototypeNamed, shapeOf } from '../text/json-text.ts';
@@ -31,6 +33,14 @@ const nothing = Buffer.alloc(0);
  */
 export default fp(
   async (app) => {
+    const { REQUEST_TIMEOUT_MS } = app.config;
+    // A parsed body needs many times the memory of its text, so large ones are parsed one at a time.
+    const parsing = new Gate({ name: 'large_bodies', limit: 1, maxWaiting: 10_000, maxWaitMs: REQUEST_TIMEOUT_MS });
+    const patient = ({ customerId, signal }: Requester): Requester => ({
+      customerId,
+      ...(signal && { signal }),
+      waitMs: REQUEST_TIMEOUT_MS,
+    });
     app.decorateRequest('bodyBytes');
     app.addHook('onRequest', (request, _reply, done) => {
       request.bodyBytes = nothing;
@@ -48,7 +58,15 @@ export default fp(
         found < names ? done(refusal('an object of the body names the same property twice')) : done(null, value);
       const refuse = (error: unknown): void =>
         done(refusal(`the body ${error instanceof PrototypeNamed ? prototypeNamed : 'is not valid JSON'}`));
-      if (bytes.length > maxUnbroken) return void parseInPieces(withoutMark(bytes), parsePlain).then(end, refuse);
+      if (bytes.length > maxUnbroken)
+        return void parsing
+          .run(patient(request.requester), () =>
+            parseInPieces(withoutMark(bytes), parsePlain).then(
+              (parsed) => () => end(parsed),
+              (error: unknown) => () => refuse(error),
+            ),
+          )
+          .then((finish) => finish(), done);
       let value: unknown;
       try {
         value = parsePlain(withoutMark(bytes).toString());
@@ -65,7 +83,7 @@ export default fp(
       done();
     });
   },
-  { name: 'json-body' },
+  { name: 'json-body', dependencies: ['services', 'requester'] },
 );
 
 const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
