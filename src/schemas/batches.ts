@@ -173,7 +173,9 @@ const Atomic = () =>
 
 function exampleItems({ create }: BatchKind, operation: BatchOperation): unknown[] {
   const id = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
-  if (operation === 'create' || operation === 'upsert') return create['examples'] as unknown[];
+  const created = create['examples'] as object[];
+  if (operation === 'create') return created;
+  if (operation === 'upsert') return created.map((item, i) => ({ external_id: `crm-${i + 1}`, ...item }));
   return [operation === 'update' ? { id, industry: 'Computing' } : { id }];
 }
 

@@ -33,7 +33,7 @@ test('the layout version increases when the index format changes', () => {
   const example = person({ _id: '01234567-89ab-4def-8123-456789abcdef', last_name: 'de Lovelace' });
   const kept = [peopleIndex(config).mappings, toSource(toDocument(example), [])];
   const digest = createHash('sha256').update(JSON.stringify(kept)).digest('hex').slice(0, 12);
-  // If only the digest differs, increase `layout` in elasticsearch-index.ts.
+  // If only the digest differs, increase `layout` in src/catalog/elasticsearch/index-definitions.ts.
   expect(`${namesOf(config).people} ${digest}`).toBe('sales-data-prospects-v1 f2b6a8ec1d87');
 });
 
