@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run env test test-only test-image check chaos fuzz clients bench schema format clean node_modules
+.PHONY: help run env test test-only test-image check chaos model fuzz clients bench schema format clean node_modules
 
 run: node_modules ## start the service on an embedded PostgreSQL, with a demo customer (DATABASE_URL uses your server)
 	@echo 'Starting. The log shows warnings only; LOG_LEVEL=info shows every request.'
@@ -24,6 +24,9 @@ check: node_modules ## type check, lint and format check alone
 
 chaos: node_modules ## kill and freeze everything under jobs that spend credits, then go through the books (CHAOS_SECONDS=600)
 	@CHAOS_SECONDS=$(or $(CHAOS_SECONDS),600) npm run --silent test -- test/chaos
+
+model: node_modules ## random operations by six callers, compared with a model in memory (MODEL_SECONDS=600, MODEL_SEED=1)
+	@MODEL_SECONDS=$(or $(MODEL_SECONDS),600) npm run --silent test -- test/model
 
 fuzz: node_modules ## send 20,000 random requests, made from the OpenAPI document (FUZZ_REQUESTS=20000, FUZZ_SEED=1)
 	@FUZZ_REQUESTS=$(or $(FUZZ_REQUESTS),20000) npm run --silent test -- test/contract/fuzz.test.ts

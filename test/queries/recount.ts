@@ -11,13 +11,13 @@ export interface PlainRule {
   logic_operator: string;
 }
 
-interface PlainContact {
+export interface PlainContact {
   id: string;
   fields: Record<string, unknown>;
 }
 
 /** Folds a text for comparison. Correct for Latin letters only; the tests use no others. */
-const plainFold = (value: unknown): string =>
+export const plainFold = (value: unknown): string =>
   String(value)
     .normalize('NFKD')
     .replaceAll(/[\u0300-\u036f]/g, '')
@@ -66,6 +66,10 @@ export function matchesRules(contact: PlainContact, rules: readonly PlainRule[])
   }
   return runs.some((run) => run.every((rule) => matchesRule(contact, rule)));
 }
+
+/** Returns custom fields under the names that rules have for them. */
+export const customFields = (given: Record<string, unknown>): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(given).map(([key, value]) => [`custom_fields.${key}`, value]));
 
 /** A customer's stored counts and memberships (`kept`, `members`), and the correct ones (`real`, `shouldBe`). */
 export interface Recount {
@@ -140,6 +144,7 @@ async function readContacts(sql: postgres.TransactionSql, customerId: string): P
     id: row['id'] as string,
     fields: {
       ...row,
+      ...customFields(row['custom_fields'] as Record<string, unknown>),
       'company.company_name': row['company_name'] ?? '',
       'company.industry': row['company_industry'] ?? '',
     },

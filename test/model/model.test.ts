@@ -1,0 +1,154 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { seeded, type Random } from '../../src/demo/random.ts';
+import { setCustomerStatus } from '../../src/queries/customers.ts';
+import { Tenacious } from '../chaos/rig.ts';
+import { runAlone } from '../setup/alone.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { runCli } from '../setup/cli.ts';
+import { makeUser, stagesOf } from '../setup/factories.ts';
+import { Caller, type Customer } from './caller.ts';
+import type { Journal } from './client.ts';
+import { compare, compareStored } from './compare.ts';
+import { operations, startLarge } from './operations.ts';
+import { stopSometimes } from './stops.ts';
+
+runAlone();
+
+// Model test. Callers of two customers send random operations to two servers. Each caller has records of its own, and
+// a model of them in memory; rules, counters, locks and imports are the customer's. Then everything that can be read is
+// compared with the models. `make model` runs it for longer.
+const seconds = Number(process.env['MODEL_SECONDS'] ?? 60);
+const seed = Number(process.env['MODEL_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
+
+/** Number of operations after which a run ends earlier, and number that a run has in any case. */
+const enough = { most: seconds * 50, least: 200 };
+
+/** Number of times that everything is compared. */
+const rounds = Math.max(2, Math.round(seconds / 60));
+
+/** Milliseconds within which background work must end. */
+const recovery = 120_000;
+
+describe(`random operations (MODEL_SEED=${seed})`, () => {
+  let app: TestApp;
+  let servers: Tenacious[] = [];
+  let worker: Tenacious;
+  let customers: Customer[];
+  const journal: Journal = { requests: 0, repeats: 0, suspended: 0, unavailable: [] };
+  const done: Record<string, number> = {};
+
+  beforeAll(async () => {
+    app = await startApp();
+    const environment = { DATABASE_URL: app.url, LOG_LEVEL: 'error', OVERLOAD_MS: '0', RATE_LIMITS: 'off', PORT: '0' };
+    servers = [1, 2].map(() => new Tenacious(['src/cli.ts', 'serve', '--json'], environment));
+    worker = new Tenacious(['src/cli.ts', 'work', '--json'], environment);
+    await Promise.all([...servers, worker].map((process) => process.ready()));
+    customers = await Promise.all([furnish('l', 1_500), furnish('s', 400)]);
+  });
+
+  afterAll(async () => {
+    await Promise.all([...servers, worker].map((process) => process.stop()));
+  });
+
+  /** Creates a customer with three callers. */
+  async function furnish(letter: string, maxContacts: number): Promise<Customer> {
+    const made = await app.customer();
+    const users = [made.adminId, await makeUser(app.fastify, made.id)];
+    const stages = await stagesOf(made);
+    const customer: Customer = {
+      id: made.id,
+      key: made.key,
+      users,
+      stages,
+      shared: new Map(),
+      callers: [],
+      maxContacts,
+    };
+    const foreign = () => idsOf(customers.find((other) => other !== customer)!);
+    for (const n of [1, 2, 3]) {
+      const random = seeded(seed * 6 + letter.charCodeAt(0) * 3 + n);
+      customer.callers.push(new Caller(customer, { tag: `${letter}${n}x`, random, servers, journal, foreign }));
+    }
+    return customer;
+  }
+
+  test(
+    `of six callers for ${seconds} s: everything that can be read is as in the model`,
+    async () => {
+      await Promise.all(customers[0]!.callers.map((caller) => startLarge(caller)));
+      for (let round = 1; round <= rounds; round += 1) {
+        await liveThrough(seconds / rounds, (enough.most * round) / rounds);
+        for (const customer of customers) await compare(customer, seed + round);
+      }
+      await expect.poll(waiting, { timeout: recovery, interval: 200 }).toEqual({ fills: 0, settlements: 0 });
+      for (const customer of customers) await compareStored(app.owner, customer);
+      const [database] = await app.owner<{ deadlocks: number }[]>`
+        select deadlocks::integer from pg_stat_database where datname = current_database()`;
+      const { unavailable, ...counts } = journal;
+      process.stdout.write(
+        `model: ${JSON.stringify({ seed, ...counts, unavailable: unavailable.length, ...done, contacts: customers.map(sizeOf) })}\n`,
+      );
+      expect(unavailable.length, unavailable.slice(0, 3).join('\n')).toBeLessThan(counts.requests / 100);
+      expect(database!.deadlocks, `deadlocks: ${unavailable.slice(0, 3).join('\n')}`).toBe(0);
+      expect([...servers, worker].flatMap(({ complaints }) => complaints)).toEqual([]);
+    },
+    (10 * seconds + 300) * 1_000,
+  );
+
+  /** Lets all callers work, until the time is over or there were enough operations. */
+  async function liveThrough(time: number, most: number): Promise<void> {
+    const stopping = new AbortController();
+    const end = performance.now() + time * 1_000;
+    const isOver = () => count() >= most || (performance.now() >= end && count() >= Math.min(enough.least, most));
+    const work = async (caller: Caller) => {
+      while (!isOver() && !stopping.signal.aborted) {
+        const [name, operation] = caller.random.pick(operations);
+        await operation(caller);
+        done[name] = (done[name] ?? 0) + 1;
+      }
+    };
+    const disturbing = [
+      suspendSometimes(seeded(seed), stopping.signal),
+      stopSometimes(app.owner, seeded(seed + 1), stopping.signal),
+    ];
+    // If one caller finds a difference, the others stop.
+    const differences: unknown[] = [];
+    const note = (error: unknown) => {
+      differences.push(error);
+      stopping.abort();
+    };
+    await Promise.all(customers.flatMap(({ callers }) => callers.map((caller) => work(caller).catch(note))));
+    stopping.abort();
+    await Promise.all(disturbing);
+    if (differences.length > 0) throw differences[0];
+  }
+
+  const count = (): number => Object.values(done).reduce((sum, one) => sum + one, 0);
+
+  /** Suspends customers for a short time, as an operator does. */
+  async function suspendSometimes(random: Random, stopping: AbortSignal): Promise<void> {
+    const env = { PATH: process.env['PATH']!, DATABASE_URL: app.url };
+    while (!stopping.aborted) {
+      await sleep(2_000 + random.below(8_000), undefined, { signal: stopping }).catch(() => undefined);
+      if (stopping.aborted) return;
+      const { id } = random.pick(customers);
+      await app.db.for({ customerId: id }).transaction((sql) => setCustomerStatus(sql, id, 'SUSPENDED'));
+      const { code, stderr } = await runCli(['customer', 'resume', '--customer', id], env);
+      expect(code, stderr).toBe(0);
+    }
+  }
+
+  async function waiting(): Promise<object> {
+    const [row] = await app.owner<object[]>`
+      select
+        (select count(*)::integer from lists where fill_version is not null or deleted_at is not null) as fills,
+        (select count(*)::integer from company_settlements) as settlements`;
+    return { ...row };
+  }
+});
+
+const sizeOf = ({ callers }: Customer): number => callers.reduce((sum, { model }) => sum + model.contacts.size, 0);
+
+const idsOf = ({ callers }: Customer): string[] =>
+  callers.flatMap(({ model }) => [...model.contacts].slice(0, 3).map(({ id }) => id!));

@@ -1,0 +1,75 @@
+import { isDeepStrictEqual } from 'node:util';
+import { plainFold } from '../queries/recount.ts';
+import { describe } from './caller.ts';
+import { Difference } from './client.ts';
+import { priceOf, type Company, type Contact, type Json, type Opportunity, type Product } from './model.ts';
+
+/** Comparison of records as responses show them with records of the model. */
+
+/** Throws if a record that was read differs from the model. Members that the model lacks are not compared. */
+function check(noun: string, record: Parameters<typeof describe>[0], shown: Json, expected: Json): void {
+  const wrong = Object.entries(expected).filter(([name, value]) => !isDeepStrictEqual(shown[name], value));
+  if (wrong.length === 0) return;
+  const told = wrong.map(
+    ([name, value]) => `${name} is ${JSON.stringify(shown[name])} instead of ${JSON.stringify(value)}`,
+  );
+  throw new Difference(`A ${noun} differs: ${told.join(', ')}\n  ${describe(record)}`);
+}
+
+/** Checks a contact. `list_ids` is compared where the response has it. */
+export function checkContact(contact: Contact, shown: Json): void {
+  const { company, fields, lists, id } = contact;
+  const shownCompany = shown['company'] as { id: string | null; company_name: string; industry: string };
+  if (company?.isShared && shownCompany.id !== null) company.id ??= shownCompany.id;
+  // Who first named a shared company decides how its name is written.
+  const name = company?.isShared ? plainFold(shownCompany.company_name) : shownCompany.company_name;
+  check(
+    'contact',
+    contact,
+    { ...shown, company: { ...shownCompany, company_name: name } },
+    {
+      id,
+      ...fields,
+      company: {
+        id: company?.id ?? null,
+        company_name: company?.isShared
+          ? plainFold(company.fields['company_name'])
+          : (company?.fields['company_name'] ?? ''),
+        industry: company?.fields['industry'] ?? '',
+      },
+      score: 0,
+      verification_status: 'unverified',
+      crm_synced_at: null,
+      last_verified: shown['created_at'],
+      ...('list_ids' in shown ? { list_ids: [...lists].map(({ id: listId }) => listId!).toSorted() } : {}),
+    },
+  );
+}
+
+export function checkCompany(company: Company, shown: Json): void {
+  const { company_name, ...fields } = company.fields;
+  const name = company.isShared ? { folded: plainFold(company_name) } : { company_name };
+  const expected = { id: company.id, ...fields, ...name, score: 0, last_verified: shown['created_at'] };
+  check('company', company, { ...shown, folded: plainFold(shown['company_name']) }, expected);
+}
+
+export const checkProduct = (product: Product, shown: Json): void =>
+  check('product', product, shown, { id: product.id, ...product.fields });
+
+export function checkOpportunity(opportunity: Opportunity, shown: Json): void {
+  const { id, fields, contacts, company, lines } = opportunity;
+  check('opportunity', opportunity, shown, {
+    id,
+    ...fields,
+    contacts_ids: contacts.map((contact) => contact.id),
+    company_id: company?.id ?? null,
+    price: priceOf(opportunity),
+    details: lines.map(({ product, price, quantity }) => ({
+      product_id: product.id,
+      name: product.fields['name'],
+      price: Number(price) / 10_000,
+      quantity,
+      total: Number(price * BigInt(quantity)) / 10_000,
+    })),
+  });
+}
