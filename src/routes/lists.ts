@@ -190,7 +190,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         operationId: 'addContactsToList',
         summary: 'Add contacts to a list',
         description:
-          'Adds existing contacts to a list by hand. Contacts that were added before count as `already_members`, ' +
+          'Adds existing contacts to a list by hand. Contacts that were members before, also by its rules, count as `already_members`, ' +
           'which is no error. An unknown contact is 404, and nothing is added.',
         tags,
         body: MembersByHand,

@@ -179,7 +179,7 @@ export const MembersAdded = Type.Object(
     data: Type.Object(
       {
         added: Type.Integer({ description: 'Contacts that are new in the list.' }),
-        already_members: Type.Integer({ description: 'Contacts that had been added before.' }),
+        already_members: Type.Integer({ description: 'Contacts that were members before, by hand or by rules.' }),
       },
       { description: 'How many contacts were added.' },
     ),
