@@ -1,4 +1,6 @@
 import { companyFilterFields, contactFilterFields, type FieldType, type FilterFields } from '../schemas/filters.ts';
+import { lookUpCompany } from './look-up.ts';
+import { constant, type Fragment, type FragmentMaker } from './sql.ts';
 
 /**
  * The type of one filter field, and its SQL expressions. The expressions are constants of this program, never input
@@ -19,6 +21,10 @@ export interface Column {
   isFolded?: true;
   /** The value that replaces null in responses and comparisons. */
   shownAs?: string;
+  /** True if `value` reads the contact's company (alias `co`). */
+  isOfCompany?: true;
+  /** SQL expression of a column with an index. It has the same value as `value`, unless `value` is null. */
+  key?: string;
 }
 
 /** The tables and columns of one kind of record (contacts or companies) for SQL statements, with their aliases. */
@@ -27,8 +33,6 @@ export interface Source {
   /** The table that holds the records, and its SQL alias. */
   table: 'contacts' | 'companies';
   alias: 'c' | 'co';
-  /** The SQL `from` clause for all statements that use the SQL expressions of this object. */
-  from: string;
   /** SQL condition for the records that callers may see. Undefined if callers may see all records of the customer. */
   visible?: string;
   columns: Readonly<Record<string, Column>>;
@@ -55,6 +59,7 @@ const foldedText = (alias: string, name: string, required: boolean): Column => (
 
 const ofCompany = (name: string): Column => ({
   type: 'text',
+  isOfCompany: true,
   value: `(co.folded ->> '${name}') collate "C"`,
   raw: `co.${name}`,
   required: false,
@@ -96,17 +101,15 @@ const requiredOfContacts =
 const requiredOfCompanies = 'id type company_name size industry location_country score created_at updated_at';
 
 /**
- * The tables and columns for filtering contacts. Each contact is joined with its company. Use `co.id` as the id of the
- * contact's company: `c.company_id` names a deleted company until a background job has cleared it.
+ * The tables and columns for filtering contacts. Use `co.id` as the id of the contact's company: `c.company_id` names a deleted company until a background job has cleared it.
  */
 export const contactSource: Source = {
   fields: contactFilterFields,
   table: 'contacts',
   alias: 'c',
-  from: 'contacts c left join companies co on co.customer_id = c.customer_id and co.id = c.company_id and co.deleted_at is null',
   columns: {
     ...namesakes(contactFilterFields, 'c', requiredOfContacts.split(' ')),
-    company_id: column('uuid', 'co.id'),
+    company_id: { ...column('uuid', 'co.id'), isOfCompany: true, key: 'c.company_id' },
     verification_status: status('c'),
     last_verified: lastVerified('c'),
     'company.company_name': ofCompany('company_name'),
@@ -122,7 +125,6 @@ export const companySource: Source = {
   fields: companyFilterFields,
   table: 'companies',
   alias: 'co',
-  from: 'companies co',
   visible: 'co.deleted_at is null',
   columns: {
     ...namesakes(companyFilterFields, 'co', requiredOfCompanies.split(' ')),
@@ -133,3 +135,17 @@ export const companySource: Source = {
   searchVersion: 1,
   indexed: ['updated_at', 'score', 'company_name'],
 };
+
+/**
+ * Returns the SQL `from` clause for statements that read records of a source.
+ * @param withCompany false if the statement uses no field of the contact's company
+ */
+export function fromOf(
+  sql: FragmentMaker,
+  { table, alias }: Source,
+  customerId: string,
+  { withCompany = true } = {},
+): Fragment {
+  const rows = constant(sql, `${table} ${alias}`);
+  return alias === 'c' && withCompany ? sql`${rows} ${lookUpCompany(sql, customerId, alias)}` : rows;
+}

@@ -64,7 +64,7 @@ export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, fi
       and ${constant(sql, withoutTerms(of))}
     offset ${manyWithoutTerms}::bigint
   )`;
-  return usesCompany(source, filter) ? sql`${many(source)} or ${many(companySource)}` : many(source);
+  return filterUsesCompany(source, filter) ? sql`${many(source)} or ${many(companySource)}` : many(source);
 }
 
 /**
@@ -76,10 +76,15 @@ export const candidateConditionOf = (
   { source, customerId, filter }: RecordQuery,
 ): Fragment | undefined => candidateCondition(sql, source, customerId, filter);
 
+/** Returns true if the filter or the order of a query for contacts also reads fields of the contacts' companies. */
+export const usesCompany = ({ source, filter, order }: RecordQuery): boolean =>
+  source.alias === 'c' &&
+  (filterUsesCompany(source, filter) || order.some(({ field }) => source.columns[field]?.isOfCompany));
+
 /** Returns true if a filter of contacts also reads fields of the contacts' companies. */
-export const usesCompany = ({ alias }: Source, filter: Filter): boolean =>
-  alias === 'c' &&
-  [...fieldsOf(filter)].some((field) => field === 'search' || field === 'company_id' || field.startsWith('company.'));
+export const filterUsesCompany = (source: Source, filter: Filter): boolean =>
+  source.alias === 'c' &&
+  [...fieldsOf(filter)].some((field) => field === 'search' || source.columns[field]?.isOfCompany === true);
 
 /**
  * Returns the SQL condition that a record is one of the customer's newest `size` records. If the request has a cursor

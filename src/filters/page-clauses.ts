@@ -1,8 +1,15 @@
 import { indexAscending, oldestFirst } from './ascending.ts';
-import type { Column } from './columns.ts';
+import { fromOf, type Column } from './columns.ts';
 import type { Position } from './cursor.ts';
 import { bound, pageContextOf, limitAndOffset, type Clauses, type PageContext } from './page-context.ts';
-import { candidateConditionOf, isAmongNewest, isCandidate, isNewestFirst, newest, usesCompany } from './narrowing.ts';
+import {
+  candidateConditionOf,
+  isAmongNewest,
+  isCandidate,
+  isNewestFirst,
+  filterUsesCompany,
+  newest,
+} from './narrowing.ts';
 import { columnsOf, type RecordQuery } from './record-query.ts';
 import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
 import { shownValue } from './to-sql.ts';
@@ -13,8 +20,12 @@ import { singleList } from './tree.ts';
  * ${limit}`.
  */
 export interface PageClauses extends Clauses {
+  /** With the company of each contact. */
   from: Fragment;
 }
+
+/** The SQL clauses that select the records that pass a filter, in any order: `from ${from} where ${where}`. */
+export type MatchClauses = Pick<PageClauses, 'from' | 'where'>;
 
 /**
  * Returns the SQL clauses that read one page of records. With a cursor and a sort field that has an index, every page
@@ -22,8 +33,7 @@ export interface PageClauses extends Clauses {
  * filtered records are sorted.
  */
 export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
-  const paging = pageContextOf(sql, listing);
-  return { from: paging.from, ...pickStrategy(listing)(paging) };
+  return pageOf(pageContextOf(sql, listing), pickStrategy(listing));
 }
 
 /**
@@ -32,24 +42,37 @@ export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClaus
  * @param size the number of newest records to read
  */
 export function newestPageClauses(sql: FragmentMaker, listing: RecordQuery, size = newest): PageClauses {
-  const paging = pageContextOf(sql, listing, isAmongNewest(sql, listing, size));
-  return { from: paging.from, ...pickStrategy(listing)(paging) };
+  return pageOf(pageContextOf(sql, listing, isAmongNewest(sql, listing, size)), pickStrategy(listing));
 }
+
+/**
+ * Returns the SQL clauses that select those of the customer's newest records that pass the filter, in any order.
+ */
+export function newestClauses(sql: FragmentMaker, listing: RecordQuery): MatchClauses {
+  const { from, matches } = pageContextOf(sql, listing, isAmongNewest(sql, listing, newest));
+  return { from, where: matches };
+}
+
+const pageOf = (paging: PageContext, strategy: PageStrategy): PageClauses => ({
+  from: fromOf(paging.sql, paging.listing.source, paging.listing.customerId),
+  ...strategy(paging),
+});
 
 /**
  * Returns the SQL clauses that read one page of records. Unlike `pageClauses`, the SQL reads only the candidates: the
  * records that indexes select because they may pass the filter. This is fast if few records pass the filter.
  */
 export function candidatePageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
-  const paging = pageContextOf(sql, listing, isCandidate(sql, listing));
-  const way = isNewestFirst(listing) ? newestFirst : bySorting;
-  return { from: paging.from, ...(listing.offset > 0 ? skipping(way) : way)(paging) };
+  return pageOf(
+    pageContextOf(sql, listing, isCandidate(sql, listing)),
+    isNewestFirst(listing) ? withOffset(listing, newestFirst) : skipping(bySorting),
+  );
 }
 
 /**
  * Returns the SQL clauses that count all records that pass the filter: `select count(*) from ${from} where ${where}`.
  */
-export function countClauses(sql: FragmentMaker, listing: RecordQuery): Pick<PageClauses, 'from' | 'where'> {
+export function countClauses(sql: FragmentMaker, listing: RecordQuery): MatchClauses {
   const { from, matches } = pageContextOf(sql, listing);
   return { from, where: matches };
 }
@@ -58,28 +81,31 @@ export function countClauses(sql: FragmentMaker, listing: RecordQuery): Pick<Pag
  * Returns the SQL clauses that count all records that pass the filter. Unlike `countClauses`, the SQL reads only the
  * candidates: the records that indexes select because they may pass the filter.
  */
-export function candidateCountClauses(sql: FragmentMaker, listing: RecordQuery): Pick<PageClauses, 'from' | 'where'> {
+export function candidateCountClauses(sql: FragmentMaker, listing: RecordQuery): MatchClauses {
   const { source, filter } = listing;
   // Without a join the planner needs no help: it has one table and one index to choose.
-  const narrowed = usesCompany(source, filter) ? isCandidate(sql, listing) : candidateConditionOf(sql, listing);
+  const narrowed = filterUsesCompany(source, filter) ? isCandidate(sql, listing) : candidateConditionOf(sql, listing);
   const { from, matches } = pageContextOf(sql, listing, narrowed);
   return { from, where: matches };
 }
 
 type PageStrategy = (paging: PageContext) => Clauses;
 
-function pickStrategy({ source, order, offset, filter }: RecordQuery): PageStrategy {
+function pickStrategy(listing: RecordQuery): PageStrategy {
+  const { source, order, filter } = listing;
   const [first, second] = order;
   const isIndexed = !second && (first!.field === 'created_at' || source.indexed.includes(first!.field));
   if (isIndexed && first!.direction === 'ASC') return first!.field === 'created_at' ? oldestFirst : indexAscending;
   if (singleList(filter) !== undefined && !second && first!.field === 'created_at') return membersFirst;
-  const way = isIndexed ? descending(first!.field) : bySorting;
-  return offset > 0 ? skipping(way) : way;
+  return isIndexed ? withOffset(listing, descending(first!.field)) : skipping(bySorting);
 }
+
+/** Returns a page strategy that does not read the skipped records completely, if there are any. */
+const withOffset = ({ offset }: RecordQuery, way: PageStrategy): PageStrategy => (offset > 0 ? skipping(way) : way);
 
 /**
  * Returns a page strategy that uses the strategy `way` to select only the ids of the page, and then reads the records
- * with these ids. Skipped records are therefore not read completely.
+ * with these ids. Skipped records are therefore not read completely, and only ids are sorted.
  */
 const skipping =
   (way: PageStrategy): PageStrategy =>

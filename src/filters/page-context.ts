@@ -1,4 +1,6 @@
 import { isLongText, type Position } from './cursor.ts';
+import { fromOf } from './columns.ts';
+import { usesCompany } from './narrowing.ts';
 import { columnsOf, type RecordQuery } from './record-query.ts';
 import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
 import { parameter, shownValue, toSql, typeOf } from './to-sql.ts';
@@ -18,7 +20,7 @@ export interface Clauses {
 export interface PageContext {
   sql: FragmentMaker;
   listing: RecordQuery;
-  /** The `FROM` clause of the SQL statement that reads the page. */
+  /** The SQL `from` clause with what the filter and the order need. */
   from: Fragment;
   /** The SQL id column of the records. */
   id: Fragment;
@@ -39,7 +41,7 @@ export function pageContextOf(sql: FragmentMaker, listing: RecordQuery, narrowed
   return {
     sql,
     listing,
-    from: constant(sql, source.from),
+    from: fromOf(sql, source, customerId, { withCompany: usesCompany(listing) }),
     id: constant(sql, `${source.alias}.id`),
     owned,
     matches: sql`${owned} and ${narrowed ? sql`${narrowed} and ` : sql``}${toSql(sql, source, customerId, filter)}`,

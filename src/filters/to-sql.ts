@@ -64,6 +64,8 @@ function printColumn({ sql }: Printing, test: FieldTest, column: Column): Fragme
   const shown = shownValue(sql, column);
   switch (test.kind) {
     case 'in':
+      if (column.key !== undefined)
+        return sql`(${isOneOf(sql, constant(sql, column.key), test.values, typeOf(column))} and ${value} is not null)`;
       // Uses the bare value, without coalesce, if `shownAs` is not among the values: then an index can be used.
       return isOneOf(
         sql,

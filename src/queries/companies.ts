@@ -1,7 +1,7 @@
 import type { Database, Sql, Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { requireMatch } from '../etag.ts';
-import { companySource } from '../filters/columns.ts';
+import { companySource, fromOf } from '../filters/columns.ts';
 import { searchColumnsOfCompany } from '../filters/search-columns.ts';
 import { parseRecordQuery } from '../filters/record-query.ts';
 import { constant, type FragmentMaker } from '../filters/sql.ts';
@@ -95,7 +95,7 @@ export const findCompanies = (sql: Sql | Transaction, customerId: string, ids: r
     from unnest(${ids as string[]}::uuid[]) as wanted (id)
     cross join lateral (
       select ${projection(sql)}
-      from ${sql.unsafe(companySource.from)}
+      from ${fromOf(sql, companySource, customerId)}
       where co.customer_id = ${customerId}
         and co.id = wanted.id
         and ${sql.unsafe(companySource.visible!)}

@@ -81,7 +81,7 @@ async function findNames(sql: Transaction, customerId: string, names: readonly s
     `
     select wanted.name
     from unnest($2::text[]) as wanted (name)
-    where exists (select 1 from companies r where ${hasName})`,
+    cross join lateral (select 1 from companies r where ${hasName} limit 1) found`,
     [customerId, names as string[]],
     { prepare: true },
   );
@@ -113,8 +113,7 @@ async function lockOldest(
   return { byName, byId };
 }
 
-// A lateral subquery, not a join: for a customer whose companies were created after the last `analyze`, the planner expects
-// one company, and would look for all names once for each company that the customer has.
+// Lateral subqueries, no joins, for the reason that `lookUp` gives.
 const lockOldestStatement = `
   select wanted.name, co.id, co.is_deleted
   from (

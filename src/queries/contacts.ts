@@ -1,7 +1,7 @@
 import type { Database, Sql, Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { requireMatch } from '../etag.ts';
-import { contactSource } from '../filters/columns.ts';
+import { contactSource, fromOf } from '../filters/columns.ts';
 import { searchColumnsOfContact } from '../filters/search-columns.ts';
 import { parseRecordQuery } from '../filters/record-query.ts';
 import { constant, type FragmentMaker } from '../filters/sql.ts';
@@ -156,7 +156,7 @@ export const findContacts = (
             and c.id = any(part.contact_ids)
           order by list_id
         ) as list_ids
-      from ${constant(sql, contactSource.from)}
+      from ${fromOf(sql, contactSource, customerId)}
       where c.customer_id = ${customerId}
         and c.id = wanted.id
       offset 0
@@ -197,7 +197,7 @@ async function insertContact(
   const insert = sql`insert into contacts ${sql({ customer_id: customerId, ...encoded(sql, customerId, columns) })}`;
   const [contact] = rules.isEmpty
     ? await sql<RuleContact[]>`${insert} returning id`
-    : await sql<RuleContact[]>`with contacts as (${insert} returning *) ${constant(sql, newContact)}`;
+    : await sql<RuleContact[]>`with contacts as (${insert} returning *) ${newContact(sql, customerId)}`;
   return contact!;
 }
 

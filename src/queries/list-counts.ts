@@ -1,7 +1,7 @@
 import type { Sql, Transaction } from '../database/db.ts';
-import { contactSource } from '../filters/columns.ts';
+import { contactSource, fromOf } from '../filters/columns.ts';
 import { rulesFilter } from '../filters/rules.ts';
-import { constant, join } from '../filters/sql.ts';
+import { join } from '../filters/sql.ts';
 import { toSql } from '../filters/to-sql.ts';
 import { storedMembers } from './counters.ts';
 import { memberOf, planForAnyCustomer, type StaleList } from './stale-lists.ts';
@@ -65,12 +65,12 @@ function countByRules(sql: Sql | Transaction, customerId: string, lists: readonl
   return sql<Count[]>`
     with matching as materialized (
       select array[${join(sql, counted, ',', '')}] as contacts
-      from ${constant(sql, contactSource.from)}
+      from ${fromOf(sql, contactSource, customerId)}
       where c.customer_id = ${customerId}
     ),
     others as materialized (
       select m.list_id, count(*) as contacts
-      from ${constant(sql, contactSource.from)}
+      from ${fromOf(sql, contactSource, customerId)}
       join list_members m on m.customer_id = c.customer_id and m.contact_id = c.id
       where m.customer_id = ${customerId}
         and m.list_id = any(${lists.map(({ id }) => id)}::uuid[])
@@ -97,7 +97,7 @@ function countWithChangedCompanies(sql: Sql | Transaction, customerId: string, l
   return sql<Count[]>`
     with concerned as materialized (
       select c.id, array_remove(array[${join(sql, matching, ',', '')}], null) as lists
-      from ${constant(sql, contactSource.from)}
+      from ${fromOf(sql, contactSource, customerId)}
       where c.customer_id = ${customerId}
         and ${toSql(sql, contactSource, customerId, { kind: 'settling', customerId })}
     ),
@@ -129,7 +129,7 @@ function countWithChangedCompanies(sql: Sql | Transaction, customerId: string, l
 async function countCopying(sql: Sql | Transaction, customerId: string, list: StaleList): Promise<number> {
   const [row] = await sql<{ members: number }[]>`
     select count(*) as members
-    from ${constant(sql, contactSource.from)}
+    from ${fromOf(sql, contactSource, customerId)}
     where c.customer_id = ${customerId}
       and ${toSql(sql, contactSource, customerId, memberOf([list.id], { customerId, lists: [list] }))}`;
   return row!.members;

@@ -1,6 +1,6 @@
 import type { Transaction } from '../database/db.ts';
 import { conflict, notFound } from '../errors.ts';
-import { contactSource } from '../filters/columns.ts';
+import { contactSource, fromOf } from '../filters/columns.ts';
 import { record, recorder } from '../filters/sql-recorder.ts';
 import type { Fragment } from '../filters/sql.ts';
 import { toSql } from '../filters/to-sql.ts';
@@ -73,7 +73,7 @@ async function requireFewMembers(sql: Transaction, customerId: string, members: 
 /** Returns SQL for the contacts that match a filter: one more than `maxMembers` at most. */
 const selectMembers = (customerId: string, members: Filter): Fragment => recorder`
   select c.id, c.work_email
-  from ${recorder.unsafe(contactSource.from)}
+  from ${fromOf(recorder, contactSource, customerId)}
   where c.customer_id = ${customerId}::uuid
     and ${toSql(recorder, contactSource, customerId, members)}
   limit ${maxMembers + 1}::bigint`;

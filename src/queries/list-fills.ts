@@ -1,6 +1,6 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import { lowestId } from '../database/wire-types.ts';
-import { contactSource } from '../filters/columns.ts';
+import { contactSource, fromOf } from '../filters/columns.ts';
 import { rulesFilter } from '../filters/rules.ts';
 import { record, recorder } from '../filters/sql-recorder.ts';
 import type { Fragment } from '../filters/sql.ts';
@@ -197,7 +197,7 @@ async function findWrongMembers(
   const { text, parameters } = record(recorder`
     with batch as materialized (
       select c.id, (${toSql(recorder, contactSource, customerId, filter)}) is true as matches
-      from ${recorder.unsafe(contactSource.from)}
+      from ${fromOf(recorder, contactSource, customerId)}
       where c.customer_id = ${customerId}::uuid
         and c.id > coalesce(
           (select l.filled_to from lists l where l.customer_id = ${customerId}::uuid and l.id = ${listId}::uuid),

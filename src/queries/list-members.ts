@@ -1,6 +1,7 @@
 import type { Transaction } from '../database/db.ts';
 import { TimeSlice } from '../event-loop.ts';
-import { contactSource } from '../filters/columns.ts';
+import { contactSource, fromOf } from '../filters/columns.ts';
+import { lookUp } from '../filters/look-up.ts';
 import { filteredColumns, type FilteredRecord } from '../filters/matches.ts';
 import { constant } from '../filters/sql.ts';
 import type { Rule } from '../schemas/lists.ts';
@@ -69,9 +70,9 @@ export interface RuleContact extends FilteredRecord {
  * SQL `select` that returns a contact which was just inserted, with all fields that the rules of a list can test. Put
  * it after `with contacts as (insert … returning *)`.
  */
-export const newContact = `
-  select ${filteredColumns(contactSource)}, '{}'::uuid[] as list_ids
-  from ${contactSource.from}`;
+export const newContact = (sql: Transaction, customerId: string) => sql`
+  select ${constant(sql, filteredColumns(contactSource))}, '{}'::uuid[] as list_ids
+  from ${fromOf(sql, contactSource, customerId)}`;
 
 /**
  * SQL `select` that returns each updated contact: the fields that list rules can test, and the ids of the lists that
@@ -88,7 +89,7 @@ export const changedContact = (sql: Transaction, customerId: string) => sql`
         and m.contact_id = c.id
         and m.by_rule
     ) as list_ids
-  from ${constant(sql, contactSource.from)}`;
+  from ${fromOf(sql, contactSource, customerId)}`;
 
 /** Number of contacts that one statement reads. The limit saves memory: one contact may take 40 KiB. */
 const contactsAtOnce = 200;
@@ -192,7 +193,7 @@ export async function findManualLists(
   const members = await sql<{ contact_id: string; list_ids: string[] }[]>`
     select m.contact_id, array_agg(m.list_id) as list_ids
     from list_members m
-    join lists l on l.customer_id = m.customer_id and l.id = m.list_id
+    ${lookUp(sql, sql`select l.deleted_at from lists l where l.customer_id = ${customerId} and l.id = m.list_id`, 'l')}
     where m.customer_id = ${customerId}
       and m.contact_id = any(${contactIds as string[]}::uuid[])
       and m.by_hand

@@ -1,6 +1,7 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import { missingReferences, notFound } from '../errors.ts';
 import { requireMatch } from '../etag.ts';
+import { lookUp, lookUpCompany } from '../filters/look-up.ts';
 import { canonicalInstant } from '../filters/values.ts';
 import {
   opportunityFields,
@@ -52,22 +53,22 @@ const projection = (sql: Sql | Transaction, customerId: string) => sql`
       'total', l.price * l.quantity
     ) order by l.position), '[]')
     from opportunity_lines l
-    join products p on p.customer_id = l.customer_id and p.id = l.product_id
+    ${lookUp(sql, sql`select p.name from products p where p.customer_id = ${customerId} and p.id = l.product_id`, 'p')}
     where l.customer_id = ${customerId}
       and l.opportunity_id = o.id
   ) as details,
   o.created_at,
   o.updated_at`;
 
-const source = (sql: Sql | Transaction) => sql`
+const source = (sql: Sql | Transaction, customerId: string) => sql`
   opportunities o
-  left join companies co on co.customer_id = o.customer_id and co.id = o.company_id and co.deleted_at is null`;
+  ${lookUpCompany(sql, customerId, 'o')}`;
 
 /** Returns a page of the customer's opportunities, newest first. */
 export const listOpportunities = (sql: Sql, customerId: string, paginate?: Paginate): Promise<Opportunity[]> =>
   sql<Opportunity[]>`
     select ${projection(sql, customerId)}
-    from ${source(sql)}
+    from ${source(sql, customerId)}
     where o.customer_id = ${customerId}
       and o.id = any(array(
         select id
@@ -96,7 +97,7 @@ export const findOpportunities = (sql: Sql | Transaction, customerId: string, id
     from unnest(${ids}::uuid[]) as wanted (id)
     cross join lateral (
       select ${projection(sql, customerId)}
-      from ${source(sql)}
+      from ${source(sql, customerId)}
       where o.customer_id = ${customerId}
         and o.id = wanted.id
       offset 0

@@ -6,12 +6,13 @@ import {
   isNewestFirst,
   manyOfNewest,
   moreOfNewest,
-  usesCompany,
+  filterUsesCompany,
 } from '../filters/narrowing.ts';
 import {
   candidateCountClauses,
   candidatePageClauses,
   countClauses,
+  newestClauses,
   newestPageClauses,
   pageClauses,
   type PageClauses,
@@ -70,23 +71,49 @@ const readRecords = <Row extends object>(
   projection: (sql: FragmentMaker) => Fragment,
   strategy: typeof readRows,
 ): Promise<Row[]> =>
-  readExactly(db, lane, listing, async (sql, reading) => {
-    const found = await strategy(
-      (page) =>
-        run<Row>(
-          sql,
-          recorder`
-        select ${projection(recorder)}
-        from ${page.from}
-        where ${reading.guard ? recorder`${reading.guard(recorder)} and` : recorder``} ${page.where}
-        order by ${page.orderBy}
-        limit ${page.limit}`,
-        ),
-      sql,
-      reading,
-    );
-    return reading.guard && found.length === 0 ? undefined : found;
-  });
+  readExactly(db, lane, listing, (sql, reading) =>
+    strategy((page) => readGuarded<Row>(sql, reading, statementOf(page, projection)), sql, reading),
+  );
+
+const statementOf = (page: PageClauses, projection: (sql: FragmentMaker) => Fragment): Fragment => recorder`
+  select ${projection(recorder)}
+  from ${page.from}
+  where ${page.where}
+  order by ${page.orderBy}
+  limit ${page.limit}`;
+
+/**
+ * Runs a statement that reads a page. Returns undefined if the query's SQL condition `guard` is false, because stored
+ * data may then be out of date.
+ */
+async function readGuarded<Row extends object>(
+  sql: Sql | Transaction,
+  { guard }: ExactQuery,
+  statement: Fragment,
+): Promise<Row[] | undefined> {
+  if (!guard) return run<Row>(sql, statement);
+  // The row of the guard tells an empty page from stored data that is out of date.
+  const [first, ...others] = await run<Guarded>(
+    sql,
+    recorder`
+      select guard.is_exact, page.*
+      from (select ${guard(recorder)} as is_exact) guard
+      left join lateral (select true as is_found, shown.* from (${statement}) shown where guard.is_exact) page on true`,
+  );
+  if (!first!.is_exact) return undefined;
+  return first!.is_found ? ([first!, ...others].map(withoutGuard) as Row[]) : [];
+}
+
+/** A row of a guarded page. There is one row without a record if the page is empty. */
+interface Guarded {
+  is_exact: boolean;
+  is_found: boolean | null;
+}
+
+const withoutGuard = ({ is_exact, is_found, ...row }: Guarded): object => {
+  void [is_exact, is_found];
+  return row;
+};
 
 /**
  * Reads a page of an export. Tests every record, without a search index: an export reads all pages, and it would be
@@ -138,41 +165,43 @@ const fairlyMany = 5;
  * candidates are tested. If no index can be used, or if many records match, tests all records.
  */
 async function readRows<Row>(
-  read: (page: PageClauses) => Promise<Row[]>,
+  read: (page: PageClauses) => Promise<Row[] | undefined>,
   sql: Sql | Transaction,
   reading: ExactQuery,
-): Promise<Row[]> {
-  if (!(await canNarrow(sql, reading))) return read(pageClauses(recorder, reading));
-  if (!isNewestFirst(reading))
-    return read(
-      (await isCommon(sql, reading)) ? pageClauses(recorder, reading) : candidatePageClauses(recorder, reading),
-    );
-  let rows = await read(newestPageClauses(recorder, reading));
-  if (rows.length >= fairlyMany && rows.length < reading.limit)
-    rows = await read(newestPageClauses(recorder, reading, moreOfNewest));
-  return rows.length === reading.limit ? rows : read(candidatePageClauses(recorder, reading));
+): Promise<Row[] | undefined> {
+  const isNarrow = isIndexable(recorder, reading);
+  if (isNarrow && isNewestFirst(reading)) {
+    const rows = await readNewest(read, reading);
+    if (rows === undefined || rows.length === reading.limit) return rows;
+  }
+  const isByIndex =
+    isNarrow && (await hasTerms(sql, reading)) && (isNewestFirst(reading) || !(await isCommon(sql, reading)));
+  return read((isByIndex ? candidatePageClauses : pageClauses)(recorder, reading));
+}
+
+/** Reads a page from the newest records. The page is not full if too few of these records match. */
+async function readNewest<Row>(
+  read: (page: PageClauses) => Promise<Row[] | undefined>,
+  reading: ExactQuery,
+): Promise<Row[] | undefined> {
+  const rows = await read(newestPageClauses(recorder, reading));
+  const isWorthMore = rows !== undefined && rows.length >= fairlyMany && rows.length < reading.limit;
+  return isWorthMore ? read(newestPageClauses(recorder, reading, moreOfNewest)) : rows;
 }
 
 /**
- * Returns true if an index can select candidates (records that may match) for this query. Returns false if too many
- * records are not in the index yet, because each of these records is also a candidate.
+ * Returns true if the index of search terms finds the customer's records. Returns false if too many records are not in
+ * the index yet, because each of these records is also a candidate.
  */
-async function canNarrow(sql: Sql | Transaction, listing: ExactQuery): Promise<boolean> {
-  if (!isIndexable(recorder, listing)) return false;
+async function hasTerms(sql: Sql | Transaction, listing: ExactQuery): Promise<boolean> {
   const [row] = await run<{ many: boolean }>(sql, recorder`select ${hasManyWithoutTerms(recorder, listing)} as many`);
   return !row!.many;
 }
 
 /** Returns true if many of the customer's newest records match the filter. */
 async function isCommon(sql: Sql | Transaction, listing: RecordQuery): Promise<boolean> {
-  const { from, where, limit } = newestPageClauses(recorder, {
-    ...listing,
-    order: defaultOrder,
-    after: undefined,
-    offset: 0,
-    limit: manyOfNewest,
-  });
-  const rows = await run(sql, recorder`select from ${from} where ${where} limit ${limit}`);
+  const { from, where } = newestClauses(recorder, { ...listing, order: defaultOrder, after: undefined });
+  const rows = await run(sql, recorder`select from ${from} where ${where} limit ${manyOfNewest}::bigint`);
   return rows.length === manyOfNewest;
 }
 
@@ -214,7 +243,9 @@ async function countExactly(sql: Sql | Transaction, reading: ExactQuery): Promis
 /** Returns the SQL clauses that count the matching records. Uses an index if this is cheaper. */
 async function countOfMatches(sql: Sql | Transaction, reading: ExactQuery) {
   const isByIndex =
-    (await canNarrow(sql, reading)) && !(usesCompany(reading.source, reading.filter) && (await isCommon(sql, reading)));
+    isIndexable(recorder, reading) &&
+    (await hasTerms(sql, reading)) &&
+    !(filterUsesCompany(reading.source, reading.filter) && (await isCommon(sql, reading)));
   return {
     total: recorder`count(*)`,
     ...(isByIndex ? candidateCountClauses(recorder, reading) : countClauses(recorder, reading)),

@@ -1,113 +1,74 @@
 import { readFile } from 'node:fs/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
-import { buildApp } from '../../src/app.ts';
-import { openCatalog } from '../../src/catalog/open.ts';
-import { parseConfig } from '../../src/config.ts';
-import { openDatabase } from '../../src/database/db.ts';
-import { migrate } from '../../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
-import type { Import } from '../../src/schemas/imports.ts';
-import { makeCustomer } from '../setup/factories.ts';
-import { startServer, type Server } from './run.ts';
+import type postgres from 'postgres';
+import { importFile, startService, type ImportCase, type RunningService } from './importing.ts';
+import { fileOf } from './questions-file.ts';
+import { median, type Server } from './run.ts';
 
-/** The import that is measured: its name, its settings, and how many records its file has. */
-type Case = [name: string, settings: { mode: string; match?: string; dry_run?: boolean }];
-
-type Json = any; // eslint-disable-line typescript/no-explicit-any -- bodies of responses
-
-const cases: Case[] = [
-  ['create', { mode: 'create' }],
-  ['upsert, unchanged', { mode: 'upsert', match: 'work_email' }],
-  ['upsert, dry run', { mode: 'upsert', match: 'work_email', dry_run: true }],
+/** Imports, each of a new file: with new records, then the same records again. */
+const cases: [name: string, settings: ImportCase][] = [
+  ['new', { mode: 'create' }],
+  ['unchanged', { mode: 'upsert', match: 'work_email' }],
+  ['dry run', { mode: 'upsert', match: 'work_email', dry_run: true }],
 ];
 
 /**
  * Imports of contacts by one `work` process, against PostgreSQL's `COPY … FROM STDIN` of the same rows into the same table.
- * @param size number of records in the file
+ * Each customer has contacts of so many companies, which the first import creates.
+ * @param size number of records in a file
+ * @param companies numbers of companies; 0 for contacts without companies
  */
-export async function benchImports(size: number): Promise<void> {
-  const server = await openEmbeddedPostgres('', { throwaway: true });
-  await migrate(server.ownerUrl);
-  const config = parseConfig({ LOG_LEVEL: 'silent' });
-  const db = openDatabase(config, server.serviceUrl);
-  const app = buildApp({ config, db, catalog: openCatalog(config, db) });
-  await app.ready();
-  const customer = await makeCustomer(app);
-  const owner = postgres(server.ownerUrl, { max: 1, onnotice: () => {} });
-  const environment = {
-    DATABASE_URL: server.serviceUrl,
-    PORT: '0',
-    LOG_LEVEL: 'warn',
-    OVERLOAD_MS: '0',
-    RATE_LIMITS: 'off',
-  };
-  const service = await startServer(['src/cli.ts', 'serve', '--json'], environment);
-  const worker = await startServer(['src/cli.ts', 'work', '--json'], environment);
-  const file = fileOf(size);
-
-  process.stdout.write(`\n${size.toLocaleString('en')} records, ${Math.round(file.length / 2 ** 20)} MiB\n`);
-  process.stdout.write(`${''.padEnd(20)}records/s   upload s   µs of CPU a record   resident MiB (serve, work)\n`);
-  for (const [name, settings] of cases) {
-    const before = await worker.cpu();
-    const { uploadMs, workMs } = await importFile(service, customer.key, settings, file);
-    const columns = [
-      Math.round((size / workMs) * 1_000)
-        .toString()
-        .padEnd(12),
-      (uploadMs / 1_000).toFixed(1).padEnd(11),
-      (((await worker.cpu()) - before) / size).toFixed(1).padEnd(21),
-      `${await peakOf(service)}, ${await peakOf(worker)}`,
-    ];
-    process.stdout.write(`  ${name.padEnd(18)}${columns.join('')}\n`);
-  }
-  const copiedMs = await copy(owner, customer.id);
-  process.stdout.write(`  ${'COPY'.padEnd(18)}${Math.round((size / copiedMs) * 1_000)}\n`);
-
-  await worker.stop();
-  await service.stop();
-  await owner.end({ timeout: 1 });
-  await app.close();
-  await db.close();
-  await server.close();
-}
-
-/** Returns a CSV file of contacts with twelve columns. */
-function fileOf(size: number): string {
-  const header =
-    'first_name,last_name,work_email,job_title,industry,location_country,location_locality,profnet_url,phone_numbers,other_emails,company.name,custom_fields.plan';
-  const lines = Array.from(
-    { length: size },
-    (_, n) =>
-      `First${n % 977},Last${n % 7919},person${n}@company${n % 4001}.example,Engineer,Software,DE,Berlin,https://example.com/in/${n},+49 30${n},,Company ${n % 400},gold`,
+export async function benchImports(size: number, companies: readonly number[], rounds: number): Promise<void> {
+  const service = await startService();
+  process.stdout.write(`\n${size.toLocaleString('en')} records, medians of ${rounds} rounds\n`);
+  process.stdout.write(`${''.padEnd(30)}records/s   of COPY   upload s   µs of CPU a record\n`);
+  const rates = new Map<string, Measured[]>();
+  for (let round = 0; round < rounds; round += 1)
+    for (const number of companies)
+      for (const [name, measured] of await importAll(service, size, number))
+        rates.set(name, [...(rates.get(name) ?? []), measured]);
+  for (const [name, all] of rates) print(name, all);
+  process.stdout.write(
+    `  resident: ${await peakOf(service.serve)} MiB serve, ${await peakOf(service.work)} MiB work\n`,
   );
-  return [header, ...lines].join('\n');
+  await service.stop();
 }
 
-/** Imports a file. Returns the durations of its upload and of the work after it. */
-async function importFile(
-  { url }: Server,
-  key: string,
-  settings: Case[1],
-  file: string,
-): Promise<{ uploadMs: number; workMs: number }> {
-  const call = async (method: string, path: string, body?: string): Promise<Json> => {
-    const headers = { authorization: `X-API-Key ${key}`, ...(body && { 'content-type': 'application/json' }) };
-    const answer = await fetch(`${url}/api/ext${path}`, { method, headers, ...(body && { body }) });
-    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
-    return answer.json();
-  };
-  const { data } = await call('POST', '/imports', JSON.stringify({ object: 'contacts', format: 'csv', ...settings }));
-  const begun = performance.now();
-  await call('PUT', `/imports/${data.id}/file`, file);
-  const uploaded = performance.now();
-  for (;;) {
-    const { status, failed, error }: Import = await call('GET', `/imports/${data.id}`);
-    if (status === 'COMPLETED' && failed === 0)
-      return { uploadMs: uploaded - begun, workMs: performance.now() - uploaded };
-    if (status === 'COMPLETED' || status === 'FAILED') throw new Error(`${status}, ${failed} failed: ${error}`);
-    await sleep(100);
+interface Measured {
+  rate: number;
+  ofCopy: number;
+  uploadMs: number;
+  cpu: number;
+}
+
+/** Imports of one new customer. */
+async function importAll(service: RunningService, size: number, companies: number): Promise<[string, Measured][]> {
+  const { id, key } = await service.customer();
+  const people = { contacts: size, companies };
+  const [file, changed] = [fileOf(people), fileOf(people).replaceAll(',Berlin,', ',Bremen,')];
+  const runs = [...cases, ['changed', { mode: 'upsert', match: 'work_email' }] as const];
+  const results: [string, Omit<Measured, 'ofCopy'>][] = [];
+  for (const [name, settings] of runs) {
+    const before = await service.work.cpu();
+    const { uploadMs, workMs } = await importFile(service.serve, key, settings, name === 'changed' ? changed : file);
+    const cpu = ((await service.work.cpu()) - before) / size;
+    results.push([
+      `${name}, ${companies.toLocaleString('en')} companies`,
+      { rate: (size * 1_000) / workMs, uploadMs, cpu },
+    ]);
   }
+  const copied = (size * 1_000) / (await copy(service.owner, id));
+  return results.map(([name, measured]) => [name, { ...measured, ofCopy: measured.rate / copied }]);
+}
+
+function print(name: string, all: readonly Measured[]): void {
+  const of = (column: keyof Measured): number => median(all.map((one) => one[column]));
+  const columns = [
+    String(Math.round(of('rate'))).padEnd(12),
+    of('ofCopy').toFixed(2).padEnd(10),
+    (of('uploadMs') / 1_000).toFixed(1).padEnd(11),
+    of('cpu').toFixed(1),
+  ];
+  process.stdout.write(`  ${name.padEnd(28)}${columns.join('')}\n`);
 }
 
 /** Returns the most memory that a process has had resident (MiB). */

@@ -13,22 +13,32 @@ import { benchJobs } from './jobs.ts';
 import { benchLists } from './lists.ts';
 import { benchOverload } from './overload.ts';
 import { benchQuestions } from './questions.ts';
+import type { People } from './questions-file.ts';
 import { benchSizing } from './sizing.ts';
 
 // `make bench` runs every suite; `make bench ONLY=contacts` one, those of the catalog with BENCH_PROSPECTS people. Figures are ratios taken in one run: only those travel.
 const size = process.env['BENCH_PROSPECTS'] === undefined ? undefined : Number(process.env['BENCH_PROSPECTS']);
+/** Customers of which `questions` asks. */
+const asked = (most: number): People[] => [
+  { contacts: 10_000, companies: 20 },
+  { contacts: 10_000, companies: 4_001 },
+  { contacts: Math.min(most, 100_000), companies: 400 },
+  { contacts: most, companies: 4_001 },
+  { contacts: Math.min(most, 100_000), companies: 40_000 },
+];
+
 const suites: Record<string, () => Promise<void>> = {
   contacts: () => benchContacts([10_000, 1_000_000], 5, 2),
   lists: () => benchLists(1_000_000, 5),
   fair: () => benchFair(800_000, 30),
-  questions: () => benchQuestions([1_000_000, 10_000], 19, 7),
+  questions: () => benchQuestions(asked(Number(process.env['BENCH_CONTACTS'] ?? 1_000_000)), 3, 7),
   overload: () => benchOverload(60),
   sizing: () => benchSizing(20),
   companies: () => benchCompanies(200_000),
   dependants: () => benchDependants(1_000_000, 200_000),
   csv: () => benchCsv(100_000, 3),
   exports: () => benchExports(100_000, 5),
-  imports: () => benchImports(100_000),
+  imports: () => benchImports(Number(process.env['BENCH_CONTACTS'] ?? 100_000), [0, 4_001, 40_000], 3),
   bulk: () => benchBulk(Number(process.env['BENCH_CONTACTS'] ?? 1_000_000), 5),
   citus: () => benchCitus(Number(process.env['BENCH_CONTACTS'] ?? 100_000), 5),
   jobs: () => benchJobs(5).then(() => benchUnlock(5)),

@@ -1,14 +1,9 @@
 import { totalmem } from 'node:os';
-import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
-import { parseConfig } from '../../src/config.ts';
-import { openDatabase, type Database } from '../../src/database/db.ts';
-import { migrate } from '../../src/database/migrate.ts';
-import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
-import { indexRecords } from '../../src/jobs/index-records.ts';
+import type { Database } from '../../src/database/db.ts';
 import { countContacts, createContact, listContacts } from '../../src/queries/contacts.ts';
 import { milliseconds } from './companies.ts';
-import { fillForQuestions } from './questions-data.ts';
+import { importFile, startService } from './importing.ts';
+import { fileOf, type People } from './questions-file.ts';
 import { median } from './run.ts';
 
 type Ask = (db: Database, customerId: string) => Promise<unknown>;
@@ -25,7 +20,7 @@ const count =
 const questions: Record<string, Ask> = {
   'newest 25': list({}),
   'equal, common value': list({ location_country: 'DE' }),
-  'three common filters': list({ location_country: 'de', industry: 'software', score: { gte: 50 } }),
+  'three common filters': list({ location_country: 'de', industry: 'software', 'custom_fields.plan': 'gold' }),
   'custom_fields.external_id equal': list({ 'custom_fields.external_id': 'ext-4001' }),
   'equal, a value that nobody has': list({ job_title: 'Astronaut' }),
   'equal, a value common elsewhere': list({ industry: 'Shipping' }),
@@ -40,6 +35,8 @@ const questions: Record<string, Ask> = {
   'contains, punctuation only': list({ job_title: { contains: '%_%' } }),
   alternatives: list({ _or: [{ last_name: 'nobody' }, { search: 'xyzzy' }, { 'custom_fields.external_id': 'ext-5' }] }),
   'search, by last name': list({ search: 'p4001' }, { last_name: 'ASC' }),
+  'ordered by job title': list({}, { job_title: 'ASC' }),
+  'updated since': list({ updated_at: { gte: '2100-01-01T00:00:00Z' } }),
   'count, search, nobody': count({ search: 'xyzzy' }),
   'count, equal, one in eleven': count({ location_country: 'DE' }),
 };
@@ -48,55 +45,62 @@ const questions: Record<string, Ask> = {
 const sharedBuffers = `${Math.floor(totalmem() / 4 / 1024 ** 2)}MB`;
 
 /**
- * Filters of contacts: milliseconds of one caller, for customers with different numbers of contacts in one database,
- * before the contacts have search terms and after. Also the rate of creates.
+ * Filters of contacts: milliseconds of one caller, for customers with different numbers of contacts and companies in one
+ * database, which were loaded by imports. Asks just after the load, and again with fresh statistics. Also the rate of
+ * creates.
+ * @param others number of further customers, each with 50,000 contacts
  */
-export async function benchQuestions(sizes: number[], others: number, rounds: number): Promise<void> {
-  const server = await openEmbeddedPostgres('', { throwaway: true, settings: { shared_buffers: sharedBuffers } });
-  await migrate(server.ownerUrl);
-  const owner = postgres(server.ownerUrl, { max: 1, onnotice: () => {} });
-  const db = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '600000' }), server.serviceUrl);
-  const contacts = [...sizes, ...Array.from({ length: others }, () => 50_000)];
-  const customers = await owner<{ id: string }[]>`
-    insert into customers (business_name) select 'Customer ' || n from generate_series(1, ${contacts.length}::int) n returning id`;
-  await fillForQuestions(
-    owner,
-    customers.map(({ id }, i) => ({ id, contacts: contacts[i]! })),
-  );
-  await owner`vacuum analyze contacts, companies`;
-  const asked = customers.slice(0, sizes.length).map(({ id }) => id);
-  const before = await measure(db, asked, rounds);
-  const context = { db, stopping: new AbortController().signal };
-  const took = await milliseconds(() => indexRecords(context, 24 * 3_600_000));
-  process.stdout.write(`  terms were added in ${Math.round(took / 1000)} s\n`);
-  await owner`vacuum analyze contacts, companies`;
-  await sleep(1_000);
-  const after = await measure(db, asked, rounds);
-  process.stdout.write(`  ${''.padEnd(34)}${sizes.map((size) => size.toLocaleString('en').padStart(24)).join('')}\n`);
+export async function benchQuestions(asked: People[], others: number, rounds: number): Promise<void> {
+  const service = await startService({ shared_buffers: sharedBuffers });
+  for (let i = 0; i < others; i += 1) {
+    const { key } = await service.customer();
+    await importFile(
+      service.serve,
+      key,
+      { mode: 'create' },
+      fileOf({ contacts: 50_000, companies: 2_000, isShipping: true }),
+    );
+  }
+  const ids: string[] = [];
+  const first: Medians[] = [];
+  for (const people of asked) {
+    const { id, key } = await service.customer();
+    const { workMs } = await importFile(service.serve, key, { mode: 'create' }, fileOf(people));
+    process.stdout.write(
+      `  ${named(people)}: imported at ${Math.round((people.contacts * 1_000) / workMs)} records/s\n`,
+    );
+    ids.push(id);
+    first.push(await measure(service.db, id, rounds));
+  }
+  await service.owner`vacuum analyze`;
+  const later: Medians[] = [];
+  for (const id of ids) later.push(await measure(service.db, id, rounds));
+  process.stdout.write(`\n  ms, just after the load → with fresh statistics\n`);
+  process.stdout.write(`  ${''.padEnd(34)}${asked.map((people) => named(people).padStart(24)).join('')}\n`);
   for (const name of Object.keys(questions)) {
-    const columns = asked.map((_, i) => `${shown(before[name]![i]!)} → ${shown(after[name]![i]!)}`.padStart(24));
+    const columns = ids.map((_, i) => `${shown(first[i]![name]!)} → ${shown(later[i]![name]!)}`.padStart(24));
     process.stdout.write(`  ${name.padEnd(34)}${columns.join('')}\n`);
   }
-  const creates = await createsPerSecond(db, asked[0]!, 2_000);
+  const creates = await createsPerSecond(service.db, ids[0]!, 2_000);
   process.stdout.write(`  creates one by one: ${Math.round(creates.rate)}/s, p99 ${shown(creates.p99)} ms\n`);
-  await db.close();
-  await owner.end({ timeout: 1 });
-  await server.close();
+  await service.stop();
 }
+
+const named = ({ contacts, companies }: People): string =>
+  `${contacts.toLocaleString('en')} / ${companies.toLocaleString('en')}`;
 
 const shown = (ms: number): string => (ms < 10 ? ms.toFixed(1) : String(Math.round(ms)));
 
-/** Medians in milliseconds of each question, for each customer. */
-async function measure(db: Database, customers: string[], rounds: number): Promise<Record<string, number[]>> {
-  const medians: Record<string, number[]> = {};
+/** The median of each question's times (ms). */
+type Medians = Record<string, number>;
+
+async function measure(db: Database, customerId: string, rounds: number): Promise<Medians> {
+  const medians: Medians = {};
   for (const [name, ask] of Object.entries(questions)) {
-    medians[name] = [];
-    for (const id of customers) {
-      await ask(db, id);
-      const times: number[] = [];
-      for (let i = 0; i < rounds; i += 1) times.push(await milliseconds(() => ask(db, id)));
-      medians[name].push(median(times));
-    }
+    await ask(db, customerId);
+    const times: number[] = [];
+    for (let i = 0; i < rounds; i += 1) times.push(await milliseconds(() => ask(db, customerId)));
+    medians[name] = median(times);
   }
   return medians;
 }

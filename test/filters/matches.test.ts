@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseConfig } from '../../src/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
-import { contactSource } from '../../src/filters/columns.ts';
+import { contactSource, fromOf } from '../../src/filters/columns.ts';
 import { compileFilter, filteredColumns, type FilteredRecord } from '../../src/filters/matches.ts';
 import { parseFilters } from '../../src/filters/parse.ts';
 import { readRules, rulesFilter } from '../../src/filters/rules.ts';
@@ -41,7 +41,7 @@ const readRows = (customerId: string): Promise<Row[]> =>
   db.search(
     (sql) => sql<Row[]>`
       select ${sql.unsafe(filteredColumns(contactSource))}
-      from ${sql.unsafe(contactSource.from)}
+      from ${fromOf(sql, contactSource, customerId)}
       where c.customer_id = ${customerId}`,
   );
 
@@ -49,7 +49,7 @@ const idsByDatabase = async (filter: Filter, customerId = random.customerId): Pr
   const found = await db.search(
     (sql) => sql<{ id: string }[]>`
       select c.id
-      from ${sql.unsafe(contactSource.from)}
+      from ${fromOf(sql, contactSource, customerId)}
       where c.customer_id = ${customerId}
         and ${toSql(sql, contactSource, customerId, filter)}`,
   );

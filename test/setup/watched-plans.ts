@@ -9,6 +9,7 @@ export interface PlanNode {
   'Actual Rows': number;
   'Actual Loops': number;
   'Rows Removed by Filter'?: number;
+  'Rows Removed by Join Filter'?: number;
   Plans?: PlanNode[];
 }
 
@@ -103,3 +104,14 @@ export function readingsOf(plan: PlanNode): { sequential: string[]; rows: number
     rows: rows.reduce((sum, one) => sum + one, 0),
   };
 }
+
+/**
+ * Describes the nodes of a plan that remove too many rows: more than ten for each row that they return, plus `most`.
+ * Such a node compares each row of one table with all rows of another one, or reads many rows to find a few.
+ */
+export const wastefulNodesOf = (plan: PlanNode, most: number): string[] =>
+  nodesOf(plan).flatMap((node) => {
+    const { 'Node Type': type, 'Relation Name': table = '', 'Actual Rows': rows, 'Actual Loops': loops } = node;
+    const removed = ((node['Rows Removed by Filter'] ?? 0) + (node['Rows Removed by Join Filter'] ?? 0)) * loops;
+    return removed > 10 * rows * loops + most ? [`${type} ${table}: ${removed} removed, ${rows * loops} returned`] : [];
+  });

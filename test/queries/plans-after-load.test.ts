@@ -1,0 +1,177 @@
+import type { FastifyInstance } from 'fastify';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { buildApp } from '../../src/app.ts';
+import { openCatalog } from '../../src/catalog/open.ts';
+import { parseConfig } from '../../src/config.ts';
+import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
+import { moreOfNewest } from '../../src/filters/narrowing.ts';
+import { workAtImport } from '../../src/jobs/import-records.ts';
+import { logger } from '../../src/logger.ts';
+import { scopes } from '../../src/schemas/scopes.ts';
+import { fileOf, type People } from '../bench/questions-file.ts';
+import { newContacts } from '../jobs/importing.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { isOnCitus } from '../setup/database.ts';
+import { clientOf, contactBody, opportunityBody, type Answer, type TestCustomer } from '../setup/factories.ts';
+import { wastefulNodesOf, watchPlans, type PlanWatch } from '../setup/watched-plans.ts';
+
+// How many rows the plans of all statements compare, for customers whose records were just imported, before the tables
+// are analysed and after. `PLAN_SHAPES=all` loads large customers, too.
+
+const shapes: readonly People[] = [
+  { contacts: 2_500, companies: 2_400 },
+  ...(process.env['PLAN_SHAPES'] === 'all'
+    ? [
+        { contacts: 5_000, companies: 5_000 },
+        { contacts: 10_000, companies: 4_001 },
+        { contacts: 100_000, companies: 40_000 },
+      ]
+    : []),
+];
+
+let testApp: TestApp;
+let watch: PlanWatch;
+let db: SharedDatabase;
+let app: FastifyInstance;
+let close: (() => Promise<void>) | undefined;
+
+beforeAll(async () => {
+  if (isOnCitus()) return;
+  testApp = await startApp();
+  for (const { relname } of await testApp.owner<{ relname: string }[]>`
+    select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'`)
+    await testApp.owner`alter table ${testApp.owner(relname)} set (autovacuum_enabled = off)`;
+  watch = await watchPlans(testApp.url);
+  const config = parseConfig({ LOG_LEVEL: 'silent', OVERLOAD_MS: '0', RATE_LIMITS: 'off', DATABASE_URL: watch.url });
+  db = openDatabase(config, watch.url);
+  const catalog = openCatalog(config, db);
+  app = buildApp({ config, db, catalog });
+  await app.ready();
+  close = async () => {
+    await app.close();
+    await catalog.close();
+    await db.close();
+    await watch.close();
+  };
+}, 60_000);
+afterAll(() => close?.());
+
+/** Part of the statements that read the newest 10,000 contacts at most, which need not match. */
+const ofNewest = 'select newest.id';
+
+/**
+ * Returns the statements since the last call that read too many rows in vain.
+ * @param once number of rows that a statement may read in vain
+ */
+const wasteful = (once: number): { text: string; nodes: string[] }[] =>
+  watch
+    .take()
+    .filter(({ text }) => !text.includes('last_used_at'))
+    .map(({ text, plan }) => ({
+      text,
+      nodes: wastefulNodesOf(plan, text.includes(ofNewest) ? Math.max(once, moreOfNewest) : once),
+    }))
+    .filter(({ nodes }) => nodes.length > 0);
+
+const contacts =
+  (body: object) =>
+  (one: TestCustomer): Promise<Answer> =>
+    one.post('/contacts/list', body);
+const filtered = (filters: object, order_by?: object) => contacts({ filters, ...(order_by ? { order_by } : {}) });
+const counted =
+  (filters: object) =>
+  (one: TestCustomer): Promise<Answer> =>
+    one.post('/contacts/metadata', { filters });
+
+const calls: Record<string, (one: TestCustomer) => Promise<Answer>> = {
+  'newest contacts': contacts({}),
+  'contacts in an order without an index': contacts({ order_by: { job_title: 'ASC' } }),
+  'contacts of a company': async (one) => {
+    const { body } = await one.post('/contacts/list', {});
+    return one.post('/contacts/list', { filters: { company_id: body[0].company.id } });
+  },
+  'contacts by company name': contacts({ order_by: { 'company.company_name': 'ASC' } }),
+  'a common value': filtered({ location_country: 'DE' }),
+  'three values': filtered({ location_country: 'DE', industry: 'software', 'custom_fields.plan': 'gold' }),
+  'a value that nobody has': filtered({ job_title: 'Astronaut' }),
+  '100 values': filtered({ 'custom_fields.external_id': Array.from({ length: 100 }, (_, i) => `ext-${i * 7}`) }),
+  'a search with one match': filtered({ search: 'p1001@' }),
+  'a search of two words': filtered({ search: 'grace p1001' }),
+  'a search for nobody': filtered({ search: 'xyzzy' }),
+  'a search for a company': filtered({ search: 'nordic textiles' }),
+  'a search for nobody, by name': filtered({ search: 'xyzzy' }, { last_name: 'ASC' }),
+  'a part of a name': filtered({ last_name: { contains: 'ldtonius' } }),
+  'a part of a company name': filtered({ 'company.company_name': { contains: 'works 234' } }),
+  'an industry of companies': filtered({ 'company.industry': 'Banking' }),
+  alternatives: filtered({ _or: [{ last_name: 'nobody' }, { search: 'xyzzy' }] }),
+  'changed contacts': filtered({ updated_at: { gte: '2100-01-01T00:00:00Z' } }),
+  'the number of a value': counted({ location_country: 'DE' }),
+  'the number of a search': counted({ search: 'xyzzy' }),
+  'the number of a company': counted({ 'company.company_name': { contains: 'works 234' } }),
+  companies: (one) => one.post('/company/list', { filters: { company_name: { contains: 'works 234' } } }),
+  opportunities: async (one) => {
+    const company_id = (await one.post('/company/list', {})).body[0].id;
+    await one.post('/opportunities', await opportunityBody(one, { company_id }));
+    return one.post('/opportunities/list', {});
+  },
+  'a new contact': (one) => one.post('/contacts', contactBody({ company: { name: 'Nobody knows' } })),
+  'a list with a rule about companies': async (one) => {
+    const rules = [{ field: 'company.industry', operator: 'contains', value: 'bank' }];
+    return one.post('/list-contact', { name: 'Banks', rules });
+  },
+};
+
+/** What the planner knows of a customer: nothing, the other customers, or everything. */
+const statistics = ['none', 'of others', 'fresh'] as const;
+
+const cases = shapes.flatMap((people, i) =>
+  statistics.flatMap((known) => (known === 'none' && i > 0 ? [] : [{ ...people, known }])),
+);
+
+let customer: TestCustomer;
+
+/**
+ * Imports the records of a new customer, then changes all of them by a second import. Returns the wasteful statements.
+ */
+async function load(people: People, once: number): Promise<object[]> {
+  const { id, adminId } = await testApp.customer();
+  customer = await clientOf(app, id, adminId, [...scopes]);
+  const context = { db, log: logger(testApp.config), stopping: new AbortController().signal };
+  const file = fileOf(people);
+  const found: object[] = [];
+  for (const [settings, content] of [
+    [newContacts, file],
+    [{ ...newContacts, mode: 'upsert', match: 'work_email' }, file.replaceAll(',Berlin,', ',Bremen,')],
+  ] as const) {
+    const { body } = await customer.post('/imports', settings);
+    await customer.call('PUT', `/imports/${body.data.id}/file`, content, { 'content-type': 'text/csv' });
+    while (await workAtImport(context, id, { seconds: 10 })) found.push(...wasteful(once));
+    expect((await customer.get(`/imports/${body.data.id}`)).body).toMatchObject({ status: 'COMPLETED', failed: 0 });
+  }
+  return found;
+}
+
+/** Brings about what the planner shall know. Returns the wasteful statements of the imports that this needs. */
+async function prepare(known: (typeof statistics)[number], people: People, once: number): Promise<object[]> {
+  if (known !== 'none') await testApp.owner`vacuum analyze`;
+  return known === 'fresh' ? [] : load(people, once);
+}
+
+describe.skipIf(isOnCitus()).each(cases)(
+  '$contacts contacts of $companies companies, statistics: $known (needs one server)',
+  ({ known, ...people }) => {
+    // For a customer whom it does not know, the planner expects fewer records than for a search term, and reads all of
+    // the customer's records once.
+    const once = known === 'fresh' ? 2_000 : people.contacts + 2_000;
+
+    test('imports: compare few rows in vain', async () => {
+      expect(await prepare(known, people, once)).toEqual([]);
+    }, 600_000);
+
+    test.each(Object.keys(calls))('%s: compares few rows in vain', async (name) => {
+      watch.take();
+      expect((await calls[name]!(customer)).status).toBeLessThan(300);
+      expect(wasteful(once)).toEqual([]);
+    });
+  },
+);
