@@ -120,7 +120,7 @@ create statistics companies_location_postal_code on ((folded ->> 'location_posta
 create statistics companies_location_region on ((folded ->> 'location_region') collate "C") from companies;
 create statistics companies_size on ((folded ->> 'size') collate "C") from companies;
 create statistics companies_type on ((folded ->> 'type') collate "C") from companies;
-grant delete, insert, select, update on companies to sales_data_api;
+grant delete, insert, maintain, select, update on companies to sales_data_api;
 
 create table company_settlements (
   customer_id uuid    not null,
@@ -193,7 +193,7 @@ create statistics contacts_location_country on ((folded ->> 'location_country') 
 create statistics contacts_location_locality on ((folded ->> 'location_locality') collate "C") from contacts;
 create statistics contacts_location_postal_code on ((folded ->> 'location_postal_code') collate "C") from contacts;
 create statistics contacts_location_region on ((folded ->> 'location_region') collate "C") from contacts;
-grant delete, insert, select, update on contacts to sales_data_api;
+grant delete, insert, maintain, select, update on contacts to sales_data_api;
 
 create table copied_members (
   customer_id uuid   not null,

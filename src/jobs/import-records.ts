@@ -17,6 +17,7 @@ import {
   type LeasedImport,
 } from '../queries/import-turns.ts';
 import { waitForJobStarts } from '../queries/job-leases.ts';
+import { analyzeTable, findChangedTables } from '../queries/statistics.ts';
 import { maxFileRecords } from '../schemas/imports.ts';
 import { enqueueNext, pauseAfterNothing } from '../queries/turns.ts';
 import type { Handler, JobContext } from './handler.ts';
@@ -175,7 +176,7 @@ async function writeAll(context: ImportContext, leased: LeasedImport, isOver: ()
   let from = positionOf(leased);
   const write = async (planned: readonly PlannedRecord[]): Promise<boolean> => {
     const isEnd = await context.db.transaction((sql) => writeRecords(sql, leased, from, planned, context.log));
-    if (isEnd) context.log.info('an import is completed');
+    if (isEnd) await endedWell(context, leased);
     from = planned.at(-1)?.record.next ?? from;
     return isEnd;
   };
@@ -193,6 +194,17 @@ async function writeAll(context: ImportContext, leased: LeasedImport, isOver: ()
     if (isEnd || isOver()) return;
   }
   throw new Error('The file of an import has fewer records than were counted');
+}
+
+/** Logs the end of an import, and analyses the tables of which it changed much: queries follow at once. */
+async function endedWell({ db, log }: ImportContext, { customer_id: customerId, id }: LeasedImport): Promise<void> {
+  log.info('an import is completed');
+  try {
+    const tables = await db.search((sql) => findChangedTables(sql, customerId, id));
+    for (const table of tables) await db.search((sql) => analyzeTable(sql, table));
+  } catch (error) {
+    log.warn({ err: error }, 'the tables could not be analysed after an import');
+  }
 }
 
 /**
