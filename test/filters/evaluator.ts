@@ -16,7 +16,7 @@ const uuidFields = new Set(['id', 'assigned_to', 'company_id', 'list_id']);
 const instantFields = new Set(['last_verified', 'crm_synced_at', 'created_at', 'updated_at']);
 
 /**
- * Returns true if a record passes a request's filters. This is the specification (decisions.md) in JavaScript, applied
+ * Returns true if a record passes a request's filters. This is the specification in JavaScript, applied
  * to the record as responses show it.
  */
 export function passes(world: World, record: WireRecord, filters: GivenFilters): boolean {
