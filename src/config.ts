@@ -213,7 +213,7 @@ export const ConfigSchema = Type.Object({
       'memory for bodies of requests and for answers that callers have not taken yet, per process (MiB); one customer has at most half',
   }),
   CONNECTION_SILENCE_MS: milliseconds(
-    'longest time without a byte of a request or a response before a connection is closed',
+    'time after which a connection is closed on which a caller that has data to send or to read moves less than 1 KiB/s; while a file is uploaded or downloaded, one byte is enough',
     30_000,
   ),
   CORS_ORIGINS: Type.Optional(

@@ -4,9 +4,9 @@ import type { Socket } from 'node:net';
 
 /**
  * A map with the number of sent bytes that the peer has not acknowledged, for each TCP connection. The key is the inode
- * of the socket; the number is a hexadecimal text.
+ * of the socket.
  */
-export type Unacknowledged = ReadonlyMap<string, string>;
+export type Unacknowledged = ReadonlyMap<string, number>;
 
 /**
  * Returns the number of sent bytes that the peer has not acknowledged yet, for each TCP connection of this machine.
@@ -16,7 +16,11 @@ export type Unacknowledged = ReadonlyMap<string, string>;
 export async function readUnacknowledged(): Promise<Unacknowledged> {
   const tables = await Promise.all(['/proc/net/tcp', '/proc/net/tcp6'].map(readTable));
   return new Map(
-    tables.flat().flatMap(([, , , , queues, , , , , inode]) => (inode ? [[inode, queues!.split(':')[0]!]] : [])),
+    tables
+      .flat()
+      .flatMap(([, , , , queues, , , , , inode]) =>
+        inode ? [[inode, Number.parseInt(queues!.split(':')[0]!, 16)]] : [],
+      ),
   );
 }
 
@@ -29,15 +33,13 @@ async function readTable(path: string): Promise<string[][]> {
 }
 
 /**
- * Returns a text that represents how much data the peer has received from a socket. If two calls return the same text,
- * the peer has received no data between these calls.
+ * Returns the number of bytes of a socket that the peer has received. A number can be too high if the socket was written
+ * to after `unacknowledged` was read.
  * @param unacknowledged the result of `readUnacknowledged`
  */
-export function writeProgress(socket: Socket, unacknowledged: Unacknowledged): string {
-  const finishedWrites = socket.bytesWritten - socket.writableLength;
-  const { writeQueueSize } = handleOf(socket);
-  // The unacknowledged bytes change in smaller steps than the socket's own counters.
-  return `${finishedWrites} ${writeQueueSize} ${unacknowledged.get(inodeOf(socket) ?? '')}`;
+export function receivedBytes(socket: Socket, unacknowledged: Unacknowledged): number {
+  const { bytesWritten = 0, writeQueueSize = 0 } = handleOf(socket);
+  return bytesWritten - writeQueueSize - (unacknowledged.get(inodeOf(socket) ?? '') ?? 0);
 }
 
 function inodeOf(socket: Socket): string | undefined {
@@ -49,8 +51,8 @@ function inodeOf(socket: Socket): string | undefined {
 }
 
 /**
- * Returns the internal object of a Node socket. Its `fd` is the file descriptor, and its `writeQueueSize` is the number
- * of bytes that the kernel has not accepted yet.
+ * Returns the internal object of a Node socket. Its `fd` is the file descriptor. `bytesWritten` is the number of bytes
+ * that Node has passed to libuv, and `writeQueueSize` the number of those that the kernel has not accepted yet.
  */
-const handleOf = (socket: Socket): { writeQueueSize?: number; fd?: number } =>
+const handleOf = (socket: Socket): { bytesWritten?: number; writeQueueSize?: number; fd?: number } =>
   (socket as unknown as Record<'_handle', object | null | undefined>)['_handle'] ?? {};

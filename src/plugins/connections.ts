@@ -1,28 +1,26 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Config } from '../config.ts';
 import { ConnectionSlots, type Holder } from '../limits/connection-slots.ts';
 import { addressGroup } from '../network/address-group.ts';
 import { isWithin, normaliseAddress, parseRanges, type AddressRanges } from '../network/ip-addresses.ts';
-import { readUnacknowledged, writeProgress, type Unacknowledged } from '../network/socket-progress.ts';
+import { Pace } from '../network/pace.ts';
+import { readUnacknowledged, receivedBytes, type Unacknowledged } from '../network/socket-progress.ts';
 
 /** An open network connection of a caller. */
 interface Connection extends Holder {
   socket: Socket;
   /** The request that is being handled on this connection, or undefined. */
-  request: IncomingMessage | undefined;
+  request: FastifyRequest | undefined;
   /**
    * The functions that start the waiting requests of this connection, in order of arrival. A request waits until all
    * earlier requests of the connection have got their responses.
    */
   waiting: (() => void)[];
-  /**
-   * Describes the data that was still to be received from the caller or sent to it at the last check for stalled
-   * connections; undefined if there was none. If two checks find the same text, nothing was transferred in between.
-   */
-  owed: string | undefined;
-  silentChecks: number;
+  /** What the caller had to do next at the last check for slow callers; undefined if it had to do nothing. */
+  task: Task['kind'] | undefined;
+  pace: Pace;
 }
 
 /**
@@ -30,13 +28,15 @@ interface Connection extends Holder {
  * takes some kilobytes of memory.
  */
 const maxWaiting = 32;
-/** Number of checks for stalled connections during the time `CONNECTION_SILENCE_MS`. */
+/** Number of checks for slow callers during the time `CONNECTION_SILENCE_MS`. */
 const checks = 8;
+/** Bytes per second that a caller must move at least when it has data to send or to read. */
+const leastRate = 1024;
 
 /**
  * Fastify plugin that limits network connections. At most `MAX_CONNECTIONS` connections are open, divided fairly among
- * IP addresses. Closes stalled connections: those whose caller must send or read data, but transfers no byte for
- * `CONNECTION_SILENCE_MS`.
+ * IP addresses. Closes the connections of slow callers: those that have data to send or to read, but move less than 1 KiB/s
+ * during `CONNECTION_SILENCE_MS`. While a file is uploaded or downloaded, one byte during this time is enough.
  */
 export default fp(
   async (app) => {
@@ -49,7 +49,7 @@ export default fp(
     app.addHook('onClose', async () => clearInterval(timer));
     app.server.on('connection', (socket) => connections.accept(socket));
     app.addHook('onRequest', (request, reply, done) => {
-      if (request.raw.socket instanceof Socket) connections.waitForTurn(request.raw, reply.raw, done);
+      if (request.raw.socket instanceof Socket) connections.waitForTurn(request, reply, done);
       else done(); // a test injected the request without a socket
     });
   },
@@ -60,11 +60,13 @@ class Connections {
   readonly #slots: ConnectionSlots<Connection>;
   readonly #proxies: AddressRanges;
   readonly #open = new Map<Socket, Connection>();
-  #closed = { refused: 0, evicted: 0, silent: 0 };
+  readonly #leastBytes: number;
+  #closed = { refused: 0, evicted: 0, slow: 0 };
 
-  constructor({ MAX_CONNECTIONS, TRUST_PROXY }: Config) {
+  constructor({ MAX_CONNECTIONS, TRUST_PROXY, CONNECTION_SILENCE_MS }: Config) {
     this.#slots = new ConnectionSlots(MAX_CONNECTIONS);
     this.#proxies = parseRanges(TRUST_PROXY ?? '').ranges;
+    this.#leastBytes = (leastRate * CONNECTION_SILENCE_MS) / 1000;
   }
 
   /**
@@ -103,16 +105,17 @@ class Connections {
    * Calls `start` for a request when all earlier requests on the same connection have got their responses. Does not
    * call `start` if the connection closes before.
    */
-  waitForTurn(request: IncomingMessage, answer: ServerResponse, start: () => void): void {
-    const { socket } = request;
+  waitForTurn(request: FastifyRequest, reply: FastifyReply, start: () => void): void {
+    const { socket } = request.raw;
     // A second server (HOST=localhost has two) emits no event here, so its connections are registered at their first
     // request.
     const connection = this.#open.get(socket) ?? (socket.destroyed ? undefined : this.accept(socket));
     if (!connection) return;
     const begin = () => {
       connection.request = request;
+      connection.pace.reset();
       this.#slots.setBusy(connection);
-      answer.once('close', () => this.#endTurn(connection));
+      reply.raw.once('close', () => this.#endTurn(connection));
       start();
     };
     // While a request waits, nothing is read from its connection. So at most one response per connection is in memory.
@@ -132,21 +135,32 @@ class Connections {
   }
 
   /**
-   * Closes stalled connections: those whose caller had to send or read data, but transferred no byte for
-   * `CONNECTION_SILENCE_MS`.
+   * Closes the connections of slow callers.
    * @returns The number of connections that were closed since the previous call, for each reason.
    */
-  async check(): Promise<{ refused: number; evicted: number; silent: number }> {
+  async check(): Promise<{ refused: number; evicted: number; slow: number }> {
     const isWriting = [...this.#open.keys()].some((socket) => socket.writableLength > 0);
     const unacknowledged: Unacknowledged = isWriting ? await readUnacknowledged() : new Map();
     for (const connection of this.#open.values()) {
-      if (!isSilent(connection, unacknowledged)) continue;
-      this.#closed.silent += 1;
+      if (!this.#isSlow(connection, unacknowledged)) continue;
+      this.#closed.slow += 1;
       connection.socket.resetAndDestroy(); // discards the data that the kernel still buffers for the peer
     }
     const closed = this.#closed;
-    this.#closed = { refused: 0, evicted: 0, silent: 0 };
+    this.#closed = { refused: 0, evicted: 0, slow: 0 };
     return closed;
+  }
+
+  /**
+   * Returns true if the caller has done too little of its task during `CONNECTION_SILENCE_MS`. Must be called exactly once
+   * per check, because the function measures the progress since the last checks.
+   */
+  #isSlow(connection: Connection, unacknowledged: Unacknowledged): boolean {
+    const task = taskOf(connection, unacknowledged);
+    if (task?.kind !== connection.task) connection.pace.reset();
+    connection.task = task?.kind;
+    const leastBytes = connection.request?.routeOptions.config.isLong ? 1 : this.#leastBytes;
+    return task !== undefined && connection.pace.add(task.bytes) < leastBytes;
   }
 }
 
@@ -155,28 +169,22 @@ const newConnection = (socket: Socket, group: string | undefined): Connection =>
   group,
   request: undefined,
   waiting: [],
-  owed: undefined,
-  silentChecks: 0,
+  task: undefined,
+  pace: new Pace(checks),
 });
 
-/**
- * Returns true if a connection is stalled: the caller had to send or read data, but transferred no byte for
- * `CONNECTION_SILENCE_MS`. Must be called exactly once per check, because the function counts checks without progress.
- */
-function isSilent(connection: Connection, unacknowledged: Unacknowledged): boolean {
-  const owed = owedBy(connection, unacknowledged);
-  connection.silentChecks = owed !== undefined && owed === connection.owed ? connection.silentChecks + 1 : 0;
-  connection.owed = owed;
-  return connection.silentChecks >= checks;
+/** What the caller of a connection must do before the service can continue. */
+interface Task {
+  kind: 'read the response' | 'close' | 'send the request';
+  /** The number of bytes that the caller has read or sent so far. */
+  bytes: number;
 }
 
-/**
- * Returns a text that describes which data the caller must still send or read, or undefined if there is no such data.
- * The text changes with every transferred byte, so two equal texts mean no progress.
- */
-function owedBy({ socket, request }: Connection, unacknowledged: Unacknowledged): string | undefined {
-  if (socket.writableLength > 0) return `take ${writeProgress(socket, unacknowledged)}`;
-  if (socket.writableEnded) return 'close';
-  const isHeldUpByUs = request !== undefined && request.readableLength >= request.readableHighWaterMark;
-  return request && !request.complete && !isHeldUpByUs ? `send ${socket.bytesRead}` : undefined;
+/** Returns what the caller must do next, or undefined if the caller waits for the service. */
+function taskOf({ socket, request }: Connection, unacknowledged: Unacknowledged): Task | undefined {
+  if (socket.writableLength > 0) return { kind: 'read the response', bytes: receivedBytes(socket, unacknowledged) };
+  if (socket.writableEnded) return { kind: 'close', bytes: 0 };
+  if (!request || request.raw.complete) return undefined;
+  const isHeldUpByUs = request.raw.readableLength >= request.raw.readableHighWaterMark;
+  return isHeldUpByUs ? undefined : { kind: 'send the request', bytes: socket.bytesRead };
 }

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { connect, type AddressInfo, type Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { takeFiles } from '../../src/plugins/file-body.ts';
 import { appWithoutDatabase } from '../contract/declared.ts';
 
 const silence = 400;
@@ -34,6 +35,15 @@ async function start(environment: Record<string, string> = {}): Promise<Server> 
     return reply.type('text/plain').send(large);
   });
   app.get('/held', route, (_request, reply) => void server.held.push(() => void reply.send('released')));
+  void app.register(async (within) => {
+    takeFiles(within);
+    const config = { ...route.config, isLong: true as const, takesFile: true as const };
+    within.post('/file', { ...route, config }, async ({ raw }) => {
+      let length = 0;
+      for await (const piece of raw as AsyncIterable<Buffer>) length += piece.length;
+      return String(length);
+    });
+  });
   app.server.on('connection', (socket) => server.accepted.push(socket));
   await app.listen({ host: '127.0.0.1', port: 0 });
   return server;
@@ -170,15 +180,39 @@ describe('a request that does not arrive', () => {
     expect(accepted[0]!.bytesRead).toBe(head.length + 1);
   });
 
-  test('keeps its connection while its bytes keep coming', async () => {
+  test('has its connection closed when less than 1 KiB/s of it comes', async () => {
+    const { accepted } = shared;
     const socket = await connectTo(shared);
-    socket.write(head);
-    const body = `{"email": 5}${' '.repeat(38)}`;
-    for (const byte of body) {
-      socket.write(byte);
+    socket.write(head.replace('50', '50000'));
+    // One byte after another, for longer than the time within which the connection must be closed.
+    for (let i = 0; i < 500 && !accepted[0]!.destroyed; i++) {
+      socket.write(' ');
+      await pause(silence / 40);
+    }
+    expect(accepted[0]!.bytesRead).toBeLessThan(head.length + 300);
+  });
+
+  test('keeps its connection while more than 1 KiB/s of it comes', async () => {
+    const socket = await connectTo(shared);
+    const body = `{"email": 5}${' '.repeat(12_000)}`;
+    socket.write(head.replace('50', String(body.length)));
+    for (let sent = 0; sent < body.length; sent += 200) {
+      socket.write(body.slice(sent, sent + 200));
       await pause(silence / 20);
     }
     expect((await answers(socket, 1))[0]).toContain('/password');
+  });
+
+  test('keeps its connection while a byte of a file comes now and then', async () => {
+    const { accepted } = shared;
+    const socket = await connectTo(shared);
+    socket.write('POST /file HTTP/1.1\r\nhost: a\r\ncontent-length: 40\r\n\r\n');
+    for (let i = 0; i < 40; i++) {
+      socket.write('x');
+      await pause(silence / 10);
+    }
+    expect(await answers(socket, 1)).toEqual(['40']);
+    expect(accepted[0]!.destroyed).toBe(false);
   });
 
   test("is subject to Node's timeouts for headers and the whole request", async () => {
