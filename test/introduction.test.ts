@@ -24,6 +24,18 @@ test('the OpenAPI document begins with it', async () => {
   expect(info.description).toBe(text);
 });
 
+test.each([
+  [{ PUBLIC_URL: 'https://api.example.com/' }, 'API=https://api.example.com/api/ext;'],
+  [{ PORT: '8080' }, 'API=http://127.0.0.1:8080/api/ext;'],
+])('its examples call the address of the service: %j', async (environment, address) => {
+  const other = appWithoutDatabase(environment);
+  await other.ready();
+  const { description } = other.swagger().info;
+  await other.close();
+  expect(description).toContain(address);
+  expect(description).not.toContain('127.0.0.1:3000');
+});
+
 test('the examples of filters and orders are accepted', async () => {
   const customer = await app.customer();
   const conditions = [...text.matchAll(/^\| `(\{.*\})` \|/gm)].map(([, json]) => JSON.parse(json!) as object);
@@ -37,7 +49,7 @@ test('the examples of filters and orders are accepted', async () => {
 
 /** Returns the body that the introduction sends to a path with curl. */
 const bodySentTo = (path: string): object => {
-  const [call] = text.split(`/api/ext${path} `).slice(1);
+  const [call] = text.split(`$API${path} `).slice(1);
   return JSON.parse(/-d '([^']*)'/.exec(call!)![1]!) as object;
 };
 

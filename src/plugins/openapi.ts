@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import swagger from '@fastify/swagger';
 import fp from 'fastify-plugin';
 import packageJson from '../../package.json' with { type: 'json' };
+import { publicUrl } from '../config.ts';
 import { nameComponents } from './openapi/components.ts';
 import { describeBodies, describeRoute } from './openapi/operations.ts';
 import { tags } from './openapi/tags.ts';
@@ -10,7 +11,7 @@ type Json = Record<string, unknown>;
 
 /**
  * The introduction to the API, in Markdown. It is the first part of the OpenAPI document and of the interactive
- * documentation.
+ * documentation. Its first example names the address of the service in development.
  */
 const introduction = readFileSync(new URL('../../docs/api.md', import.meta.url), 'utf8');
 
@@ -26,7 +27,7 @@ export default fp(
         info: {
           title: 'Sales Data API',
           version: packageJson.version,
-          description: introduction,
+          description: introduction.replace('http://127.0.0.1:3000', () => publicUrl(app.config)),
           contact: {
             name: 'The operator of this service',
             ...(app.config.PUBLIC_URL === undefined ? {} : { url: app.config.PUBLIC_URL }),
