@@ -1,5 +1,5 @@
 import type { Transaction } from '../database/db.ts';
-import type { BatchOutcome } from '../queries/company-settlements.ts';
+import type { BatchOutcome } from '../queries/turns.ts';
 import { waitForJobStarts } from '../queries/job-leases.ts';
 import { enqueueTurn } from '../queries/turns.ts';
 import type { TurnKind } from '../queries/turns.ts';

@@ -3,6 +3,7 @@ import { lowestId } from '../database/wire-types.ts';
 import type { Fragment, FragmentMaker } from '../filters/sql.ts';
 import { lockedInOrder } from './contact-locks.ts';
 import { withLastWrites, type LastWrites } from './last-writes.ts';
+import type { BatchOutcome } from './turns.ts';
 import { refreshMembers } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
 import { detachOpportunities } from './opportunities.ts';
@@ -122,12 +123,6 @@ export async function beginSettling(
     on conflict (customer_id, company_id) do update
     set version = excluded.version, is_deletion = excluded.is_deletion, settled_to = null`;
 }
-
-/**
- * The result of one batch of background work for a customer: `more` if work may remain, `done` if no work is left,
- * `busy` if another worker is doing the work.
- */
-export type BatchOutcome = 'more' | 'done' | 'busy';
 
 interface Settlement {
   company_id: string;

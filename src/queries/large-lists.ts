@@ -1,4 +1,5 @@
 import type { Transaction } from '../database/db.ts';
+import type { BatchOutcome } from './turns.ts';
 import { dropCount } from './counters.ts';
 import type { LastWrites } from './last-writes.ts';
 
@@ -42,27 +43,37 @@ export async function isLargeList(sql: Transaction, customerId: string, listId: 
   return list!.is_large;
 }
 
-/** Removes the next members of a deleted list, up to a fixed number. Returns false when no members were left. */
-export async function removeNextMembers(sql: Transaction, customerId: string, listId: string): Promise<boolean> {
-  // `copied_members` comes first: while a part exists, its contacts can still become members.
+/**
+ * Removes the next members of a deleted list, up to a fixed number.
+ * @returns `done` if no members were left; `busy` if other transactions are removing all that are left
+ */
+export async function removeNextMembers(sql: Transaction, customerId: string, listId: string): Promise<BatchOutcome> {
   await sql`
     delete from copied_members
     where customer_id = ${customerId}
       and list_id = ${listId}`;
+  // Never waits for a row: a transaction that removes contacts from all their lists takes the rows in another order.
   const members = await sql<{ contact_id: string }[]>`
     select contact_id
     from list_members
     where customer_id = ${customerId}
       and list_id = ${listId}
     order by contact_id
-    limit ${maxAtOnce}`;
-  if (members.length === 0) return false;
+    limit ${maxAtOnce}
+    for update skip locked`;
+  if (members.length === 0) return (await hasMembers(sql, customerId, listId)) ? 'busy' : 'done';
   await sql`
     delete from list_members
     where customer_id = ${customerId}
       and list_id = ${listId}
       and contact_id = any(${members.map((member) => member.contact_id)}::uuid[])`;
-  return true;
+  return 'more';
+}
+
+async function hasMembers(sql: Transaction, customerId: string, listId: string): Promise<boolean> {
+  const [row] = await sql<[{ found: boolean }]>`
+    select exists (select 1 from list_members where customer_id = ${customerId} and list_id = ${listId}) as found`;
+  return row.found;
 }
 
 /** Deletes a list that has no members, and its member count. */
@@ -195,6 +206,7 @@ export async function writeCopied(
       ) part
       where l.customer_id = ${customerId}
         and l.fill_version is not null
+        and l.deleted_at is null
         and contact_id = any(part.contact_ids)
     ),
     taken as (

@@ -6,7 +6,7 @@ import { record, recorder } from '../filters/sql-recorder.ts';
 import type { Fragment } from '../filters/sql.ts';
 import { toSql } from '../filters/to-sql.ts';
 import type { Rule } from '../schemas/lists.ts';
-import type { BatchOutcome } from './company-settlements.ts';
+import type { BatchOutcome } from './turns.ts';
 import { readCount } from './counters.ts';
 import { withLastWrites, type LastWrites } from './last-writes.ts';
 import { endCopying, findNextParts, removeList, removeNextMembers, writeParts } from './large-lists.ts';
@@ -107,18 +107,20 @@ export async function fillNextBatch(sql: Transaction, customerId: string): Promi
     for no key update skip locked`;
   if (!list) return (await isFilling(sql, customerId)) ? 'busy' : 'done';
   const fill = { customerId, listId: list.id, version: list.version };
+  if (list.is_deleted) return removeBatch(sql, fill);
   await withLastWrites(sql, customerId, async (last) => {
-    if (list.is_deleted) await removeBatch(sql, fill);
-    else if (list.is_copying) await writeBatch(sql, fill, last);
+    if (list.is_copying) await writeBatch(sql, fill, last);
     else await fillBatch(sql, fill, list.rules, last);
   });
   return 'more';
 }
 
 /** Removes the next members of a deleted list. If no members are left, removes the list. */
-async function removeBatch(sql: Transaction, { customerId, listId }: Fill): Promise<void> {
-  if (await removeNextMembers(sql, customerId, listId)) return;
+async function removeBatch(sql: Transaction, { customerId, listId }: Fill): Promise<BatchOutcome> {
+  const outcome = await removeNextMembers(sql, customerId, listId);
+  if (outcome !== 'done') return outcome;
   await removeList(sql, customerId, listId);
+  return 'more'; // perhaps another list
 }
 
 /** Writes the next members of a copied list. If all are written, marks the copy as complete. */

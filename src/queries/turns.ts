@@ -31,6 +31,12 @@ export interface JobPayloads extends Record<JobKind, object> {
  */
 export type TurnKind = { [K in JobKind]: JobPayloads[K] extends Turn ? K : never }[JobKind];
 
+/**
+ * The result of one batch of background work for a customer: `more` if work may remain, `done` if no work is left,
+ * `busy` if another worker is doing the work.
+ */
+export type BatchOutcome = 'more' | 'done' | 'busy';
+
 /** A delay before a turn may start. */
 export interface Delay {
   seconds: number;

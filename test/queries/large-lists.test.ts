@@ -242,6 +242,23 @@ describe('a large list that is deleted', () => {
     expect(await app.owner`select from list_members where list_id = ${list}`).toHaveLength(0);
   });
 
+  test('never waits for members that another transaction removes, so that the two cannot wait for each other', async () => {
+    await customer.delete(`/list-contact/${list}`);
+    await app.owner.begin(async (writer) => {
+      // In an order of its own, as a statement that deletes several contacts.
+      const remove = (contact: string) =>
+        writer`delete from list_members where customer_id = ${customer.id} and contact_id = ${contact}`;
+      await remove(contacts[5]!);
+      expect(await app.db.transaction((sql) => fillNextBatch(sql, customer.id))).toBe('more');
+      expect((await remove(contacts[0]!)).count).toBe(0);
+      while ((await app.db.transaction((sql) => fillNextBatch(sql, customer.id))) === 'more');
+      expect(await app.owner`select from lists where customer_id = ${customer.id}`).toHaveLength(1);
+    });
+    await work();
+    await expectSettled();
+    expect(await app.owner`select from lists where customer_id = ${customer.id}`).toHaveLength(0);
+  });
+
   test('gets no new members by its rules', async () => {
     await customer.patch(`/list-contact/${list}`, {
       rules: [{ field: 'job_title', operator: 'equals', value: 'Baker' }],
