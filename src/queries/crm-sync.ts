@@ -5,7 +5,7 @@ import { contactFields } from '../schemas/contacts.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import { fold } from '../text/fold.ts';
 import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
-import { lockedInOrder } from './contact-locks.ts';
+import { lockContacts } from './contact-locks.ts';
 import { withLastWrites, type LastWrites } from './last-writes.ts';
 import { countryCodes } from './country-codes.ts';
 import { refreshMembers } from './list-members.ts';
@@ -134,27 +134,32 @@ function findContacts(
  * values, the oldest contact first. A company that is deleted counts as none.
  */
 async function lockStored(sql: Transaction, customerId: string, given: readonly SyncedContact[]): Promise<Slot[]> {
-  const found = await findContacts(sql, customerId, given);
-  if (found.length === 0) return [];
-  const contacts = await sql<(SyncedContact & { id: string })[]>`
-    select
-      id,
-      ${constant(sql, contactFields.join(', '))},
-      prospect_id,
-      score,
-      verification_status,
-      last_verified,
-      (
-        select co.id
-        from companies co
-        where co.customer_id = ${customerId}
-          and co.id = contacts.company_id
-          and co.deleted_at is null
-      ) as company_id
-    from contacts
-    where customer_id = ${customerId}
-      and id = any(${found.map(({ id }) => id)}::uuid[])
-    ${lockedInOrder(sql)}`;
+  const ids = (await findContacts(sql, customerId, given)).map(({ id }) => id);
+  if (ids.length === 0) return [];
+  // Both statements are sent together. The second statement's snapshot is taken after the first has the locks, so it also
+  // sees a company that another transaction created for one of these contacts.
+  const [, contacts] = await Promise.all([
+    lockContacts(sql, customerId, ids),
+    sql<(SyncedContact & { id: string })[]>`
+      select
+        id,
+        ${constant(sql, contactFields.join(', '))},
+        prospect_id,
+        score,
+        verification_status,
+        last_verified,
+        (
+          select co.id
+          from companies co
+          where co.customer_id = ${customerId}
+            and co.id = contacts.company_id
+            and co.deleted_at is null
+        ) as company_id
+      from contacts
+      where customer_id = ${customerId}
+        and id = any(${ids}::uuid[])
+      order by id`,
+  ]);
   return contacts.map(({ id, ...contact }) => ({ id, contact }));
 }
 

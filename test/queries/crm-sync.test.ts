@@ -1,10 +1,12 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { updateContact } from '../../src/queries/contacts.ts';
 import { syncProspects } from '../../src/queries/crm-sync.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person } from '../catalog/people.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { somebodyWaitsFor } from '../setup/locks.ts';
 import { recount } from './recount.ts';
 
 let app: TestApp;
@@ -285,6 +287,20 @@ test('lists with rules and all counts are right after each batch', async () => {
   const { lists, contacts } = await recount(app.owner, customer.id);
   expect(contacts.real).toBe(31);
   for (const { members } of lists) expect(members.length).toBeGreaterThan(3);
+});
+
+test('a contact keeps the company that a concurrent request creates for it', async () => {
+  const id = await make(customer, '/contacts', contactBody({ work_email: 'ada@engines.example' }));
+  const syncing = await app.db.transaction(async (sql) => {
+    await updateContact(sql, customer.id, id, { company: { name: 'Own Ltd' } });
+    const running = sync([person({ work_email: 'ada@engines.example', job_company_name: 'Analytical Engines Ltd' })]);
+    await somebodyWaitsFor(sql, app.owner);
+    return { running };
+  });
+  await syncing.running;
+  expect((await read(id)).company.company_name).toBe('Own Ltd');
+  expect(await count('company')).toBe(1);
+  await expectExact();
 });
 
 test('concurrent batches of one customer create every contact and company once', async () => {
