@@ -166,7 +166,7 @@ export async function updateList(
     set name = ${name}, description = ${patch.description ?? current.description}, rules = ${sql.json(rules)}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
-  if (!isSame(rules, current.rules)) await fillNow(sql, customerId, id, rules);
+  if (patch.rules && !isSame(rules, current.rules)) await fillNow(sql, customerId, id, rules);
 }
 
 /** Updates the members of a list after its rules have changed, see `beginFill`. Saves the member count. */

@@ -427,6 +427,19 @@ describe('an updated list', () => {
     expect(await read(id)).toEqual(changed);
   });
 
+  test('keeps its members without computing them again, unless its rules change', async () => {
+    const rules = [rule('job_title', 'contains', unique('Analyst'), 'AND'), rule('score', 'equals', '1', 'OR')];
+    const id = await makeList({ rules });
+    const version = async () =>
+      (await app.owner`select version from rule_versions where customer_id = ${customer.id}`)[0]!['version'] as string;
+    const filled = await version();
+    await customer.patch(`/list-contact/${id}`, { name: 'Renamed' });
+    await customer.patch(`/list-contact/${id}`, { rules });
+    expect(await version()).toBe(filled);
+    await customer.patch(`/list-contact/${id}`, { rules: rules.slice(1) });
+    expect(await version()).not.toBe(filled);
+  });
+
   test('gets a new tag with every visible change, also of its count', async () => {
     const id = await makeList();
     const tag = async () => (await customer.get(`/list-contact/${id}`)).headers['etag'] as string;
