@@ -35,6 +35,8 @@ declare module 'fastify' {
      * customer's share of the capacity, and are cancelled when the request times out.
      */
     readonly catalog: CatalogReads;
+    /** True once a response is being sent. It may still wait for memory, see `buffer-budget.ts`. */
+    isAnswered: boolean;
     /** Sets the customer for whom this request runs. Before this call, the request belongs to the service itself. */
     belongsTo(customerId: string): void;
   }
@@ -51,6 +53,7 @@ export default fp(
     const inFlight = new FairSlots(Infinity);
     app.decorate('inFlight', inFlight);
     app.decorateRequest('requester');
+    app.decorateRequest('isAnswered', false);
     app.decorateRequest('belongsTo', function belongsTo(this: FastifyRequest, customerId) {
       if (this.requester.signal!.aborted) return; // no longer in flight
       inFlight.release(this.requester.customerId);
@@ -99,6 +102,10 @@ export default fp(
       reply.raw.once('close', closed);
       done();
     });
+    app.addHook('onSend', (request, _reply, _payload, done) => {
+      request.isAnswered = true;
+      done();
+    });
   },
   { name: 'requester', dependencies: ['services'] },
 );
@@ -115,11 +122,12 @@ function catalogOf(this: FastifyRequest): CatalogReads {
 }
 
 /**
- * Sends the error response of a timed-out request, if no response has been sent yet. For example, the handler may still
+ * Sends the error response of a timed-out request, if no response is being sent yet. For example, the handler may still
  * be waiting for the rest of the request body.
  */
 function answerLate(request: FastifyRequest, reply: FastifyReply): void {
-  if (reply.sent || reply.raw.headersSent) return;
+  // A second response would contradict the first one, and sending both would end the process.
+  if (request.isAnswered || reply.sent) return;
   if (!request.raw.complete) void reply.header('connection', 'close');
   void reply.send(request.requester.signal!.reason);
 }

@@ -1,20 +1,20 @@
 import { once } from 'node:events';
 import { connect, type AddressInfo, type Socket } from 'node:net';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
-import { startApp } from '../setup/app.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
 
 const testApp = await startApp({ MAX_BUFFERED_MB: '16', RATE_LIMITS: 'off' });
+const hurried = await startApp({ MAX_BUFFERED_MB: '16', RATE_LIMITS: 'off', REQUEST_TIMEOUT_MS: '4000' });
 const mebibyte = 2 ** 20;
-let port: number;
 
 beforeAll(async () => {
-  await testApp.fastify.listen({ host: '127.0.0.1', port: 0 });
-  port = (testApp.fastify.server.address() as AddressInfo).port;
+  for (const { fastify } of [testApp, hurried]) await fastify.listen({ host: '127.0.0.1', port: 0 });
 });
 
 /** Opens a connection, sends a request and reads what comes, unless `isDeaf`. */
-async function send(text: string, isDeaf = false): Promise<Socket & { got: string }> {
+async function send(text: string, isDeaf = false, { fastify } = testApp): Promise<Socket & { got: string }> {
+  const { port } = fastify.server.address() as AddressInfo;
   const socket = Object.assign(connect({ host: '127.0.0.1', port }), { got: '' });
   socket.on('error', () => undefined);
   onTestFinished(() => void socket.destroy());
@@ -71,9 +71,17 @@ test.each([
 
 test('an answer that its caller does not take leaves half of the room to others, and reads of that caller get 503', async () => {
   const [greedy, other] = [await testApp.customer(), await testApp.customer()];
-  const rows = await testApp.owner`
+  await leaveAnswerUnread(testApp, greedy);
+  const summary = () => greedy.get('/customer/summary');
+  expect((await summary()).headers['retry-after']).toBeDefined();
+  expect((await other.get('/customer/summary')).status).toBe(200);
+});
+
+/** Sends a request with a large answer and does not read it. Returns when the answer takes all room of the customer. */
+async function leaveAnswerUnread(app: TestApp, customer: TestCustomer): Promise<Socket> {
+  const rows = await app.owner`
     insert into contacts (customer_id, first_name, last_name, work_email, custom_fields, folded)
-    select ${greedy.id}, 'Ada', 'Lovelace', 'ada@example.com',
+    select ${customer.id}, 'Ada', 'Lovelace', 'ada@example.com',
       (select jsonb_object_agg('k' || k, repeat('x', 3000)) from generate_series(1, 10) k),
       '{"first_name": "ada", "last_name": "lovelace", "work_email": "ada@example.com", "job_title": "", "industry": "",
         "location_locality": "", "location_country": "", "location_region": ""}'
@@ -81,11 +89,27 @@ test('an answer that its caller does not take leaves half of the room to others,
     returning id`;
   const body = { items: rows.map(({ id }) => ({ id: id as string })) };
   const text = JSON.stringify(body);
-  await send(head('/api/ext/contacts/batch/read', greedy.key, text.length) + text, true);
-  const summary = () => greedy.get('/customer/summary');
-  await expect.poll(async () => (await summary()).status, { timeout: 30_000, interval: 10 }).toBe(503);
-  expect((await summary()).headers['retry-after']).toBeDefined();
-  expect((await other.get('/customer/summary')).status).toBe(200);
+  const deaf = await send(head('/api/ext/contacts/batch/read', customer.key, text.length) + text, true, app);
+  const summary = async () => (await customer.get('/customer/summary')).status;
+  await expect.poll(summary, { timeout: 30_000, interval: 10 }).toBe(503);
+  return deaf;
+}
+
+test('the answer of a write waits for room beyond the time of the request, and is then sent once', async () => {
+  const [greedy, other] = [await hurried.customer(), await hurried.customer()];
+  const id = await make(greedy, '/contacts', contactBody());
+  const deaf = await leaveAnswerUnread(hurried, greedy);
+  // Without a body, which would find no room.
+  const write = await send(head(`/api/ext/contacts/${id}`, greedy.key, 0).replace('POST', 'DELETE'), false, hurried);
+  const stored = () => hurried.owner`select from contacts where customer_id = ${greedy.id} and id = ${id}`;
+  await expect.poll(async () => (await stored()).count, { timeout: 10_000 }).toBe(0);
+  // A later request whose body never ends.
+  const late = await send(read(other, 100), false, hurried);
+  await expect.poll(() => statusOf(late), { timeout: 20_000 }).toBe(503);
+  expect(write.got).toBe('');
+  deaf.destroy();
+  await expect.poll(() => statusOf(write), { timeout: 10_000 }).toBe(200);
+  expect(write.got.match(/HTTP\/1.1/g)).toHaveLength(1);
 });
 
 test('the answer of a write waits for room', async () => {
