@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Transaction } from '../database/db.ts';
 import { TimeSlice } from '../event-loop.ts';
-import { constant } from '../filters/sql.ts';
+import { constant, type Fragment } from '../filters/sql.ts';
 
 /** The columns of a record, by column name. */
 type Row = Record<string, unknown>;
@@ -11,6 +11,8 @@ export interface WrittenTable<R extends object> {
   name: 'contacts' | 'companies';
   /** All columns that a batch writes. Every row has a value or null in each of them. */
   columns: readonly (keyof R & string)[];
+  /** SQL assignments of further columns, for an update that changes the row `r` to the row `given`. */
+  alsoSet?: (sql: Transaction) => Fragment;
 }
 
 /** SQL expression that converts records to rows of the table. */
@@ -110,7 +112,7 @@ export async function updateRows<T, R extends object>(
     (record) => rowOf(record) as Row,
     (rows) => sql`
       update ${constant(sql, table.name)} r
-      set ${assignments}, updated_at = (select clock_timestamp())
+      set ${assignments}, ${table.alsoSet ? sql`${table.alsoSet(sql)},` : sql``} updated_at = (select clock_timestamp())
       from ${rowsOf(sql, table.name, rows)} given
       where r.customer_id = ${customerId}
         and r.id = given.id`,

@@ -4,7 +4,7 @@ import { requireMatch } from '../etag.ts';
 import { contactSource, fromOf } from '../filters/columns.ts';
 import { searchColumnsOfContact } from '../filters/search-columns.ts';
 import { parseRecordQuery } from '../filters/record-query.ts';
-import { constant, type FragmentMaker } from '../filters/sql.ts';
+import { constant, type Fragment, type FragmentMaker } from '../filters/sql.ts';
 import { arrayLiteral } from '../filters/terms.ts';
 import {
   contactFields,
@@ -18,6 +18,7 @@ import {
 } from '../schemas/contacts.ts';
 import type { ContactExport } from '../schemas/files.ts';
 import type { Metadata } from '../schemas/wire.ts';
+import { fold } from '../text/fold.ts';
 import { normalise } from '../text/normalise.ts';
 import type { WrittenTable } from './batch-rows.ts';
 import { lockCompanyForContact } from './companies.ts';
@@ -267,8 +268,11 @@ async function updateContactRow(
   rules: LockedRules,
 ): Promise<RuleContact> {
   const update = sql`
-    update contacts
-    set ${sql(encoded(sql, customerId, columns))}, updated_at = (select clock_timestamp())
+    update contacts r
+    set
+      ${sql(encoded(sql, customerId, columns))},
+      ${verificationOf(sql, sql`${fold(columns.work_email)}`)},
+      updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
   const [contact] = rules.isEmpty
@@ -364,10 +368,20 @@ export function contactRow(customerId: string, columns: ContactColumns) {
   return { ...columns, folded, terms: arrayLiteral(terms) };
 }
 
+/**
+ * SQL assignments for an update of the contact `r`: with another work e-mail it is unverified again, because the stored
+ * verification is about the old one.
+ * @param email SQL expression: the new work e-mail in lower case
+ */
+const verificationOf = (sql: Transaction, email: Fragment): Fragment => sql`
+  verification_status = case when r.folded ->> 'work_email' = ${email} then r.verification_status else 'unverified' end,
+  last_verified = case when r.folded ->> 'work_email' = ${email} then r.last_verified end`;
+
 /** The table of contacts, for batches. */
 export const contactsWritten: WrittenTable<ReturnType<typeof contactRow>> = {
   name: 'contacts',
   columns: [...contactFields, 'company_id', 'folded', 'terms'],
+  alsoSet: (sql) => verificationOf(sql, sql`given.folded ->> 'work_email'`),
 };
 
 function encoded(sql: Transaction, customerId: string, columns: ContactColumns) {

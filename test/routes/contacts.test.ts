@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { saveVerifications } from '../../src/queries/contact-verifications.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, makeList, makeUser, unique } from '../setup/factories.ts';
 
@@ -329,6 +330,28 @@ describe('an update', () => {
         status: 400,
         body: { errors: [{ path: `/${name}` }] },
       });
+  });
+
+  test.each<[string, (id: string, body: object) => Promise<unknown>]>([
+    ['an update', (id, body) => customer.patch(`/contacts/${id}`, body)],
+    ['a batch', (id, body) => customer.post('/contacts/batch/update', { items: [{ id, ...body }] })],
+  ])('of the work email makes the contact unverified again: %s', async (_, update) => {
+    const address = `${unique('ada')}@example.com`;
+    const id = await create({ work_email: address });
+    const rules = [{ field: 'verification_status', operator: 'equals', value: 'verified' }];
+    const list = (await customer.post('/list-contact', { name: unique('Verified'), rules })).body.id;
+    await app.db.transaction((sql) =>
+      saveVerifications(sql, customer.id, [{ address, status: 'verified', contactId: id }]),
+    );
+    const verified = await read(id);
+    await update(id, { work_email: address.toUpperCase(), job_title: 'Countess' });
+    const { verification_status, last_verified } = verified;
+    expect(await read(id)).toMatchObject({ verification_status, last_verified, job_title: 'Countess' });
+    const count = async () => (await customer.get(`/list-contact/${list}`)).body.contacts_count;
+    expect([verification_status, await count()]).toEqual(['verified', 1]);
+    await update(id, { work_email: `new-${address}` });
+    expect(await read(id)).toMatchObject({ verification_status: 'unverified', last_verified: verified.created_at });
+    expect(await count()).toBe(0);
   });
 
   test('with list_ids sets the manual memberships; without it they stay; [] removes them', async () => {
