@@ -1,8 +1,6 @@
 import type { Transaction } from '../database/db.ts';
-import type { BatchOutcome } from '../queries/turns.ts';
 import { waitForJobStarts } from '../queries/job-leases.ts';
-import { enqueueTurn } from '../queries/turns.ts';
-import type { TurnKind } from '../queries/turns.ts';
+import { enqueueTurn, type BatchOutcome, type TurnKind } from '../queries/turns.ts';
 import type { JobContext } from './handler.ts';
 
 /** Settings of one call of `runBatches`: the queue, the customer and the time limits. */

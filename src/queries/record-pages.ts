@@ -53,7 +53,7 @@ export async function readRecordPage<Row extends object>(
  * Returns the query with the long texts of its cursor, which has only their hashes. Reads them from the last row of the
  * previous page.
  */
-async function readLongTexts(db: Database, listing: RecordQuery): Promise<RecordQuery> {
+export async function readLongTexts(db: Pick<Database, 'search'>, listing: RecordQuery): Promise<RecordQuery> {
   const { after } = listing;
   if (!after?.values.some(isLongText)) return listing;
   const [row] = await db.search((sql) => run<{ texts: unknown[] }>(sql, longTextsOf(recorder, listing, after)));

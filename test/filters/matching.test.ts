@@ -5,6 +5,7 @@ import { openDatabase, type SharedDatabase, type Sql } from '../../src/database/
 import { companySource, contactSource, type Source } from '../../src/filters/columns.ts';
 import { countClauses, pageClauses } from '../../src/filters/page-clauses.ts';
 import { nextCursor, parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
+import { readLongTexts } from '../../src/queries/record-pages.ts';
 import type { GivenFilters } from '../../src/schemas/filters.ts';
 import { createDatabase, type TestDatabase } from '../setup/database.ts';
 import { filtersOf, ordersOf, type Keys } from './arbitraries.ts';
@@ -57,7 +58,7 @@ const readPage = (
   customerId = random.customerId,
 ): Promise<{ ids: string[]; next: string | undefined }> =>
   db.search(async (sql) => {
-    const listing = parseRecordQuery(source, customerId, request);
+    const listing = await readLongTexts(db, parseRecordQuery(source, customerId, request));
     const page = pageClauses(sql, listing);
     const rows = await sql<WireRecord[]>`
       select ${projection(sql, source)}
