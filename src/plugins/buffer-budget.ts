@@ -3,6 +3,7 @@ import fp from 'fastify-plugin';
 import { unavailable } from '../errors.ts';
 import { BufferBudget, type Release } from '../limits/buffer-budget.ts';
 import { addressGroup } from '../network/address-group.ts';
+import { chunkBytes } from '../queries/import-files.ts';
 import { serviceItself } from '../requester.ts';
 
 declare module 'fastify' {
@@ -15,7 +16,8 @@ declare module 'fastify' {
 /**
  * Fastify plugin that bounds the memory that request bodies and responses hold (`MAX_BUFFERED_MB`), and shares it
  * fairly between customers. A body for which there is no room is rejected with 503 before it is read. The response of a
- * read is then replaced by 503, and the response of a write waits for room. Files are streamed, so they do not count.
+ * read is then replaced by 503, and the response of a write waits for room. Files are streamed: an upload counts with the
+ * chunk of the file that is in memory, a download does not count.
  */
 export default fp(
   async (app) => {
@@ -71,9 +73,12 @@ function closed({ raw }: FastifyReply): AbortSignal {
 const holderOf = ({ requester, address }: FastifyRequest): string =>
   requester.customerId === serviceItself ? `address ${addressGroup(address)}` : requester.customerId;
 
-/** Returns the size of the body that a request announces, or the limit of its route if it announces none. */
+/**
+ * Returns the number of bytes of a request body that are in memory at the same time: the size that the request
+ * announces, or the limit of its route if it announces none. Of a file, only one chunk is in memory.
+ */
 function bodyBytes({ headers, routeOptions }: FastifyRequest): number {
-  if (routeOptions.config.takesFile) return 0;
+  if (routeOptions.config.takesFile) return chunkBytes;
   const limit = routeOptions.bodyLimit;
   if (headers['transfer-encoding'] !== undefined) return limit;
   const length = Number(headers['content-length'] ?? 0);

@@ -69,6 +69,27 @@ test.each([
   },
 );
 
+test('an upload counts with the part of its file that is in memory', async () => {
+  const [greedy, other] = [await testApp.customer(), await testApp.customer()];
+  const upload = async (customer: TestCustomer) => {
+    const id = await make(customer, '/imports', { object: 'contacts', mode: 'create', format: 'csv' });
+    return head(`/api/ext/imports/${id}/file`, customer.key, 200 * mebibyte).replace('POST', 'PUT');
+  };
+  const request = await upload(greedy);
+  const held: Socket[] = [];
+  // Half of the room. Only the latest upload of an import is used, but the others last as long as their callers want.
+  for (let count = 1; count <= 8; count += 1) {
+    held.push(await send(request));
+    await expectInFlight(greedy, count);
+  }
+  const refused = await send(request);
+  await expect.poll(() => statusOf(refused), { timeout: 10_000 }).toBe(503);
+  expect((await send(await upload(other))).got).toBe('');
+  await expectInFlight(other, 1);
+  for (const socket of held) socket.destroy();
+  await expectInFlight(greedy, 0);
+});
+
 test('an answer that its caller does not take leaves half of the room to others, and reads of that caller get 503', async () => {
   const [greedy, other] = [await testApp.customer(), await testApp.customer()];
   await leaveAnswerUnread(testApp, greedy);
