@@ -133,6 +133,13 @@ create table company_settlements (
 );
 grant delete, insert, select, update on company_settlements to sales_data_api;
 
+create table contact_removals (
+  customer_id uuid not null,
+  contact_id  uuid not null,
+  constraint contact_removals_pkey primary key (customer_id, contact_id)
+);
+grant delete, insert, select, update on contact_removals to sales_data_api;
+
 create table contacts (
   customer_id          uuid           not null,
   id                   uuid           not null default uuidv7(),
@@ -512,7 +519,6 @@ create table opportunity_contacts (
   contact_id     uuid    not null,
   "position"     integer not null,
   constraint opportunity_contacts_pkey primary key (customer_id, opportunity_id, contact_id),
-  constraint opportunity_contacts_contact_fkey foreign key (customer_id, contact_id) references contacts(customer_id, id),
   constraint opportunity_contacts_opportunity_fkey foreign key (customer_id, opportunity_id) references opportunities(customer_id, id)
 );
 create index opportunity_contacts_contact on opportunity_contacts using btree (customer_id, contact_id);

@@ -7,6 +7,7 @@ import type { BatchOutcome } from './turns.ts';
 import { refreshMembers } from './list-members.ts';
 import { lockAndReadRules } from './list-rules.ts';
 import { detachOpportunities } from './opportunities.ts';
+import { removeNextRows } from './opportunity-contacts.ts';
 
 /*
  * The change or deletion of a large company is one short transaction that inserts a row into `company_settlements`. Its
@@ -131,9 +132,10 @@ interface Settlement {
 }
 
 /**
- * Runs one batch of background work after changes of companies: updates the next contacts of one company, or ends the
- * work for this company if no contacts are left. Several workers can call it at once.
- * @param size maximum number of contacts, which stay locked until the transaction ends
+ * Runs one batch of background work after changes of companies and deletions of contacts: updates the next contacts of
+ * one company, or ends the work for this company if no contacts are left. If no company is left, removes a deleted
+ * contact from its next opportunities. Several workers can call it at once.
+ * @param size maximum number of contacts or opportunities, which stay locked until the transaction ends
  */
 export async function settleBatch(sql: Transaction, customerId: string, size: number): Promise<BatchOutcome> {
   const [turn] = await sql<{ is_ours: boolean }[]>`
@@ -146,7 +148,7 @@ export async function settleBatch(sql: Transaction, customerId: string, size: nu
     where customer_id = ${customerId}
     order by version
     limit 1`;
-  if (!settlement) return 'done';
+  if (!settlement) return (await removeNextRows(sql, customerId, size)) ? 'more' : 'done';
   const contactIds = await lockNextContacts(sql, customerId, settlement, size);
   if (contactIds.length > 0) {
     if (settlement.is_deletion) await detachContacts(sql, customerId, [settlement.company_id], contactIds);
@@ -245,7 +247,8 @@ async function endSettlement(sql: Transaction, customerId: string, settlement: S
 
 /**
  * Finds the customers that have work for the `settle-companies` workers: after a change of a company, its contacts must
- * be updated too. Returns one page of the customers' ids, in ascending order.
+ * be updated too, and deleted contacts must be removed from their opportunities. Returns one page of the customers'
+ * ids, in ascending order.
  * @param after last customer id of the previous page
  */
 export async function findSettlingCustomers(
@@ -254,7 +257,13 @@ export async function findSettlingCustomers(
 ): Promise<string[]> {
   const rows = await sql<{ customer_id: string }[]>`
     select distinct customer_id
-    from company_settlements
+    from (
+      select customer_id
+      from company_settlements
+      union all
+      select customer_id
+      from contact_removals
+    ) waiting
     where customer_id > ${after}
     order by customer_id
     limit ${limit}`;

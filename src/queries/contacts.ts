@@ -300,7 +300,7 @@ export async function removeContacts(
   last: LastWrites,
 ): Promise<void> {
   if (ids.length === 0) return;
-  await removeFromOpportunities(sql, customerId, ids);
+  await removeFromOpportunities(sql, customerId, ids, last);
   await removeFromAllLists(sql, customerId, ids, last);
   await sql`
     delete from contacts

@@ -12,7 +12,7 @@ import {
 } from '../schemas/opportunities.ts';
 import type { Paginate } from '../schemas/wire.ts';
 import { normalise } from '../text/normalise.ts';
-import { addContacts, setContacts } from './opportunity-contacts.ts';
+import { addContacts, isPresent, setContacts } from './opportunity-contacts.ts';
 import {
   findAbsentLines,
   addLines,
@@ -42,6 +42,7 @@ const projection = (sql: Sql | Transaction, customerId: string) => sql`
     from opportunity_contacts m
     where m.customer_id = ${customerId}
       and m.opportunity_id = o.id
+      and ${isPresent(sql, customerId)}
     order by m.position
   ) as contacts_ids,
   (

@@ -9,7 +9,7 @@ import type { Transaction } from '../database/db.ts';
  * 2. values (`lockValues` below), all of them in one call,
  * 3. rows of `companies`, by id,
  * 4. rows of `contacts`, by id,
- * 5. rows of `copied_members` and `company_settlements`,
+ * 5. rows of `copied_members`, `company_settlements` and `contact_removals`,
  * 6. rows of `opportunities`, by id,
  * 7. counters, by name, as the last statement.
  *

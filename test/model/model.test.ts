@@ -81,7 +81,9 @@ describe(`random operations (MODEL_SEED=${seed})`, () => {
         await liveThrough(seconds / rounds, (enough.most * round) / rounds);
         for (const customer of customers) await compare(customer, seed + round);
       }
-      await expect.poll(waiting, { timeout: recovery, interval: 200 }).toEqual({ fills: 0, settlements: 0 });
+      await expect
+        .poll(waiting, { timeout: recovery, interval: 200 })
+        .toEqual({ fills: 0, settlements: 0, removals: 0 });
       for (const customer of customers) await compareStored(app.owner, customer);
       const [database] = await app.owner<{ deadlocks: number }[]>`
         select deadlocks::integer from pg_stat_database where datname = current_database()`;
@@ -143,7 +145,8 @@ describe(`random operations (MODEL_SEED=${seed})`, () => {
     const [row] = await app.owner<object[]>`
       select
         (select count(*)::integer from lists where fill_version is not null or deleted_at is not null) as fills,
-        (select count(*)::integer from company_settlements) as settlements`;
+        (select count(*)::integer from company_settlements) as settlements,
+        (select count(*)::integer from contact_removals) as removals`;
     return { ...row };
   }
 });

@@ -18,6 +18,7 @@ const tables = [
   'products',
   'opportunities',
   'company_settlements',
+  'contact_removals',
 ] as const;
 
 /**

@@ -52,6 +52,8 @@ const beginners = `
     returning customer_id, id
   )
   insert into company_settlements (customer_id, company_id, is_deletion) select customer_id, id, false from settling;
+  insert into contact_removals (customer_id, contact_id)
+    select id, uuidv7() from beginners, generate_series(1, 400) where n <= 5;
   insert into counters (customer_id, counted, shard, records)
     select id, 'contacts', g, 0 from beginners, generate_series(0, 3) g;
   insert into products (customer_id, name, price, currency, unit)
