@@ -103,14 +103,15 @@ const columns = Object.keys(syncedColumns) as (keyof typeof syncedColumns)[];
 
 /**
  * Returns the contact `own` with its empty fields filled in from `given`, a contact created from a prospect. A score of
- * `0` and the status `unverified` count as empty. The verification status is copied only if both contacts have the same
- * work e-mail.
+ * `0` and the status `unverified` count as empty. The verification status is copied only if both contacts then have the
+ * same work e-mail. A status without a work e-mail counts as empty, because it is about no address.
  */
 export function fillIn<T extends SyncedContact>(own: T, given: SyncedContact): T {
   const filled = { ...own };
   for (const column of columns)
     if (column !== 'last_verified' && isEmpty(own[column])) Object.assign(filled, { [column]: given[column] });
-  if (own.verification_status !== 'unverified' || fold(filled.work_email) !== fold(given.work_email)) return filled;
+  const isVerified = own.verification_status !== 'unverified' && own.work_email !== '';
+  if (isVerified || fold(filled.work_email) !== fold(given.work_email)) return filled;
   const { verification_status, last_verified } = given;
   return { ...filled, verification_status, last_verified };
 }

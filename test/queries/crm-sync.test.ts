@@ -132,7 +132,7 @@ test('a contact from the same prospect is found by the prospect id, even if its 
     work_email: 'else@where.example',
     job_title: 'Director',
     company: { company_name: 'Analytical Engines Ltd' },
-    verification_status: 'verified',
+    verification_status: 'unverified',
   });
   expect([await count('contacts'), await count('company')]).toEqual([1, 1]);
 });
@@ -144,6 +144,22 @@ test('the verification of an email is not copied to a contact with another email
   expect(await synced({ ...prospect, verification_status: 'verified' })).toMatchObject({
     id,
     verification_status: 'unverified',
+  });
+});
+
+test('the verification is that of the email, also if the prospect had none before', async () => {
+  const prospect = person({ work_email: '', emails: [], verification_status: 'invalid' });
+  await synced(prospect);
+  const contact = await synced({
+    ...prospect,
+    work_email: 'ada@engines.example',
+    verification_status: 'unverified',
+    date_verified: '2026-02-03T00:00:00.000Z',
+  });
+  expect(contact).toMatchObject({
+    work_email: 'ada@engines.example',
+    verification_status: 'unverified',
+    last_verified: '2026-02-03T00:00:00.000Z',
   });
 });
 
