@@ -1,11 +1,18 @@
 import type { Fault } from '../errors.ts';
 import { pointerTo } from '../text/json-pointer.ts';
 import type { Cell } from './cells.ts';
-import { CsvScanner, separators, type Separator } from './csv-scanner.ts';
 import { FileRefused } from './file-refused.ts';
 import { ignoredFields, importColumn, matchOf, type ImportFile } from './import-file.ts';
-import { maxRecordBytes, tooLong, type FilePosition, type RawRecord } from './raw-records.ts';
+import { faultTexts, maxRecordBytes, type FilePosition, type RawRecord } from './raw-records.ts';
+import { csvFormat } from './record-formats.ts';
+import { RecordScanner } from './record-scanner.ts';
 import { textBlocks } from './text-blocks.ts';
+
+/**
+ * The characters that can separate the cells of a CSV file. The separator of a file is detected from its header line.
+ */
+const separators = [',', ';', '\t'] as const;
+type Separator = (typeof separators)[number];
 
 /** The header line of a CSV file. */
 export interface CsvHeader {
@@ -52,11 +59,11 @@ function summary(faults: Fault[]): string {
  */
 export async function readHeader(chunks: AsyncIterable<Buffer>): Promise<CsvHeader> {
   const beginning = await readBeginning(chunks);
-  const { refusal } = beginning;
-  if (!refusal && beginning.text.trim() === '') throw new FileRefused('has no header line');
+  if (beginning.text.trim() === '') throw new FileRefused('has no header line');
   const { separator, record } = bestOf(separators.map((separator) => readFirst(beginning, separator)));
-  const { cells, cellCount, line, next } = record;
-  if (record.fault !== undefined) throw refusal ?? new FileRefused(`has a header line that ${record.fault}`, line);
+  const { cells, cellCount, line, next, fault } = record;
+  if (fault === 'invalid bytes') throw new FileRefused(faultTexts[fault], record.faultLine);
+  if (fault !== undefined) throw new FileRefused(`has a header line that ${faultTexts[fault]}`, line);
   if (cellCount > maxColumns) throw new FileRefused(`has more than ${maxColumns} columns`, line);
   if (cells.some(({ text }) => text.includes('\0'))) throw new FileRefused('has a NUL character in a header', line);
   return { separator, headers: cells.map(headerOf), start: next };
@@ -65,29 +72,17 @@ export async function readHeader(chunks: AsyncIterable<Buffer>): Promise<CsvHead
 /** The beginning of a file. */
 interface Beginning {
   text: string;
-  /** Position of the text in the file: directly after the byte order mark, if the file has one. */
-  start: FilePosition;
   isWholeFile: boolean;
-  /** The error if the file cannot be read after this text. Otherwise undefined. */
-  refusal: FileRefused | undefined;
 }
 
 /** Reads the beginning of a file: about as many bytes as the longest allowed record. */
 async function readBeginning(chunks: AsyncIterable<Buffer>): Promise<Beginning> {
   let text = '';
-  let refusal: FileRefused | undefined;
-  try {
-    for await (const block of textBlocks(chunks)) {
-      text += block;
-      if (text.length > maxRecordBytes) break;
-    }
-  } catch (error) {
-    if (!(error instanceof FileRefused)) throw error;
-    refusal = error;
+  for await (const block of textBlocks(chunks)) {
+    text += block;
+    if (text.length > maxRecordBytes) return { text, isWholeFile: false };
   }
-  const isWholeFile = !refusal && text.length <= maxRecordBytes;
-  const bytes = text.startsWith('\ufeff') ? 3 : 0;
-  return { text: bytes === 0 ? text : text.slice(1), start: { bytes, line: 1 }, isWholeFile, refusal };
+  return { text, isWholeFile: true };
 }
 
 /** The first record of a file, parsed with one of the possible separators. */
@@ -96,25 +91,23 @@ interface FirstRecord {
   record: RawRecord;
 }
 
-function readFirst({ text, start, isWholeFile }: Beginning, separator: Separator): FirstRecord {
-  const scanner = new CsvScanner(separator, start, maxColumns);
-  try {
-    for (const record of scanner.scan(text)) return { separator, record };
-    if (isWholeFile) for (const record of scanner.end()) return { separator, record };
-    return { separator, record: faulty(start, tooLong) };
-  } catch (error) {
-    if (error instanceof FileRefused) return { separator, record: faulty(start, 'has a quote that is not closed') };
-    throw error;
-  }
+function readFirst({ text, isWholeFile }: Beginning, separator: Separator): FirstRecord {
+  const scanner = new RecordScanner(csvFormat(separator, maxColumns), fileStart);
+  for (const record of scanner.scan(text)) return { separator, record };
+  if (isWholeFile) for (const record of scanner.end()) return { separator, record };
+  return { separator, record: tooLong };
 }
 
-const faulty = (start: FilePosition, fault: string): RawRecord => ({
+const fileStart: FilePosition = { bytes: 0, line: 1 };
+const tooLong: RawRecord = {
   cells: [],
   cellCount: 0,
-  line: start.line,
-  next: start,
-  fault,
-});
+  line: 1,
+  next: fileStart,
+  endsWithCr: false,
+  fault: 'too long',
+  faultLine: 1,
+};
 
 /**
  * Returns the record with the most cells. Ignores faulty records unless all records are faulty. If several records have

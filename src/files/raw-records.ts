@@ -8,6 +8,9 @@ export interface FilePosition {
   line: number;
 }
 
+/** Why a record cannot be read. */
+export type RecordFault = 'too long' | 'text after quote' | 'open quote' | 'invalid bytes';
+
 /** One record of a file as text, not converted to values yet. */
 export interface RawRecord {
   /** The cells of a CSV record. An NDJSON record has one cell: its line. Empty if the record is too long. */
@@ -21,37 +24,21 @@ export interface RawRecord {
   line: number;
   /** Where the next record starts. */
   next: FilePosition;
+  /** True if the record ends with a CR that no LF follows. Always false for NDJSON. */
+  endsWithCr: boolean;
   /** The reason why the record cannot be read. Undefined if the record can be read. */
-  fault?: string | undefined;
+  fault: RecordFault | undefined;
+  /** Number of the line with the fault, such as the line of the quote that is not closed. */
+  faultLine: number;
 }
 
-/** Splits the text of a file into records. Holds only the current record in memory. */
-export interface RecordScanner {
-  /** Number of the line that is being scanned. */
-  readonly line: number;
-  /** Yields the records that end in the next piece of text. Blank lines are not records. */
-  scan(text: string): Iterable<RawRecord>;
-  /** Yields the last record if no line break follows it. */
-  end(): Iterable<RawRecord>;
-}
-
-/** Maximum size of a record with its line break (bytes). A longer record is reported as failed. */
+/** Maximum size of a record with its line break (bytes). */
 export const maxRecordBytes = 1024 * 1024;
 
-export const tooLong = `is longer than ${maxRecordBytes / 1024 / 1024} MiB`;
-
-/** Measures how many bytes parts of a text have in UTF-8. This is fast if the text contains only ASCII characters. */
-export class ByteCounter {
-  readonly #text: string;
-  readonly #isAscii: boolean;
-
-  constructor(text: string) {
-    this.#text = text;
-    this.#isAscii = Buffer.byteLength(text) === text.length;
-  }
-
-  /** Returns the size of a part of the text in UTF-8 (bytes). */
-  between(start: number, end: number): number {
-    return this.#isAscii ? end - start : Buffer.byteLength(this.#text.slice(start, end));
-  }
-}
+/** What is wrong with a record, or with its file. */
+export const faultTexts: Record<RecordFault, string> = {
+  'too long': `is longer than ${maxRecordBytes / 1024 / 1024} MiB`,
+  'text after quote': 'has text after a closing quote',
+  'open quote': 'has a quote that is not closed',
+  'invalid bytes': 'is not valid UTF-8',
+};

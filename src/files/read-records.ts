@@ -3,13 +3,13 @@ import { TimeSlice } from '../event-loop.ts';
 import { maxBatchFaults } from '../schemas/batches.ts';
 import { findUnstorableText } from '../text/unstorable.ts';
 import type { Cell } from './cells.ts';
-import { CsvScanner } from './csv-scanner.ts';
 import { FileRefused } from './file-refused.ts';
 import { ignoredFields, importColumn, type ImportFile } from './import-file.ts';
 import { parseJson } from './json.ts';
 import type { CsvLayout } from './layout.ts';
-import { LineScanner } from './line-scanner.ts';
-import { maxRecordBytes, type FilePosition, type RawRecord, type RecordScanner } from './raw-records.ts';
+import { faultTexts, maxRecordBytes, type FilePosition, type RawRecord } from './raw-records.ts';
+import { csvFormat, lineFormat } from './record-formats.ts';
+import { RecordScanner } from './record-scanner.ts';
 import { itemOfCells } from './records.ts';
 import { textBlocks } from './text-blocks.ts';
 
@@ -49,9 +49,7 @@ export async function* readRecords(
   chunks: AsyncIterable<Buffer>,
   from: FilePosition,
 ): AsyncGenerator<FileRecord[]> {
-  const scanner: RecordScanner = layout
-    ? new CsvScanner(layout.separator, from, layout.headers.length)
-    : new LineScanner(from);
+  const scanner = new RecordScanner(layout ? csvFormat(layout.separator, layout.headers.length) : lineFormat, from);
   const reader = new ItemReader(layout ? cellReader(file, layout) : lineReader(file));
   const batch = new Batch(from);
   const slice = new TimeSlice();
@@ -67,9 +65,8 @@ export async function* readRecords(
     }
     for (const raw of scanner.end()) batch.add(reader.read(raw));
   } catch (error) {
-    if (!(error instanceof FileRefused)) throw error;
-    if (!batch.isEmpty) yield batch.take();
-    throw error.line === undefined ? new FileRefused(error.reason, scanner.line) : error;
+    if (error instanceof FileRefused && !batch.isEmpty) yield batch.take();
+    throw error;
   }
   if (!batch.isEmpty) yield batch.take();
 }
@@ -131,13 +128,16 @@ class ItemReader {
     this.#mayBeUnstorable ||= text.includes('\0') || text.includes('\\');
   }
 
+  /** @throws FileRefused if the record's fault shows that the whole file cannot be read. */
   read(raw: RawRecord): FileRecord {
     const { cells: original, line, next } = raw;
+    if (raw.fault === 'open quote' || raw.fault === 'invalid bytes')
+      throw new FileRefused(faultTexts[raw.fault], raw.faultLine);
     return { item: this.#itemOf(raw), original, line, next };
   }
 
   #itemOf(raw: RawRecord): Record<string, unknown> | DomainError {
-    const { item, faults } = raw.fault === undefined ? this.#read(raw) : recordFault(raw.fault);
+    const { item, faults } = raw.fault === undefined ? this.#read(raw) : recordFault(faultTexts[raw.fault]);
     const all = this.#mayBeUnstorable && faults.length === 0 ? findUnstorableText(item) : faults;
     if (all.length === 0) return item;
     const error = validationFailed(all);

@@ -1,14 +1,16 @@
 import { isUtf8 } from 'node:buffer';
-import { FileRefused } from './file-refused.ts';
 
-/** Maximum size of a block of text (bytes). Limits the time for which parsing one block occupies the event loop. */
+/** Maximum size of a block of text (bytes). Limits the time for which decoding a block occupies the event loop. */
 const blockBytes = 64 * 1024;
 
+/** Matches a byte that is not valid in its place. `textBlocks` decodes it as a lone surrogate, which no valid text has. */
+export const invalidByte = /\p{Surrogate}/u;
+
+const firstEscape = 0xdc00;
+
 /**
- * Decodes the bytes of a file as UTF-8. Yields the text in blocks of up to 64 KiB. All text before invalid bytes is
- * yielded before the error is thrown.
+ * Decodes the bytes of a file as UTF-8. Yields the text in blocks of up to 64 KiB.
  * @param chunks The bytes of the file, in chunks of any size. The first chunk must begin at the start of a character.
- * @throws FileRefused if the bytes are not valid UTF-8.
  */
 export async function* textBlocks(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
   let rest: Buffer = Buffer.alloc(0);
@@ -17,32 +19,29 @@ export async function* textBlocks(chunks: AsyncIterable<Buffer>): AsyncGenerator
       const piece = chunk.subarray(at, at + blockBytes);
       const block = rest.length === 0 ? piece : Buffer.concat([rest, piece]);
       const length = block.length - unfinishedLength(block);
-      yield* decode(block.subarray(0, length));
+      yield decode(block.subarray(0, length));
       rest = block.subarray(length);
     }
     // The next chunk may overwrite the memory of this one.
     rest = Buffer.from(rest);
   }
-  if (rest.length > 0) throw new FileRefused(notUtf8);
+  if (rest.length > 0) yield decode(rest);
 }
 
-const notUtf8 = 'is not valid UTF-8';
-
-function* decode(bytes: Buffer): Generator<string> {
-  const isValid = isUtf8(bytes);
-  const text = bytes.toString('utf8', 0, isValid ? bytes.length : validLength(bytes));
-  if (text !== '') yield text;
-  if (!isValid) throw new FileRefused(notUtf8);
-}
-
-/** Returns the number of bytes before the first byte that is not valid UTF-8. */
-function validLength(bytes: Buffer): number {
-  let length = 0;
-  for (;;) {
-    const next = length + characterLength(bytes[length]!);
-    if (!isUtf8(bytes.subarray(length, next))) return length;
-    length = next;
+function decode(bytes: Buffer): string {
+  if (isUtf8(bytes)) return bytes.toString();
+  let text = '';
+  let start = 0;
+  for (let at = 0; at < bytes.length;) {
+    const byte = bytes[at]!;
+    const next = at + characterLength(byte);
+    if (byte >= 0x80 && !isUtf8(bytes.subarray(at, next))) {
+      text += bytes.toString('utf8', start, at) + String.fromCharCode(firstEscape + byte);
+      at += 1;
+      start = at;
+    } else at = next;
   }
+  return text + bytes.toString('utf8', start);
 }
 
 /**

@@ -2,24 +2,25 @@ import { Readable } from 'node:stream';
 import { parse } from 'csv-parse';
 import { stringify } from 'csv-stringify/sync';
 import { toDocument } from '../../src/catalog/document.ts';
-import { endOfCsvRecord, parseCsvRecord } from '../../src/catalog/import/csv.ts';
 import { importPeople } from '../../src/catalog/import/import-people.ts';
 import { parsePerson } from '../../src/catalog/import/parse-person.ts';
 import { readerOf } from '../../src/catalog/import/parse-records.ts';
 import { PersonIds } from '../../src/catalog/import/person-ids.ts';
-import { splitRecords } from '../../src/catalog/import/split-records.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
 import { migrate } from '../../src/database/migrate.ts';
 import { generatePeople } from '../../src/demo/generate-people.ts';
 import { openEmbeddedPostgres } from '../../src/embedded-postgres/server.ts';
+import { csvFormat } from '../../src/files/record-formats.ts';
+import { scanRecords } from '../../src/files/record-scanner.ts';
+import { textBlocks } from '../../src/files/text-blocks.ts';
 import { alternate } from './run.ts';
 
 const context = { importedAt: '2026-01-01T00:00:00.000Z', ids: new PersonIds(Buffer.alloc(32)) };
 
 /**
- * The catalog's own CSV reader against csv-parse with byte positions: cells alone, and up to documents for the catalog.
+ * Our own CSV reader against csv-parse with byte positions: cells alone, and up to documents for the catalog.
  * Beside them, a whole import into PostgreSQL. Figures are processor time of this process for one record.
  */
 export async function benchCsv(count: number, rounds: number): Promise<void> {
@@ -77,15 +78,15 @@ async function cpuOf(count: number, work: () => Promise<unknown>): Promise<numbe
   return (user + system) / count;
 }
 
+const ownRecords = (chunks: Buffer[]) => scanRecords(textBlocks(Readable.from(chunks)), csvFormat(',', Infinity));
+
 async function ownCells(chunks: Buffer[]): Promise<void> {
-  for await (const records of splitRecords(Readable.from(chunks), endOfCsvRecord))
-    for (const { bytes } of records) parseCsvRecord(bytes!.toString());
+  for await (const _ of ownRecords(chunks));
 }
 
 async function ownDocuments(chunks: Buffer[]): Promise<void> {
   const reader = readerOf('csv', context);
-  for await (const records of splitRecords(Readable.from(chunks), endOfCsvRecord))
-    for (const record of records) reader.read(record);
+  for await (const records of ownRecords(chunks)) for (const record of records) reader.read(record);
 }
 
 /** Reads with the tolerance of our own reader: quotes within a cell, and records of any length. */

@@ -1,5 +1,9 @@
 import type { Database } from '../../database/db.ts';
 import { DomainError } from '../../errors.ts';
+import type { RawRecord } from '../../files/raw-records.ts';
+import { csvFormat, lineFormat } from '../../files/record-formats.ts';
+import { scanRecords } from '../../files/record-scanner.ts';
+import { textBlocks } from '../../files/text-blocks.ts';
 import {
   beginImport,
   endImport,
@@ -10,11 +14,9 @@ import {
 } from '../../queries/catalog-imports.ts';
 import type { Catalog } from '../catalog.ts';
 import { BatchWriter } from './batch-writer.ts';
-import { endOfCsvRecord } from './csv.ts';
 import { withImportLock, type StillHeld } from './import-lock.ts';
 import { readerOf, type Format, type RecordReader } from './parse-records.ts';
 import { findKeptIds, PersonIds, withKeptId, type ImportedPerson } from './person-ids.ts';
-import { endOfLine, splitRecords, type RawRecord } from './split-records.ts';
 
 /** What to import, and functions to call with messages and progress. */
 export interface ImportRequest {
@@ -128,14 +130,18 @@ async function writeAll(
 ): Promise<Reached> {
   const writer = new BatchWriter(catalog, state, save);
   const reader = readerOf(load.format, { importedAt: state.started_at, ids: await PersonIds.open(db) });
-  for await (const records of splitRecords(load.chunks, load.format === 'csv' ? endOfCsvRecord : endOfLine)) {
+  const format = load.format === 'csv' ? csvFormat(',', Infinity) : lineFormat;
+  for await (const records of scanRecords(textBlocks(load.chunks), format)) {
     await stillHeld();
     const read = readNew(reader, records, state.position);
     const people = read.flatMap(({ result }) => (typeof result === 'string' ? [] : [result]));
     const kept = await findKeptIds(db, catalog, people);
     for (const { record, result } of read) {
       if (typeof result === 'string') await load.onBad(record.line, result);
-      await writer.take(record, typeof result === 'string' ? undefined : withKeptId(result, kept));
+      await writer.take(
+        { line: record.line, end: record.next.bytes },
+        typeof result === 'string' ? undefined : withKeptId(result, kept),
+      );
     }
   }
   return writer.end();
@@ -147,12 +153,12 @@ interface ReadRecord {
   result: ImportedPerson | string;
 }
 
-/** Parses records. Returns those after the saved position that are not blank. */
+/** Parses records. Returns those after the saved position. */
 function readNew(reader: RecordReader, records: readonly RawRecord[], position: number): ReadRecord[] {
   const read: ReadRecord[] = [];
   for (const record of records) {
-    const isDone = record.end <= position;
-    // Records before the saved position are skipped, except the CSV header: the first record that is not blank.
+    const isDone = record.next.bytes <= position;
+    // Records before the saved position are skipped, except the CSV header: the first record.
     if (isDone && !reader.isAtHeader()) continue;
     const result = reader.read(record);
     if (!isDone && result !== undefined) read.push({ record, result });

@@ -1,11 +1,9 @@
-import { isUtf8 } from 'node:buffer';
 import { validationFailed } from '../../errors.ts';
+import { faultTexts, type RawRecord, type RecordFault } from '../../files/raw-records.ts';
 import { Prospect } from '../../schemas/prospects.ts';
 import { toDocument } from '../document.ts';
-import { parseCsvRecord } from './csv.ts';
 import { InvalidRecord, parsePerson, type ImportedFields } from './parse-person.ts';
 import type { ImportedPerson, PersonIds } from './person-ids.ts';
-import type { RawRecord } from './split-records.ts';
 
 /** The format of an imported file: one JSON object per line, or CSV. */
 export type Format = 'ndjson' | 'csv';
@@ -17,8 +15,7 @@ export type Format = 'ndjson' | 'csv';
 export interface RecordReader {
   /**
    * Parses a record of the file into a person.
-   * @returns the person to store; a text that says what is wrong if the record is invalid; undefined for a blank record
-   *   or the CSV header
+   * @returns the person to store; a text that says what is wrong if the record is invalid; undefined for the CSV header
    * @throws DomainError `validation_failed` if the CSV header is unusable
    */
   read(record: RawRecord): ImportedPerson | string | undefined;
@@ -35,19 +32,19 @@ export interface RecordReader {
  */
 export function readerOf(format: Format, context: { importedAt: string; ids: PersonIds }): RecordReader {
   const header = format === 'csv' ? new CsvHeader() : undefined;
-  const toGiven = (text: string): ImportedFields | undefined => (header ? header.read(text) : readJson(text));
+  const toGiven = (record: RawRecord): ImportedFields | undefined =>
+    header ? header.read(record) : readJson(record.cells[0]!.text);
   return {
     isAtHeader: () => header?.isMissing === true,
     read: (record) => {
-      const text = textOf(record);
-      if (text === undefined || text.trim() === '') {
-        const fault = text === undefined ? faultOf(record) : undefined;
+      if (record.fault !== undefined) {
+        const fault = faults[record.fault];
         // Without its header, the rest of the file would be read with the wrong columns.
-        if (fault !== undefined && header?.isMissing) throw badHeader(fault);
+        if (header?.isMissing) throw badHeader(fault);
         return fault;
       }
       try {
-        const given = toGiven(text);
+        const given = toGiven(record);
         if (given === undefined) return undefined;
         const { prospect, formerId } = parsePerson(given, context);
         return { document: toDocument(prospect), formerId };
@@ -59,12 +56,11 @@ export function readerOf(format: Format, context: { importedAt: string; ids: Per
   };
 }
 
-const textOf = ({ bytes, line }: RawRecord): string | undefined => {
-  if (!bytes || !isUtf8(bytes)) return undefined;
-  return line === 1 ? bytes.toString().replace(/^\ufeff/, '') : bytes.toString();
+const faults: Record<RecordFault, string> = {
+  ...faultTexts,
+  'too long': 'is too long: more than 1 MiB',
+  'open quote': 'has a quote that is never closed, or not within 1 MiB',
 };
-
-const faultOf = ({ bytes, fault }: RawRecord): string => (bytes ? 'is not valid UTF-8' : (fault ?? 'cannot be read'));
 
 function readJson(text: string): ImportedFields {
   const given = parseJson(text);
@@ -81,37 +77,33 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** The header of a CSV file: its first record that is not blank, which names the columns. */
+/** The header of a CSV file: its first record, which names the columns. */
 class CsvHeader {
   #columns: string[] | undefined;
-  #text = '';
+  #fields: string[] = [];
 
   get isMissing(): boolean {
     return this.#columns === undefined;
   }
 
-  /**
-   * Parses a CSV record and returns its values by column name. Returns undefined for the first record, which is the
-   * header.
-   */
-  read(text: string): ImportedFields | undefined {
-    const fields = parseCsvRecord(text);
+  /** Returns the values of a CSV record by column name. Returns undefined for the first record, which is the header. */
+  read({ cells, endsWithCr }: RawRecord): ImportedFields | undefined {
+    const fields = cells.map(({ text }) => text);
     if (!this.#columns) {
+      if (endsWithCr) throw badHeader('ends its lines with CR alone; they must end with LF or CR LF');
       this.#columns = columnsOf(fields);
-      this.#text = text;
+      this.#fields = fields;
       return undefined;
     }
     const names = this.#columns;
-    if (text === this.#text) throw new InvalidRecord('repeats the first line');
     if (fields.length !== names.length)
       throw new InvalidRecord(`has ${fields.length} fields where the first line names ${names.length}`);
+    if (fields.every((field, i) => field === this.#fields[i])) throw new InvalidRecord('repeats the first line');
     return Object.fromEntries(fields.map((field, i) => [names[i]!, field]));
   }
 }
 
 function columnsOf(fields: string[]): string[] {
-  if (fields.some((field) => field.includes('\r')))
-    throw badHeader('ends its lines with CR alone; they must end with LF or CR LF');
   const columns = fields.map((field) => field.trim());
   if (!columns.some(isMember)) throw badHeader('names no field of a prospect');
   const twice = columns.find((column, i) => isMember(column) && columns.indexOf(column) !== i);

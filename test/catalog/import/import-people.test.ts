@@ -3,12 +3,15 @@ import { gzipSync } from 'node:zlib';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Catalog } from '../../../src/catalog/catalog.ts';
-import { endOfCsvRecord, parseCsvRecord } from '../../../src/catalog/import/csv.ts';
 import { withImportLock } from '../../../src/catalog/import/import-lock.ts';
 import { importPeople, type ImportRequest } from '../../../src/catalog/import/import-people.ts';
 import { PersonIds, uuidOfUrl } from '../../../src/catalog/import/person-ids.ts';
-import { endOfLine, maxRecordBytes, splitRecords, gunzipIfPacked } from '../../../src/catalog/import/split-records.ts';
 import { generatePeople } from '../../../src/demo/generate-people.ts';
+import { gunzipIfPacked } from '../../../src/files/gunzip.ts';
+import { maxRecordBytes } from '../../../src/files/raw-records.ts';
+import { csvFormat, lineFormat } from '../../../src/files/record-formats.ts';
+import { scanRecords } from '../../../src/files/record-scanner.ts';
+import { textBlocks } from '../../../src/files/text-blocks.ts';
 import { listUnfinishedImports } from '../../../src/queries/catalog-imports.ts';
 import { startApp } from '../../setup/app.ts';
 
@@ -210,8 +213,8 @@ describe('CSV', () => {
         async (rows, size) => {
           const text = rows.map((row) => row.map((one) => `"${one.replaceAll('"', '""')}"`).join(',')).join('\n');
           const read: string[][] = [];
-          for await (const records of splitRecords(chunked(text, size), endOfCsvRecord))
-            read.push(...records.map(({ bytes }) => parseCsvRecord(bytes!.toString())));
+          for await (const records of scanRecords(textBlocks(chunked(text, size)), csvFormat(',', 4)))
+            read.push(...records.map(({ cells }) => cells.map(({ text }) => text)));
           expect(read).toEqual(rows);
         },
       ),
@@ -227,10 +230,12 @@ test('lines are split correctly for any chunk size, with their numbers and end p
       async (lines, size) => {
         const text = lines.map((one) => `${one}\n`).join('');
         const read = [];
-        for await (const records of splitRecords(chunked(text, size), endOfLine)) read.push(...records);
-        expect(read.map(({ bytes }) => bytes!.toString())).toEqual(lines);
-        expect(read.map(({ line }) => line)).toEqual(lines.map((_, i) => i + 1));
-        expect(read.at(-1)?.end ?? 0).toBe(Buffer.byteLength(text));
+        for await (const records of scanRecords(textBlocks(chunked(text, size)), lineFormat)) read.push(...records);
+        expect(read.map(({ cells }) => cells[0]!.text)).toEqual(lines.filter((one) => one !== ''));
+        expect(read.map(({ line }) => line)).toEqual(lines.flatMap((one, i) => (one === '' ? [] : [i + 1])));
+        const last = lines.findLastIndex((one) => one !== '');
+        const passed = lines.slice(0, last + 1).map((one) => `${one}\n`);
+        expect(read.at(-1)?.next.bytes ?? 0).toBe(Buffer.byteLength(passed.join('')));
       },
     ),
   );

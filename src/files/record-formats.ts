@@ -1,0 +1,140 @@
+import type { Cell } from './cells.ts';
+import type { RecordFault } from './raw-records.ts';
+
+/** The result of looking for one record in a text. */
+export interface FoundRecord {
+  /** Index of the first character after the record and its line break. Undefined if the record goes on after the text. */
+  end: number | undefined;
+  cells: Cell[];
+  /** Number of cells. If it is larger than the number of cells that are kept, it is not exact. */
+  cellCount: number;
+  /** Number of line breaks in quoted cells. */
+  breaks: number;
+  endsWithCr: boolean;
+  fault: RecordFault | undefined;
+  /** Index of the quote that opens the last cell. Undefined if that cell is not quoted. */
+  openQuote: number | undefined;
+}
+
+/** How the records of a file are told apart. */
+export interface RecordFormat {
+  /** True if a CR ends a line, also if no LF follows it. */
+  crEndsLine: boolean;
+  /**
+   * Reads one record.
+   * @param from Index of the first character of the record.
+   * @param isLast True if the file ends with this text.
+   */
+  find(text: string, from: number, isLast: boolean): FoundRecord;
+}
+
+const [quote, newline, carriageReturn] = [0x22, 0x0a, 0x0d];
+const emptyCell: Cell = { text: '', isQuoted: false };
+
+/** NDJSON: each line is a record with one cell. */
+export const lineFormat: RecordFormat = {
+  crEndsLine: false,
+  find(text, from, isLast) {
+    const newlineAt = text.indexOf('\n', from);
+    const end = newlineAt >= 0 ? newlineAt + 1 : isLast ? text.length : undefined;
+    const line = text.slice(from, newlineAt < 0 ? undefined : newlineAt);
+    const cells = [
+      { text: line.slice(line.startsWith('\ufeff') ? 1 : 0, line.endsWith('\r') ? -1 : undefined), isQuoted: false },
+    ];
+    return { end, cells, cellCount: 1, breaks: 0, endsWithCr: false, fault: undefined, openQuote: undefined };
+  },
+};
+
+/**
+ * CSV (RFC 4180). A record ends with LF, CR LF or CR. A quote inside an unquoted cell is an ordinary character.
+ * @param maxCells Maximum number of cells to return for each record. Further cells are dropped.
+ */
+export function csvFormat(separator: string, maxCells: number): RecordFormat {
+  const separatorCode = separator.charCodeAt(0);
+
+  /** Returns the index of the separator or line break that ends an unquoted cell, or the length of the text. */
+  function endOfPlainText(text: string, from: number, keepsCells: boolean): number {
+    for (let at = from; at < text.length; at += 1) {
+      const character = text.charCodeAt(at);
+      if (character === newline || character === carriageReturn) return at;
+      // Cells that are not kept are skipped together, up to one that may begin with a quote.
+      if (character === separatorCode && (keepsCells || at + 1 === text.length || text.charCodeAt(at + 1) === quote))
+        return at;
+    }
+    return text.length;
+  }
+
+  function find(text: string, from: number, isLast: boolean): FoundRecord {
+    const found: FoundRecord = {
+      end: undefined,
+      cells: [],
+      cellCount: 0,
+      breaks: 0,
+      endsWithCr: false,
+      fault: undefined,
+      openQuote: undefined,
+    };
+    for (let at = from; ; at += 1) {
+      let start = at;
+      found.openQuote = undefined;
+      let quoted: string | undefined;
+      if (text.charCodeAt(at) === quote) {
+        found.openQuote = at;
+        const closing = closingQuote(text, at + 1, isLast);
+        if (closing < 0) return isLast ? { ...found, end: text.length, fault: 'open quote' } : found;
+        quoted = text.slice(at + 1, closing);
+        start = closing + 1;
+      }
+      at = endOfPlainText(text, start, quoted !== undefined || found.cellCount <= maxCells);
+      if (quoted !== undefined) {
+        const breaks = countLineBreaks(quoted, true);
+        if (at > start) {
+          // Only the next quoted cell has closed the quote.
+          if (breaks > 0) return { ...found, end: at, fault: 'open quote' };
+          found.fault = 'text after quote';
+        }
+        found.breaks += breaks;
+      }
+      if (found.cellCount <= maxCells) found.cellCount += 1;
+      if (found.cellCount <= maxCells) found.cells.push(cellOf(text.slice(start, at), quoted));
+      const character = text.charCodeAt(at);
+      if (character === separatorCode) continue;
+      if (at === text.length) found.end = isLast ? at : undefined;
+      else if (character === newline) found.end = at + 1;
+      else if (text.charCodeAt(at + 1) === newline) found.end = at + 2;
+      else if (at + 1 < text.length || isLast) {
+        found.end = at + 1;
+        found.endsWithCr = true;
+      }
+      return found;
+    }
+  }
+
+  return { crEndsLine: true, find };
+}
+
+/**
+ * Returns the index of the quote that ends a quoted cell. Returns -1 if there is none yet: a quote at the end of the text
+ * may be the first of two, which stand for one quote.
+ */
+function closingQuote(text: string, from: number, isLast: boolean): number {
+  let at = text.indexOf('"', from);
+  while (at >= 0 && text.charCodeAt(at + 1) === quote) at = text.indexOf('"', at + 2);
+  return at + 1 === text.length && !isLast ? -1 : at;
+}
+
+function cellOf(text: string, quoted: string | undefined): Cell {
+  if (quoted === undefined) return text === '' ? emptyCell : { text, isQuoted: false };
+  return { text: quoted.replaceAll('""', '"') + text, isQuoted: true };
+}
+
+/** Counts line breaks: LF, CR LF and, where a CR ends a line, CR. */
+export function countLineBreaks(text: string, crEndsLine: boolean): number {
+  let count = 0;
+  for (let i = 0; i < text.length; i += 1) {
+    const character = text.charCodeAt(i);
+    if (character === newline || (crEndsLine && character === carriageReturn && text.charCodeAt(i + 1) !== newline))
+      count += 1;
+  }
+  return count;
+}

@@ -1,0 +1,110 @@
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { RawRecord } from '../../src/files/raw-records.ts';
+import { csvFormat, lineFormat, type RecordFormat } from '../../src/files/record-formats.ts';
+import { RecordScanner, scanRecords } from '../../src/files/record-scanner.ts';
+import { textBlocks } from '../../src/files/text-blocks.ts';
+import { chunksOf } from './reading.ts';
+
+const csv = csvFormat(',', 10);
+
+async function scan(content: string | Buffer, sizes: readonly number[], format: RecordFormat = csv) {
+  const batches: RawRecord[][] = [];
+  for await (const batch of scanRecords(textBlocks(chunksOf(Buffer.from(content), sizes)), format)) batches.push(batch);
+  return batches.flat();
+}
+
+const outcomes = (records: readonly RawRecord[]) =>
+  records.map(({ line, fault, cells }) => [line, fault ?? cells.map(({ text }) => text)]);
+
+describe('a reader that continues after a fault', () => {
+  test('reads the line after a quote that is left open, wherever that is noticed', async () => {
+    const content = 'a,b\n"never closed,\nc,d\n"e\nf",g\n"later, too\nh,"i"\nj,k\n"at the end\nl,m';
+    const expected = [
+      [1, ['a', 'b']],
+      [2, 'open quote'],
+      [3, ['c', 'd']],
+      [4, ['e\nf', 'g']],
+      [6, 'open quote'],
+      [7, ['h', 'i']],
+      [8, ['j', 'k']],
+      [9, 'open quote'],
+      [10, ['l', 'm']],
+    ];
+    expect(outcomes(await scan(content, [1]))).toEqual(expected);
+    expect(outcomes(await scan(content, [1_000]))).toEqual(expected);
+  });
+
+  test('reads the line after bytes that are not UTF-8, and counts each of them as one byte', async () => {
+    const content = Buffer.concat([Buffer.from('a\xe9,\xff\n', 'latin1'), Buffer.from('é,€\nb\n')]);
+    const records = await scan(content, [1]);
+    expect(outcomes(records)).toEqual([
+      [1, 'invalid bytes'],
+      [2, ['é', '€']],
+      [3, ['b']],
+    ]);
+    expect(records.map(({ next }) => next.bytes)).toEqual([5, 12, 14]);
+  });
+
+  test('takes a quote for open if it is not closed within 1 MiB, and reads all lines after it', async () => {
+    const content = `"open\n${'a,b\n'.repeat(400_000)}"c\nd"\n`;
+    for (const size of [5_000, 1_000_000]) {
+      const records = await scan(content, [size]);
+      expect(records).toHaveLength(400_002);
+      expect(outcomes(records.slice(0, 2))).toEqual([
+        [1, 'open quote'],
+        [2, ['a', 'b']],
+      ]);
+      expect(records.at(-1)).toMatchObject({ line: 400_002, fault: undefined, next: { bytes: content.length } });
+    }
+  });
+
+  test('skips a line that is longer than 1 MiB, with a quote that is left open or without', async () => {
+    for (const start of ['', '"', 'a,"']) {
+      const records = await scan(`${start}${'x'.repeat(3_000_000)}\nb\nc`, [60_000]);
+      expect(records.map(({ line, fault }) => [line, fault !== undefined])).toEqual([
+        [1, true],
+        [2, false],
+        [3, false],
+      ]);
+    }
+  });
+
+  test('gives the same records in whatever chunks the file arrives, and from whichever record reading goes on', async () => {
+    const part = fc.oneof(
+      fc
+        .constantFrom('a', '"', '"', ',', '\n', '\r', '\r\n', ' ', 'é', '😀', '\ufeff')
+        .map((text) => Buffer.from(text)),
+      fc.uint8Array({ maxLength: 2 }).map((bytes) => Buffer.from(bytes)),
+    );
+    const sizes = fc.array(fc.integer({ min: 1, max: 7 }), { minLength: 1, maxLength: 5 });
+    await fc.assert(
+      fc.asyncProperty(fc.array(part, { maxLength: 50 }), sizes, fc.boolean(), async (parts, some, isCsv) => {
+        const format = isCsv ? csv : lineFormat;
+        const bytes = Buffer.concat([Buffer.from('x'), ...parts]);
+        const whole = await scan(bytes, [bytes.length], format);
+        expect(await scan(bytes, some, format)).toEqual(whole);
+        for (const [i, { next }] of whole.entries()) {
+          const scanner = new RecordScanner(format, next, { endsLongRecords: true });
+          const rest: RawRecord[] = [];
+          for await (const text of textBlocks(chunksOf(bytes.subarray(next.bytes), some)))
+            rest.push(...scanner.scan(text));
+          expect([...rest, ...scanner.end()]).toEqual(whole.slice(i + 1));
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+test('measures records in the encoding of the file', () => {
+  const scanner = new RecordScanner(csv, { bytes: 0, line: 1 }, { bytesOf: (text) => 2 * text.length });
+  const records = [...scanner.scan('\ufeffé,東\n'), ...scanner.scan('😀'), ...scanner.end()];
+  expect(records.map(({ next }) => next.bytes)).toEqual([10, 14]);
+});
+
+test('a quote that only a later line closes is found also after 1 MiB', () => {
+  const scanner = new RecordScanner(csv, { bytes: 0, line: 1 });
+  const records = [...scanner.scan(`"open${'\nx'.repeat(800_000)}`), ...scanner.scan('\n"a", "b"\n')];
+  expect(outcomes(records)[0]).toEqual([1, 'open quote']);
+});
