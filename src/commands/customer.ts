@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { enqueueAllTurns } from '../jobs/waiting-work.ts';
+import { enqueueAllTurns } from '../queries/turns.ts';
 import {
   requireCustomer,
   createCustomer,

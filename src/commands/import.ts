@@ -8,7 +8,8 @@ import { readConfig } from '../config.ts';
 import type { Database } from '../database/db.ts';
 import { gunzipIfPacked } from '../files/gunzip.ts';
 import { openErrorsFile } from '../jobs/errors-file.ts';
-import { workAtImport, type ImportContext } from '../jobs/import-records.ts';
+import { workAtImport } from '../jobs/import-records.ts';
+import type { RunContext } from '../jobs/turns.ts';
 import { receiveFile } from '../jobs/receive-file.ts';
 import { beginImport } from '../jobs/start-import.ts';
 import { logger } from '../logger.ts';
@@ -201,7 +202,7 @@ const lookMs = 500;
  * waits. Workers of other processes may process parts of the import at the same time.
  */
 async function waitForEnd(db: Database, customerId: string, id: string, progress: Progress): Promise<Import> {
-  const context: ImportContext = { db, log: logger(readConfig()), stopping: new AbortController().signal };
+  const context: RunContext = { db, log: logger(readConfig()), stopping: new AbortController().signal };
   for (;;) {
     const found = await db.lookup((sql) => requireImport(sql, customerId, id, allImports));
     if (found.finished_at !== null) return found;

@@ -1,11 +1,11 @@
 import type { Transaction } from '../database/db.ts';
-import { waitForJobStarts } from '../queries/job-leases.ts';
-import { enqueueTurn, type BatchOutcome, type TurnKind } from '../queries/turns.ts';
+import type { RunQueue, TurnKind } from '../database/queues.ts';
+import { enqueueTurn, waitForNewWork, type BatchOutcome } from '../queries/turns.ts';
 import type { JobContext } from './handler.ts';
 
 /** Settings of one call of `runBatches`: the queue, the customer and the time limits. */
 export interface BatchTurn {
-  queue: Extract<TurnKind, 'fill-lists' | 'settle-companies'>;
+  queue: Exclude<TurnKind, RunQueue>;
   customerId: string;
   /**
    * Time limit for the batches of one call (seconds). Work that is left afterwards is enqueued again, behind the work
@@ -27,7 +27,7 @@ export async function runBatches(
 ): Promise<void> {
   const busy = { name: 'later', seconds: busySeconds };
   const end = performance.now() + seconds * 1000;
-  await db.transaction((sql) => waitForJobStarts(sql, customerId, queue));
+  await db.transaction((sql) => waitForNewWork(sql, queue, customerId));
   do {
     const outcome = await db.transaction(doBatch);
     if (outcome === 'done') return;

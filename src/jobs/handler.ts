@@ -2,9 +2,9 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import type { Database } from '../database/db.ts';
-import type { JobKind } from '../database/queues.ts';
+import type { JobKind, TurnKind } from '../database/queues.ts';
 import type { Verifier } from '../verification/verifier.ts';
-import type { JobPayloads } from '../queries/turns.ts';
+import type { Turn } from '../queries/turns.ts';
 
 /** The services that a job handler uses. */
 export interface JobContext {
@@ -30,8 +30,11 @@ export interface JobContext {
   background: Set<Promise<void>>;
 }
 
+/** The data of a queue message, by kind of job. */
+export type Payload<K extends JobKind> = K extends TurnKind ? Turn : Record<string, never>;
+
 /**
  * Processes one message of a queue. Handlers must be idempotent, because the same message can be delivered again after
  * an interruption.
  */
-export type Handler<K extends JobKind> = (context: JobContext, data: JobPayloads[K]) => Promise<void>;
+export type Handler<K extends JobKind> = (context: JobContext, data: Payload<K>) => Promise<void>;

@@ -1,38 +1,20 @@
 import { isStatementTimeout } from '../database/lanes.ts';
-import { DomainError, isUnavailable } from '../errors.ts';
 import { FileRefused } from '../files/file-refused.ts';
 import { readLayout, type CsvLayout } from '../files/layout.ts';
 import { readRecords, type FileRecord } from '../files/read-records.ts';
+import { endReading, saveReading, type ImportPosition, type ImportRow } from '../queries/import-progress.ts';
 import { endImport } from '../queries/imports.ts';
-import {
-  backOffImport,
-  endReading,
-  findNextImportTurn,
-  leaseImport,
-  lockLeasedImport,
-  releaseImport,
-  saveReading,
-  type ImportPosition,
-  type ImportRow,
-  type LeasedImport,
-} from '../queries/import-turns.ts';
-import { waitForJobStarts } from '../queries/job-leases.ts';
+import type { LeasedImport } from '../queries/leases.ts';
 import { analyzeTable, findChangedTables } from '../queries/statistics.ts';
 import { maxFileRecords } from '../schemas/imports.ts';
-import { enqueueNext, pauseAfterNothing } from '../queries/turns.ts';
-import type { Handler, JobContext } from './handler.ts';
+import type { Handler } from './handler.ts';
 import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
-import { LeaseLost } from './settle.ts';
+import { underLease } from './settle.ts';
+import { runOneBatch, takeTurn, type RunBatch, type RunContext } from './turns.ts';
 import { planRecords, searchedAtOnce, TooManyRecords, type PlannedRecord, writeRecords } from './write-records.ts';
 
 /** Maximum time that a worker spends on one customer before it serves other customers (seconds). */
 const turnSeconds = 2;
-
-/** Number of consecutive errors after which an import becomes FAILED. */
-const maxFailures = 5;
-
-/** The services that work at imports. */
-export type ImportContext = Pick<JobContext, 'db' | 'log' | 'stopping'>;
 
 /**
  * Creates the job handler that runs a customer's imports. An import is run in two passes: the first pass counts the
@@ -40,54 +22,32 @@ export type ImportContext = Pick<JobContext, 'db' | 'log' | 'stopping'>;
  * resumes after the last transaction.
  * @param seconds Time limit for one call of the handler. Unfinished work is enqueued again.
  */
-export const importRecords =
-  (seconds = turnSeconds): Handler<'import'> =>
-  async (context, { customerId }) => {
-    const least = (await workAtImport(context, customerId, { seconds })) ? 0 : pauseAfterNothing;
-    await context.db.transaction(async (sql) =>
-      enqueueNext(sql, 'import', customerId, await findNextImportTurn(sql, customerId, least)),
-    );
-  };
+export const importRecords = (seconds = turnSeconds): Handler<'import'> =>
+  takeTurn('import', { import: batchOf(seconds) }, 0);
 
 /**
  * Runs the customer's oldest waiting import until a time limit is reached.
  * @param only Id of an import. If given, no other import is run.
  * @returns False if no import is waiting.
  */
-export async function workAtImport(
-  context: ImportContext,
+export const workAtImport = (
+  context: RunContext,
   customerId: string,
   { seconds, only }: { seconds: number; only?: string },
-): Promise<boolean> {
-  const end = performance.now() + seconds * 1000;
-  const isOver = (): boolean => context.stopping.aborted || performance.now() >= end;
-  const leased = await context.db.transaction(async (sql) => {
-    // Sent together. The snapshot of the second statement is taken after the first one has its lock.
-    const [, found] = await Promise.all([
-      waitForJobStarts(sql, customerId, 'import'),
-      leaseImport(sql, customerId, only),
-    ]);
-    return found;
-  });
-  if (!leased) return false;
-  const named = { ...context, log: context.log.child({ import_id: leased.id }) };
-  try {
-    await work(named, leased, isOver);
-  } catch (error) {
-    await handleError(named, leased, error);
-  }
-  await context.db.transaction((sql) => releaseImport(sql, customerId, leased));
-  return true;
-}
+): Promise<boolean> => runOneBatch(context, { queue: 'import', customerId, only }, batchOf(seconds));
 
 /**
- * Counts the records of the file if they are not counted yet, then writes them. Stops when the import has ended or the
- * time limit is reached.
+ * Creates the function that works at an import until it has ended or the time limit is reached. It counts the records of
+ * the file if they are not counted yet, then writes them.
  */
-async function work(context: ImportContext, leased: LeasedImport, isOver: () => boolean): Promise<void> {
-  const read = leased.total === null ? await readWhole(context, leased, isOver) : leased;
-  if (read) await writeAll(context, { ...read, lease: leased.lease }, isOver);
-}
+const batchOf =
+  (seconds: number): RunBatch<'import', RunContext> =>
+  async (context, leased, signal) => {
+    const end = performance.now() + seconds * 1000;
+    const isOver = (): boolean => signal.aborted || performance.now() >= end;
+    const read = leased.total === null ? await readWhole(context, leased, isOver) : leased;
+    if (read) await writeAll(context, read, isOver);
+  };
 
 /**
  * Reads the whole file of an import, to count the records and to check that the file is readable. Writes no records. If
@@ -95,10 +55,10 @@ async function work(context: ImportContext, leased: LeasedImport, isOver: () => 
  * @returns The import with its number of records. Undefined if the import failed or the time limit is reached.
  */
 async function readWhole(
-  context: ImportContext,
+  context: RunContext,
   leased: LeasedImport,
   isOver: () => boolean,
-): Promise<ImportRow | undefined> {
+): Promise<LeasedImport | undefined> {
   const { customer_id: customerId } = leased;
   const progress = { ...leased };
   let isEnd = false;
@@ -106,37 +66,21 @@ async function readWhole(
     isEnd = await readOn(context, progress, isOver);
   } catch (error) {
     if (!(error instanceof FileRefused)) throw error;
-    await settleReading(context, leased, (sql) =>
+    await underLease(context.db, leased, (sql) =>
       endImport(sql, customerId, leased.id, { status: 'FAILED', error: error.message }),
     );
     context.log.info('the file of an import is refused');
     return undefined;
   }
-  await settleReading(context, leased, (sql) => (isEnd ? endReading : saveReading)(sql, customerId, progress));
+  await underLease(context.db, leased, (sql) => (isEnd ? endReading : saveReading)(sql, customerId, progress));
   return isEnd ? { ...progress, position: null, total: progress.counted } : undefined;
 }
-
-type Work = Parameters<JobContext['db']['transaction']>[0];
-
-/**
- * Stores the result of reading the file, with a check that this worker still has the lease on the import.
- * @throws LeaseLost if the import has ended or another worker has leased it.
- */
-const settleReading = (
-  { db }: ImportContext,
-  leased: LeasedImport,
-  store: (sql: Parameters<Work>[0]) => Promise<void>,
-): Promise<void> =>
-  db.transaction(async (sql) => {
-    if (!(await lockLeasedImport(sql, leased.customer_id, leased))) throw new LeaseLost();
-    await store(sql);
-  });
 
 /**
  * Counts records from the last stored position on, and updates the counter and the position in `progress`.
  * @returns True if the end of the file is reached, false if the time limit is reached first.
  */
-async function readOn(context: ImportContext, progress: ImportRow, isOver: () => boolean): Promise<boolean> {
+async function readOn(context: RunContext, progress: ImportRow, isOver: () => boolean): Promise<boolean> {
   progress.layout ??= await readLayout(importFileOf(progress), partsFrom(context, progress, 0));
   for await (const records of recordsOf(context, progress)) {
     progress.counted += records.length;
@@ -148,7 +92,7 @@ async function readOn(context: ImportContext, progress: ImportRow, isOver: () =>
   return true;
 }
 
-const partsFrom = ({ db }: ImportContext, row: ImportRow, from: number): AsyncIterable<Buffer> =>
+const partsFrom = ({ db }: RunContext, row: ImportRow, from: number): AsyncIterable<Buffer> =>
   partsOf(db, row.customer_id, storedFileOf(row), from);
 
 /** Returns the position in the file where the next unprocessed record starts. */
@@ -156,7 +100,7 @@ const positionOf = ({ position, layout }: ImportRow): ImportPosition =>
   position ?? (layout as CsvLayout | null)?.start ?? { bytes: 0, line: 1 };
 
 /** Reads the unprocessed records of an import. */
-function recordsOf(context: ImportContext, row: ImportRow): AsyncIterable<FileRecord[]> {
+function recordsOf(context: RunContext, row: ImportRow): AsyncIterable<FileRecord[]> {
   const from = positionOf(row);
   return readRecords(importFileOf(row), row.layout as CsvLayout | null, partsFrom(context, row, from.bytes), from);
 }
@@ -172,7 +116,7 @@ const membersAtOnce = 10_000;
 const batchBytes = 4 * 1024 * 1024;
 
 /** Writes the unprocessed records of an import, until the import has ended or the time limit is reached. */
-async function writeAll(context: ImportContext, leased: LeasedImport, isOver: () => boolean): Promise<void> {
+async function writeAll(context: RunContext, leased: LeasedImport, isOver: () => boolean): Promise<void> {
   let from = positionOf(leased);
   const write = async (planned: readonly PlannedRecord[]): Promise<boolean> => {
     const isEnd = await context.db.transaction((sql) => writeRecords(sql, leased, from, planned, context.log));
@@ -197,7 +141,7 @@ async function writeAll(context: ImportContext, leased: LeasedImport, isOver: ()
 }
 
 /** Logs the end of an import, and analyses the tables of which it changed much: queries follow at once. */
-async function endedWell({ db, log }: ImportContext, { customer_id: customerId, id }: LeasedImport): Promise<void> {
+async function endedWell({ db, log }: RunContext, { customer_id: customerId, id }: LeasedImport): Promise<void> {
   log.info('an import is completed');
   try {
     const tables = await db.search((sql) => findChangedTables(sql, customerId, id));
@@ -211,7 +155,7 @@ async function endedWell({ db, log }: ImportContext, { customer_id: customerId, 
  * Reads and validates the unprocessed records of an import. Yields one array for each transaction, with the records to
  * write in the transaction.
  */
-async function* plansOf(context: ImportContext, leased: LeasedImport): AsyncGenerator<readonly PlannedRecord[]> {
+async function* plansOf(context: RunContext, leased: LeasedImport): AsyncGenerator<readonly PlannedRecord[]> {
   let from = positionOf(leased);
   for await (const some of recordsOf(context, leased))
     for (let rest = some; rest.length > 0;) {
@@ -246,33 +190,3 @@ function firstOf({ list_ids }: ImportRow, records: readonly FileRecord[], from: 
   const end = records.findIndex(({ next }, i) => i === size || next.bytes - from.bytes > batchBytes);
   return end === -1 ? records : records.slice(0, Math.max(1, end));
 }
-
-/**
- * Handles an error during an import: schedules a retry, or sets the import to FAILED after five errors without progress
- * in between. Errors that are caused by an unavailable service do not count, so the import is retried without limit.
- */
-async function handleError({ db, log }: ImportContext, leased: LeasedImport, error: unknown): Promise<void> {
-  const { customer_id: customerId, id } = leased;
-  const ended = () => log.info('the lease is lost: the import has ended or another turn has it');
-  if (error instanceof LeaseLost) return ended();
-  const isPassing = isUnavailable(error);
-  const isMissing = error instanceof DomainError && error.code === 'conflict'; // the file, usually since the import ended
-  const complain = () => log[isPassing ? 'warn' : 'error']({ err: error }, 'work at an import failed');
-  if (!isMissing) complain();
-  await db.transaction(async (sql) => {
-    const row = await lockLeasedImport(sql, customerId, leased);
-    if (!row) return ended();
-    if (isMissing) complain();
-    if (isPassing) return backOffImport(sql, customerId, leased, { seconds: 2, failed: false });
-    const { failures } = row; // records that were written since the lease began have set it to 0
-    if (failures + 1 < maxFailures)
-      return backOffImport(sql, customerId, leased, { seconds: 2 ** failures, failed: true });
-    await endImport(sql, customerId, id, { status: 'FAILED', error: gaveUpMessage });
-  });
-}
-
-/**
- * The error message that customers see for an import that failed because of internal errors. The cause is only in the
- * log.
- */
-const gaveUpMessage = 'The import failed repeatedly because of an internal error of the service';

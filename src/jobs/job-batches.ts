@@ -1,10 +1,11 @@
-import type { JobBatches } from './turns.ts';
+import type { JobQueue } from '../database/queues.ts';
+import type { RunBatches } from './turns.ts';
 import { unlockContacts } from './unlock-contacts.ts';
 import { unlockSelectedContacts } from './unlock-selected-contacts.ts';
 import { verifyEmails } from './verify-emails.ts';
 
 /** Maps each job type to the function that runs one batch (a limited piece of work) of a job. */
-export const jobBatches: JobBatches = {
+export const jobBatches: RunBatches<JobQueue> = {
   unlock_contacts: unlockContacts,
   unlock_selected_contacts: unlockSelectedContacts,
   verify_email: verifyEmails,

@@ -1,7 +1,8 @@
 import type { Transaction } from '../database/db.ts';
+import type { RunQueue } from '../database/queues.ts';
 import { chargeCredits, releaseCredits } from '../queries/credits.ts';
 import { findFirstOpenInput } from '../queries/job-inputs.ts';
-import { lockLeasedJob, type LeasedJob } from '../queries/job-leases.ts';
+import { lockRun, type Leased, type LeasedJob, type Run } from '../queries/leases.ts';
 import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs.ts';
 import type { JobContext } from './handler.ts';
 
@@ -28,12 +29,12 @@ export interface Settled extends JobRow {
 }
 
 /**
- * Error: this worker no longer has the lease (its time-limited claim) on the job, because the job has ended or another
- * worker has leased it. The worker must stop processing the job.
+ * Error: this worker no longer has the lease (its time-limited claim) on the run, because the run has ended or another
+ * worker has leased it. The worker must stop processing the run.
  */
 export class LeaseLost extends Error {
   constructor() {
-    super('The lease on the job is lost');
+    super('The lease on the job or import is lost');
     this.name = 'LeaseLost';
   }
 }
@@ -57,17 +58,17 @@ export async function settle(
 }
 
 /**
- * Runs a transaction that writes for a job, with the job's locked row.
- * @throws LeaseLost if the job has ended or another worker has leased it. Nothing is written then.
+ * Runs a transaction that writes for a run (a job or an import), with the run's locked row.
+ * @throws LeaseLost if the run has ended or another worker has leased it. Nothing is written then.
  */
-export const underLease = <T>(
+export const underLease = <Q extends RunQueue, T>(
   db: JobContext['db'],
-  leased: LeasedJob,
-  write: (sql: Transaction, job: JobRow) => Promise<T>,
+  leased: Leased<Q>,
+  write: (sql: Transaction, run: Run<Q>) => Promise<T>,
 ): Promise<T> =>
   db.transaction(async (sql) => {
-    // Locks the job's row first and the customer's balance last.
-    const held = await lockLeasedJob(sql, leased.customer_id, leased);
+    // Locks the run's row first and the customer's balance last.
+    const held = await lockRun(sql, leased.customer_id, leased);
     if (!held) throw new LeaseLost();
     return write(sql, held);
   });

@@ -1,14 +1,15 @@
 import type { Transaction } from '../database/db.ts';
+import { turnKinds, type TurnKind } from '../database/queues.ts';
 import { lowestId } from '../database/wire-types.ts';
 import { isUnavailable } from '../errors.ts';
 import { expireImport, findExpiredImports, purgeEndedImport } from '../queries/import-retention.ts';
 import { purgeEndedJob } from '../queries/job-retention.ts';
 import { findUnindexedProspects } from '../queries/unlocks.ts';
 import { deleteDeadWorkerSlots } from '../queries/worker-slots.ts';
-import { enqueueTurns, type TurnKind } from '../queries/turns.ts';
+import { enqueueTurns } from '../queries/turns.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { indexRecords } from './index-records.ts';
-import { turnKinds, waitingWork } from './waiting-work.ts';
+import { turnQueues } from './turn-queues.ts';
 
 /**
  * The maintenance job that runs once a minute. Enqueues waiting work whose queue message was lost, for example in a
@@ -37,7 +38,7 @@ const batchSize = 1_000;
 async function enqueueWaitingTurns({ db, stopping }: JobContext, queue: TurnKind): Promise<number> {
   let woken = 0;
   for (let after = lowestId; !stopping.aborted;) {
-    const batch = await db.search((sql) => waitingWork[queue](sql, { after, limit: batchSize }));
+    const batch = await db.search((sql) => turnQueues[queue].findCustomers(sql, { after, limit: batchSize }));
     if (batch.length === 0) break;
     woken += await db.transaction((sql) => enqueueTurns(sql, queue, batch));
     after = batch.at(-1)!;

@@ -41,6 +41,5 @@ export const unlockContacts: JobBatch = async (context, job) => {
     return { results, progress, mayComplete: false };
   });
   await context.catalog.syncUnlocks([...unlockedIds]);
-  if (isSearchExhausted || settled.succeeded === settled.total)
-    await completeUnlocks(context, { ...settled, lease: job.lease });
+  if (isSearchExhausted || settled.succeeded === settled.total) await completeUnlocks(context, { ...job, ...settled });
 };

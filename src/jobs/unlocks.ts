@@ -1,6 +1,6 @@
 import type { Transaction } from '../database/db.ts';
 import { syncProspects } from '../queries/crm-sync.ts';
-import type { LeasedJob } from '../queries/job-leases.ts';
+import type { LeasedJob } from '../queries/leases.ts';
 import type { JobRow, NewResult } from '../queries/jobs.ts';
 import { findUnindexedUnlocksOfJob } from '../queries/unlocks.ts';
 import { isEmailAddress } from '../schemas/formats.ts';

@@ -9,7 +9,7 @@ import {
   findSettledPositions,
   type JobInput,
 } from '../queries/job-inputs.ts';
-import type { LeasedJob } from '../queries/job-leases.ts';
+import type { LeasedJob } from '../queries/leases.ts';
 import type { JobRow, NewResult } from '../queries/jobs.ts';
 import type { Verification } from '../schemas/verification.ts';
 import { emailKey } from '../text/normalise.ts';

@@ -2,16 +2,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../database/db.ts';
 import { retryLevel } from '../database/outages.ts';
-import type { JobKind } from '../database/queues.ts';
+import { heartbeatSeconds, type JobKind, type TurnKind } from '../database/queues.ts';
 import {
   releaseWorkerSlot,
   deleteWorkerSlots,
   registerWorkerSlots,
-  heartbeatSeconds,
   takeWorkerSlot,
   type WorkerSlot,
 } from '../queries/worker-slots.ts';
-import { sendTurn, type TurnKind } from '../queries/turns.ts';
+import { sendTurn } from '../queries/turns.ts';
 
 /** Delay before the next attempt to run jobs of a customer who already uses its share of the worker slots (seconds). */
 const retrySeconds = 1;

@@ -3,22 +3,18 @@ import { PgBoss } from 'pg-boss';
 import { serviceRole } from '../database/connection.ts';
 import type { SharedDatabase } from '../database/db.ts';
 import { isConnectionLost } from '../database/lanes.ts';
-import { queueSchema, type JobKind } from '../database/queues.ts';
+import { queueSchema, type JobKind, type TurnKind } from '../database/queues.ts';
 import { withSessionSettings } from '../database/session-settings.ts';
 import { isUnavailable } from '../errors.ts';
 import { allCustomers } from '../requester.ts';
 import type { TraceContext } from '../tracing/spans.ts';
 import { inSpan, traceFields } from '../tracing/tracing.ts';
 import { openVerifier } from '../verification/verifier.ts';
-import type { JobPayloads, Turn, TurnKind } from '../queries/turns.ts';
-import { fillLists } from './fill-lists.ts';
-import type { Handler, JobContext } from './handler.ts';
-import { importRecords } from './import-records.ts';
-import { jobBatches } from './job-batches.ts';
+import type { Turn } from '../queries/turns.ts';
+import type { Handler, JobContext, Payload } from './handler.ts';
 import { removeIdempotencyRecords } from './remove-idempotency-records.ts';
-import { settleCompanies } from './settle-companies.ts';
 import { sweepJobs } from './sweep-jobs.ts';
-import { takeTurn } from './turns.ts';
+import { turnQueues } from './turn-queues.ts';
 import { WorkerSlots } from './worker-slots.ts';
 
 /**
@@ -28,11 +24,7 @@ import { WorkerSlots } from './worker-slots.ts';
 export type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
 
 const allHandlers: Handlers = {
-  unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 4 },
-  verify: { handle: takeTurn('verify', jobBatches), atOnce: 4 },
-  'settle-companies': { handle: settleCompanies(), atOnce: 2 },
-  'fill-lists': { handle: fillLists(), atOnce: 4 },
-  import: { handle: importRecords(), atOnce: 2 },
+  ...turnQueues,
   'sweep-jobs': { handle: sweepJobs, atOnce: 1 },
   'remove-idempotency-records': { handle: removeIdempotencyRecords, atOnce: 1 },
 };
@@ -164,13 +156,13 @@ async function startKind(
   context: SharedContext,
 ): Promise<void> {
   const { handle, atOnce } = handlers[kind] as { handle: Handler<JobKind>; atOnce: number };
-  const work = async (data: JobPayloads[JobKind], slot: number, log: FastifyBaseLogger) => {
+  const work = async (data: Payload<JobKind>, slot: number, log: FastifyBaseLogger) => {
     const turn = () => handle(contextOf(context, data, log), data);
     if (isTurn(data)) await context.slots.run(kind as TurnKind, slot, data.customerId, turn);
     else await turn();
   };
   for (let i = 0; i < atOnce; i += 1) {
-    const worker: string = await boss.work<JobPayloads[JobKind] | null>(kind, polling, async ([job]) => {
+    const worker: string = await boss.work<Payload<JobKind> | null>(kind, polling, async ([job]) => {
       const data = job!.data ?? {}; // a schedule enqueues jobs without data
       await inSpan(spanOf(kind, data), async () => {
         const customer = isTurn(data) ? { customer: data.customerId } : {};

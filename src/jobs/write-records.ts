@@ -10,15 +10,9 @@ import { writeContactBatch } from '../queries/contact-batches.ts';
 import { withLastWrites, withoutLastWrites, type LastWrites } from '../queries/last-writes.ts';
 import { insertErrors } from '../queries/import-errors.ts';
 import { lockForBatches } from '../queries/import-locks.ts';
-import {
-  lockLeasedImport,
-  saveWritten,
-  type ImportCounts,
-  type ImportPosition,
-  type ImportRow,
-  type LeasedImport,
-} from '../queries/import-turns.ts';
+import { saveWritten, type ImportCounts, type ImportPosition, type ImportRow } from '../queries/import-progress.ts';
 import { endImport } from '../queries/imports.ts';
+import { lockRun, type LeasedImport } from '../queries/leases.ts';
 import { addToLists } from '../queries/manual-members.ts';
 import { checkRecords, optionalOf } from './check-records.ts';
 import { maxRounds, Rounds } from './import-rounds.ts';
@@ -82,7 +76,7 @@ export async function writeRecords(
   log: Log,
 ): Promise<boolean> {
   const { customer_id: customerId } = leased;
-  const row = await lockLeasedImport(sql, customerId, leased);
+  const row = await lockRun(sql, customerId, leased);
   // Another position: the commit of these records succeeded although its answer was lost.
   if (!row || (row.position && row.position.bytes !== from.bytes)) throw new LeaseLost();
   return withLastWrites(sql, customerId, (last) => writeAll(sql, row, { from, planned, log }, last));

@@ -218,7 +218,7 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
 }
 
 export const settingColumns = (sql: Sql | Transaction) => sql`
-  i.object, i.mode, i.match, i.format, i.dry_run, i.mapping, i.ignore_unknown, i.list_ids`;
+  object, mode, match, format, dry_run, mapping, ignore_unknown, list_ids`;
 
 /** An import with the data that its routes need: settings, status and uploaded file. */
 export interface ImportState extends ImportSettings {

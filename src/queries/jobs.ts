@@ -37,13 +37,10 @@ export interface JobRow {
   failures: number;
 }
 
-/** Duration in seconds of a lease (a worker's time-limited claim on a job), unless the worker renews it. */
-export const leaseSeconds = 15;
-
-/** The columns of `JobRow` in SQL; the table `jobs` must have the alias `j`. */
+/** The columns of `JobRow` in SQL. */
 export const jobColumns = (sql: Sql | Transaction) => sql`
-  j.customer_id, j.id, j.type, j.sync_crm, j.request, j.pool, j.total, j.cost, j.succeeded, j.failed, j.skipped,
-  j.reserved, j.charged, j.progress, j.failures`;
+  customer_id, id, type, sync_crm, request, pool, total, cost, succeeded, failed, skipped, reserved, charged, progress,
+  failures`;
 
 /** The properties of a job to create. */
 export interface NewJob {
@@ -80,9 +77,9 @@ export async function insertJob(
 export async function requireJob(sql: Transaction, customerId: string, id: string): Promise<JobRow> {
   const [job] = await sql<JobRow[]>`
     select ${jobColumns(sql)}
-    from jobs j
-    where j.customer_id = ${customerId}
-      and j.id = ${id}`;
+    from jobs
+    where customer_id = ${customerId}
+      and id = ${id}`;
   if (!job) throw notFound('job');
   return job;
 }
@@ -114,7 +111,7 @@ export interface NewResult {
 }
 
 /**
- * Saves results of a job and updates the job's counts. A result is ignored if its input already has one. The caller
+ * Saves results of a job and updates the job's counts. Its count of failures starts again at 0. A result is ignored if its input already has one. The caller
  * must have locked the job.
  * @param progress the point from which the job resumes after an interruption; if undefined, the stored point is kept
  * @returns the updated job. `charge` is the number of credits to charge for the new results.
@@ -125,7 +122,6 @@ export async function saveResults(
   jobId: string,
   { results, progress }: { results: NewResult[]; progress?: object | undefined },
 ): Promise<JobRow & { charge: number }> {
-  // Also resets the count of failures and extends the worker's lease on the job.
   const [job] = await sql<[JobRow & { charge: number }]>`
     with added as (
       insert into job_results (customer_id, job_id, position, item, contact_id, status, reason, charged, result)
@@ -136,28 +132,26 @@ export async function saveResults(
       on conflict do nothing
       returning status, charged
     ),
-    sums as (
+    sums (new_succeeded, new_failed, new_skipped, charge) as (
       select
-        count(*) filter (where status = 'succeeded') as succeeded,
-        count(*) filter (where status = 'failed') as failed,
-        count(*) filter (where status = 'skipped') as skipped,
-        coalesce(sum(charged), 0) as charged,
-        (select clock_timestamp()) + ${leaseSeconds} * interval '1 second' as lease_end
+        count(*) filter (where status = 'succeeded'),
+        count(*) filter (where status = 'failed'),
+        count(*) filter (where status = 'skipped'),
+        coalesce(sum(charged), 0)
       from added
     )
-    update jobs j
+    update jobs
     set
-      succeeded = j.succeeded + s.succeeded,
-      failed = j.failed + s.failed,
-      skipped = j.skipped + s.skipped,
-      charged = j.charged + s.charged,
-      progress = coalesce(${progress === undefined ? null : sql.json(progress as never)}::jsonb, j.progress),
-      failures = 0,
-      leased_until = case when j.lease is not null then s.lease_end end
-    from sums s
-    where j.customer_id = ${customerId}
-      and j.id = ${jobId}
-    returning ${jobColumns(sql)}, s.charged as charge`;
+      succeeded = succeeded + new_succeeded,
+      failed = failed + new_failed,
+      skipped = skipped + new_skipped,
+      charged = charged + charge,
+      progress = coalesce(${progress === undefined ? null : sql.json(progress as never)}::jsonb, progress),
+      failures = 0
+    from sums
+    where customer_id = ${customerId}
+      and id = ${jobId}
+    returning ${jobColumns(sql)}, charge`;
   return job;
 }
 

@@ -1,6 +1,7 @@
 import type { Transaction } from '../database/db.ts';
+import type { TurnKind } from '../database/queues.ts';
 import { saveCounts, type Counted } from './counters.ts';
-import { enqueueTurn, type TurnKind } from './turns.ts';
+import { enqueueTurn } from './turns.ts';
 
 class Writes {
   readonly #counts = new Map<Counted, number>();

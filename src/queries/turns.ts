@@ -1,10 +1,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { PgBoss } from 'pg-boss';
 import type { Transaction } from '../database/db.ts';
-import { queueSchema, turnQueues, type JobKind, type TurnQueue } from '../database/queues.ts';
+import { queueSchema, turnKinds, type RunQueue, type TurnKind } from '../database/queues.ts';
 import type { TraceContext } from '../tracing/spans.ts';
 import { currentTrace } from '../tracing/tracing.ts';
-import { blockTurns, findNextTurn, type NextTurn } from './job-leases.ts';
+import { findNextTurn } from './leases.ts';
 
 /**
  * The content of a queue message that makes a worker process one customer's jobs for a short period (a turn). If
@@ -13,23 +13,6 @@ import { blockTurns, findNextTurn, type NextTurn } from './job-leases.ts';
 export interface Turn extends TraceContext {
   customerId: string;
 }
-
-/** The data of a queue message, by kind of job. */
-export interface JobPayloads extends Record<JobKind, object> {
-  unlock: Turn;
-  verify: Turn;
-  'settle-companies': Turn;
-  'fill-lists': Turn;
-  import: Turn;
-  'sweep-jobs': Record<string, never>;
-  'remove-idempotency-records': Record<string, never>;
-}
-
-/**
- * The kinds of jobs that are processed in turns. A turn is a short period in which one worker processes one customer's
- * jobs.
- */
-export type TurnKind = { [K in JobKind]: JobPayloads[K] extends Turn ? K : never }[JobKind];
 
 /**
  * The result of one batch of background work for a customer: `more` if work may remain, `done` if no work is left,
@@ -62,6 +45,25 @@ export async function sendTurn(sql: Transaction, queue: TurnKind, customerId: st
 }
 
 /**
+ * Makes workers wait until this transaction, which creates work for them, has ended. Otherwise a worker could consume
+ * the customer's only queue message before the new work is visible, and no message would remain for this work.
+ */
+async function blockTurns(sql: Transaction, queue: TurnKind, customerId: string): Promise<void> {
+  await sql`select pg_advisory_xact_lock_shared(${turnsLock(sql, queue, customerId)})`;
+}
+
+/**
+ * Waits until all transactions that are creating work of this customer have ended. The next statement of this
+ * transaction sees the new work.
+ */
+export async function waitForNewWork(sql: Transaction, queue: TurnKind, customerId: string): Promise<void> {
+  await sql`select pg_advisory_xact_lock(${turnsLock(sql, queue, customerId)})`;
+}
+
+const turnsLock = (sql: Transaction, queue: TurnKind, customerId: string) =>
+  sql`hashtextextended(${`turns:${queue}:${customerId}`}, 0)`;
+
+/**
  * Enqueues a message that makes a worker process waiting work of a customer in one queue for a short period (a turn).
  * Does nothing if such a message already waits. Workers see the message after the transaction commits, and until then
  * they wait with other work of this customer and queue. So call this late: after it, only `reserveCredits`, whose lock
@@ -69,41 +71,22 @@ export async function sendTurn(sql: Transaction, queue: TurnKind, customerId: st
  * @param delay Delay before a worker may process the message. Default: no delay.
  */
 export async function enqueueTurn(sql: Transaction, queue: TurnKind, customerId: string, delay?: Delay): Promise<void> {
-  await blockTurns(sql, customerId, queue);
+  await blockTurns(sql, queue, customerId);
   await sendTurn(sql, queue, customerId, delay);
 }
 
-/**
- * Enqueues a message for the customer's next job in one queue. Workers get the message when the job may run. Does
- * nothing if no job is left.
- * @param least Minimum number of seconds before workers get the message.
- */
-export async function enqueueNextTurn(
-  sql: Transaction,
-  queue: TurnQueue,
-  customerId: string,
-  least = 0,
-): Promise<void> {
-  await enqueueNext(sql, queue, customerId, await findNextTurn(sql, customerId, turnQueues[queue], least));
+/** Enqueues a turn for a customer in each queue. Used after a suspension, in which workers dropped the turns. */
+export async function enqueueAllTurns(sql: Transaction, customerId: string): Promise<void> {
+  for (const queue of turnKinds) await enqueueTurn(sql, queue, customerId);
 }
 
 /**
- * Minimum number of seconds before the next turn of a customer if a turn found no job to take. A job that is due then is
- * locked by a transaction, such as that of a worker whose lease has expired while it stores results. Without this pause,
- * turns would follow each other without end until that transaction ends.
+ * Enqueues a message for the customer's next run (job or import) in one queue. Workers get the message when the run may
+ * be processed. Does nothing if no run is left.
+ * @param least Minimum number of seconds before workers get the message.
  */
-export const pauseAfterNothing = 1;
-
-/**
- * Enqueues a message that makes a worker process waiting work of a customer in one queue.
- * @param next When a worker may process the message. If undefined, nothing is enqueued.
- */
-export async function enqueueNext(
-  sql: Transaction,
-  queue: TurnKind,
-  customerId: string,
-  next: NextTurn | undefined,
-): Promise<void> {
+export async function enqueueNextTurn(sql: Transaction, queue: RunQueue, customerId: string, least = 0): Promise<void> {
+  const next = await findNextTurn(sql, customerId, queue, least);
   if (!next) return;
   if (next.seconds <= 0) return enqueueTurn(sql, queue, customerId);
   // Named by its time: one delayed turn per second is enough.

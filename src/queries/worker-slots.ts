@@ -1,5 +1,5 @@
 import type { Sql, Transaction } from '../database/db.ts';
-import type { JobKind } from '../database/queues.ts';
+import { aliveSeconds, type JobKind } from '../database/queues.ts';
 
 /**
  * A slot of a worker process. A process has several slots, and runs one job of the given kind at a time in each slot.
@@ -10,10 +10,6 @@ export interface WorkerSlot {
   number: number;
 }
 
-/** Seconds between two heartbeats of a worker process. */
-export const heartbeatSeconds = 5;
-/** Seconds without a heartbeat after which a worker process is considered dead, so that its slots are ignored. */
-const aliveSeconds = 3 * heartbeatSeconds;
 /** Seconds without a heartbeat after which the slots of a worker process are deleted from the table. */
 const deleteAfterSeconds = 60;
 

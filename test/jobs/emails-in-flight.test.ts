@@ -2,7 +2,7 @@ import { queryObjects } from 'node:v8';
 import { expect, onTestFinished, test } from 'vitest';
 import { EmailsInFlight } from '../../src/jobs/emails-in-flight.ts';
 import { runBatch, type JobBatch } from '../../src/jobs/turns.ts';
-import type { LeasedJob } from '../../src/queries/job-leases.ts';
+import type { LeasedJob } from '../../src/queries/leases.ts';
 import { openVerifier } from '../../src/verification/verifier.ts';
 import { startApp } from '../setup/app.ts';
 import { contextOf } from './working.ts';

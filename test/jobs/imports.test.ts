@@ -8,7 +8,7 @@ import { importRecords, workAtImport } from '../../src/jobs/import-records.ts';
 import { LeaseLost } from '../../src/jobs/settle.ts';
 import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
 import { writeRecords } from '../../src/jobs/write-records.ts';
-import { leaseImport } from '../../src/queries/import-turns.ts';
+import { leaseRun } from '../../src/queries/leases.ts';
 import { allImports } from '../../src/queries/imports.ts';
 import { startApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
@@ -349,7 +349,7 @@ describe('several workers', () => {
   test('write nothing after they have lost the lease', async () => {
     const id = await beginImport(customer);
     await sendFile(customer, id, contactsCsv(...contactLines(3)));
-    const lost = await app.db.transaction((sql) => leaseImport(sql, customer.id));
+    const lost = await app.db.transaction((sql) => leaseRun(sql, customer.id, 'import'));
     await app.owner`update imports set leased_until = now() where id = ${id}`;
     await workAtAll(app, customer);
     await app.owner`update imports set status = 'PROCESSING', finished_at = null where id = ${id}`;

@@ -4,7 +4,7 @@ import { openDatabase } from '../../src/database/db.ts';
 import type { JobContext } from '../../src/jobs/handler.ts';
 import { retryJob } from '../../src/jobs/retry-job.ts';
 import { verifyEmails } from '../../src/jobs/verify-emails.ts';
-import { leaseJob } from '../../src/queries/job-leases.ts';
+import { leaseRun } from '../../src/queries/leases.ts';
 import { openVerifier } from '../../src/verification/verifier.ts';
 import { startApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
@@ -211,7 +211,7 @@ test('a turn that has lost its lease writes no results and no contacts', async (
 
 test('a batch whose time ends while it reads emails ends too', async () => {
   const job = await begin(app, customer, 400);
-  const leased = await app.db.transaction((sql) => leaseJob(sql, customer.id, ['verify_email']));
+  const leased = await app.db.transaction((sql) => leaseRun(sql, customer.id, 'verify'));
   expect(leased!.id).toBe(job);
   const ended = new AbortController();
   let reads = 0;

@@ -1,0 +1,35 @@
+import type { Sql } from '../database/db.ts';
+import type { RunQueue, TurnKind } from '../database/queues.ts';
+import { findSettlingCustomers } from '../queries/company-settlements.ts';
+import { findWaitingCustomers } from '../queries/leases.ts';
+import { findFillingCustomers } from '../queries/list-fills.ts';
+import { fillLists } from './fill-lists.ts';
+import type { Handler } from './handler.ts';
+import { importRecords } from './import-records.ts';
+import { jobBatches } from './job-batches.ts';
+import { settleCompanies } from './settle-companies.ts';
+import { takeTurn } from './turns.ts';
+
+/** How a queue that is processed in turns is handled. */
+interface TurnQueue<K extends TurnKind> {
+  /** Handles one message of the queue. */
+  handle: Handler<K>;
+  /** Maximum number of messages that are handled concurrently in one process. */
+  atOnce: number;
+  /** Finds customers with work waiting in the queue. Returns one page of their ids, in ascending order. */
+  findCustomers: (sql: Sql, page: { after: string; limit: number }) => Promise<string[]>;
+}
+
+const withRuns =
+  (queue: RunQueue): TurnQueue<TurnKind>['findCustomers'] =>
+  (sql, page) =>
+    findWaitingCustomers(sql, queue, page);
+
+/** Each queue that is processed in turns: its handler, and how lost messages are found again. */
+export const turnQueues: { [K in TurnKind]: TurnQueue<K> } = {
+  unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 4, findCustomers: withRuns('unlock') },
+  verify: { handle: takeTurn('verify', jobBatches), atOnce: 4, findCustomers: withRuns('verify') },
+  import: { handle: importRecords(), atOnce: 2, findCustomers: withRuns('import') },
+  'settle-companies': { handle: settleCompanies(), atOnce: 2, findCustomers: findSettlingCustomers },
+  'fill-lists': { handle: fillLists(), atOnce: 4, findCustomers: findFillingCustomers },
+};

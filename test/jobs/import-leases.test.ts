@@ -1,0 +1,56 @@
+import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
+import { importRecords } from '../../src/jobs/import-records.ts';
+import { takeTurn } from '../../src/jobs/turns.ts';
+import { startApp } from '../setup/app.ts';
+import type { TestCustomer } from '../setup/factories.ts';
+import { somebodyWaitsFor } from '../setup/locks.ts';
+import { beginImport, contactLines, contactsCsv, sendFile } from './importing.ts';
+import { contextOf } from './working.ts';
+
+const app = await startApp();
+const context = contextOf(app);
+let customer: TestCustomer;
+let id: string;
+
+beforeEach(async () => {
+  customer = await app.customer();
+  id = await beginImport(customer);
+  await sendFile(customer, id, contactsCsv(...contactLines(3)));
+});
+
+test('a turn that takes long renews the lease of its import', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
+  let turn: Promise<void> | undefined;
+  await app.owner.begin(async (tx) => {
+    await tx`lock table import_chunks in access exclusive mode`;
+    turn = importRecords()(context, { customerId: customer.id });
+    await somebodyWaitsFor(tx, app.owner);
+    await app.owner`update imports set leased_until = now() + interval '1 second' where id = ${id}`;
+    vi.advanceTimersByTime(5_000);
+    const isKept = async () => {
+      const [row] =
+        await app.owner`select leased_until > now() + interval '5 seconds' as kept from imports where id = ${id}`;
+      return row!['kept'] as boolean;
+    };
+    await expect.poll(isKept).toBe(true);
+  });
+  await turn;
+});
+
+test('an import that fails five times in a row becomes FAILED, shows no internal cause and loses its file', async () => {
+  const broken = takeTurn('import', { import: () => Promise.reject(new Error('secret cause')) }, 0);
+  for (let failures = 0; failures < 5; failures += 1) {
+    const [before] = await app.owner`select failures from imports where id = ${id}`;
+    expect(before).toEqual({ failures });
+    await broken(context, { customerId: customer.id });
+    await broken(context, { customerId: customer.id }); // does nothing: the import waits after its error
+    await app.owner`update imports set leased_until = now() where id = ${id} and lease is not null`;
+  }
+  const { body } = await customer.get(`/imports/${id}`);
+  expect(body).toMatchObject({
+    status: 'FAILED',
+    error: expect.stringMatching(/^The import .* error of the service$/),
+  });
+  expect(await app.owner`select from import_chunks where import_id = ${id}`).toHaveLength(0);
+});
