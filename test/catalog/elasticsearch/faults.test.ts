@@ -185,7 +185,9 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
       const unlocker = randomUUID();
       await app.db.transaction((sql) => insertUnlocks(sql, unlocker, ids));
       await expect(app.catalog.syncUnlocks(ids)).rejects.toMatchObject({ code: 'unavailable' });
-      await expect.poll(async () => (await inject(app.fastify, 'GET', '/readyz')).body.checks.catalog).toBe('degraded');
+      await expect
+        .poll(async () => (await inject(app.fastify, 'GET', '/readyz')).body.checks.catalog, { timeout: 20_000 })
+        .toBe('degraded');
       await cluster.revive();
       await app.catalog.syncUnlocks(ids);
       await app.catalog.refresh();
