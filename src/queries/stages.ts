@@ -27,20 +27,27 @@ export async function listStages(
       from pipelines
       where customer_id = ${customerId}
         and id = ${pipeline_id}`,
+    // One pass over the opportunities: counted for each stage alone, PostgreSQL may scan all of them for each.
     sql<StageListItem[]>`
-      select
-        ${stageProjection(sql)},
-        (
-          select count(*)
-          from opportunities o
-          where o.customer_id = ${customerId}
-            and o.stage_id = s.id
-        ) as total_opportunities
-      from stages s
-      where s.customer_id = ${customerId}
-        and s.pipeline_id = ${pipeline_id}
-      order by s.position
-      ${limitAndOffset(sql, paginate)}`,
+      with page as materialized (
+        select ${stageProjection(sql)}
+        from stages s
+        where s.customer_id = ${customerId}
+          and s.pipeline_id = ${pipeline_id}
+        order by s.position
+        ${limitAndOffset(sql, paginate)}
+      ),
+      used as materialized (
+        select o.stage_id, count(*) as opportunities
+        from opportunities o
+        where o.customer_id = ${customerId}
+          and o.stage_id = any(array(select id from page))
+        group by o.stage_id
+      )
+      select page.*, coalesce(used.opportunities, 0) as total_opportunities
+      from page
+      left join used on used.stage_id = page.id
+      order by page."order"`,
   ]);
   if (!pipeline) throw notFound('pipeline', ['/pipeline_id']);
   return stages;
