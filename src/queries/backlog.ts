@@ -1,5 +1,6 @@
 import type { Sql } from '../database/db.ts';
-import type { JobStatus, JobType } from '../schemas/jobs.ts';
+import type { RunType } from '../database/queues.ts';
+import type { JobStatus } from '../schemas/jobs.ts';
 
 /** The unfinished work of all customers, shown to operators. */
 export interface Backlog {
@@ -7,7 +8,7 @@ export interface Backlog {
    * The number of unfinished jobs for each type and status, and the age in seconds of the oldest of these jobs. An
    * import whose file is completely uploaded counts as a job of the type `import`.
    */
-  jobs: { type: JobType | 'import'; status: JobStatus; jobs: number; oldest_seconds: number }[];
+  jobs: { type: RunType; status: JobStatus; jobs: number; oldest_seconds: number }[];
   /** Number of unlocks (prospects that a customer paid to see) that are not in the search index yet. */
   unindexed: number;
 }
