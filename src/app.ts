@@ -22,6 +22,7 @@ import overload from './plugins/overload.ts';
 import rateLimits from './plugins/rate-limits.ts';
 import requestLog, { requestId } from './plugins/request-log.ts';
 import requester from './plugins/requester.ts';
+import responsePieces from './plugins/response-pieces.ts';
 import restOfBody from './plugins/rest-of-body.ts';
 import services, { type Services } from './plugins/services.ts';
 import traces from './plugins/traces.ts';
@@ -66,6 +67,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(validation);
   void app.register(idempotency);
   void app.register(declaredResponses);
+  void app.register(responsePieces);
   void app.register(openapi);
   void app.register(docs);
   void app.register(rateLimits);

@@ -34,7 +34,8 @@ function faultOf(
   if (request.method === 'HEAD') return undefined;
   const validate = compiled.get(schema) ?? ajv.compile(schema);
   compiled.set(schema, validate);
-  const body: unknown = typeof payload === 'string' && payload !== '' ? JSON.parse(payload) : null;
+  const text = typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.toString() : '';
+  const body: unknown = text === '' ? null : JSON.parse(text);
   return validate(body) ? undefined : ajv.errorsText(validate.errors, { dataVar: '' });
 }
 
