@@ -132,8 +132,6 @@ function createServer(config: Config) {
   return app;
 }
 
-const mebibyte = 1024 * 1024;
-
 function options(config: Config) {
   return {
     loggerInstance: logger(config),
@@ -141,7 +139,7 @@ function options(config: Config) {
     genReqId: requestId,
     requestIdHeader: false as const,
     return503OnClosing: false, // plugins/graceful-close.ts answers such requests with an error body
-    bodyLimit: mebibyte,
+    bodyLimit: 16 * 1024, // without a credential; plugins/auth.ts allows more with one
     // A slow sender cannot hold a connection: the whole request must arrive within these times. `requestTimeout` is set
     // here because Fastify overwrites the server's value with its own option.
     requestTimeout: 30_000,

@@ -79,7 +79,10 @@ async function pages(app: FastifyInstance): Promise<void> {
     done();
   });
   app.removeAllContentTypeParsers(); // no page takes JSON
-  await app.register(formbody, { bodyLimit: maxFormBytes });
+  await app.register(formbody);
+  app.addHook('onRoute', (route) => {
+    if (route.bodyLimit !== undefined) route.bodyLimit = Math.min(route.bodyLimit, maxFormBytes);
+  });
   app.addHook('preValidation', async (request) => {
     const { method, routeOptions } = request;
     if (method === 'POST' && !routeOptions.config.takesFile) requireToken(request, request.body);
@@ -90,7 +93,7 @@ async function pages(app: FastifyInstance): Promise<void> {
   await app.register(refuseOtherMethods, { paths });
 }
 
-/** Maximum size of the request body for a form without files (bytes). */
+/** Maximum size of the request body for a form of a logged-in user, without files (bytes). */
 const maxFormBytes = 256 * 1024;
 
 /**

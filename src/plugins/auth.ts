@@ -28,6 +28,7 @@ export default fp(
     const countRequest = requestCounter(app.rateLimits);
     app.decorateRequest('caller');
     app.addHook('onRoute', requireAccess);
+    app.addHook('onRoute', allowBody);
     app.addHook('onRequest', async (request, reply) => {
       const wanted = accessOf(request);
       if ('public' in wanted) return;
@@ -58,6 +59,14 @@ function requireAccess(route: RouteOptions): void {
       `The route ${String(route.method)} ${route.url} does not declare config.access: add who may call it`,
     );
   }
+}
+
+/** Maximum size of a request body with a credential, if the route sets no other limit (bytes). */
+const maxBodyBytes = 1024 * 1024;
+
+/** Allows request bodies of up to `maxBodyBytes` for a new route that requires a credential. */
+function allowBody(route: RouteOptions): void {
+  if (!('public' in route.config!.access!)) route.bodyLimit ??= maxBodyBytes;
 }
 
 /**

@@ -42,13 +42,15 @@ export const statuses: Record<ErrorCode, number> = {
 const frameworkErrors: Record<string, (request: FastifyRequest) => DomainError> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () => new DomainError('unsupported_media_type', 'The body must be application/json'),
   FST_ERR_CTP_BODY_TOO_LARGE: ({ routeOptions }) =>
-    new DomainError('payload_too_large', `The body is larger than ${routeOptions.bodyLimit / 2 ** 20} MiB`),
+    new DomainError('payload_too_large', `The body is larger than ${sizeOf(routeOptions.bodyLimit)}`),
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
     validationFailed([{ path: '', message: 'the length of the body differs from Content-Length' }]),
   // The caller disconnected while sending the body. Nobody reads the response, and it is not a failure of the service.
   ECONNRESET: () => validationFailed([{ path: '', message: 'the connection closed before the body was complete' }]),
   FST_ERR_BAD_URL: () => validationFailed([{ path: '', message: 'the path is not valid percent-encoding' }]),
 };
+
+const sizeOf = (bytes: number): string => (bytes < 2 ** 20 ? `${bytes / 2 ** 10} KiB` : `${bytes / 2 ** 20} MiB`);
 
 /**
  * Fastify plugin that sends an error response for every thrown error, in the documented format. An unexpected error is

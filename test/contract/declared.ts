@@ -74,9 +74,12 @@ export async function declaredRoutes(): Promise<{ documented: DeclaredRoute[]; h
       seen.push({
         method,
         url: route.url,
-        bodyLimit: route.bodyLimit ?? 1024 * 1024,
+        // Hooks that run after this one complete the route.
+        get bodyLimit() {
+          return route.bodyLimit ?? app.initialConfig.bodyLimit!;
+        },
         get schema() {
-          return route.schema; // hooks that run after this one complete the schema
+          return route.schema;
         },
         get config() {
           return route.config ?? {};

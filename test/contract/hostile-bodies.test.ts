@@ -111,9 +111,9 @@ test('every route rejects hostile bodies quickly, with a short response and with
       throw new Error(`${what}: no answer`, { cause: error });
     });
     expect(spentMs() - before, what).toBeLessThan(mostMs);
-    expect(status, what).toBe(400);
+    expect(status, what).toBe(Buffer.byteLength(text) > attempt.route.bodyLimit ? 413 : 400);
     expect(payload.length, what).toBeLessThanOrEqual(64 * 1024);
-    const { message, errors } = JSON.parse(payload.toString()) as ErrorAnswer;
+    const { message, errors = [] } = JSON.parse(payload.toString()) as ErrorAnswer;
     expect(errors.length, what).toBeLessThanOrEqual(100);
     for (const one of [message, ...errors.flatMap((fault) => [fault.path, fault.message])])
       expect(one.length, what).toBeLessThanOrEqual(500);
@@ -122,5 +122,5 @@ test('every route rejects hostile bodies quickly, with a short response and with
 
 interface ErrorAnswer {
   message: string;
-  errors: { path: string; message: string }[];
+  errors?: { path: string; message: string }[];
 }

@@ -8,7 +8,8 @@ import { knownOf, makeRecords, openSession, pathOf, type Records } from './recor
 
 // Derived from the routes and their schemas, like the auth matrix.
 // A route that takes a file has no schema of its body.
-const routes = (await declaredRoutes()).documented.filter(({ method, body }) => method !== 'HEAD' && body);
+const { documented, hidden } = await declaredRoutes();
+const routes = documented.filter(({ method, body }) => method !== 'HEAD' && body);
 const withMembers = routes.filter(({ body }) => Object.keys(propertiesOf(body!)).length > 0);
 const withoutMembers = routes.filter((route) => !withMembers.includes(route));
 
@@ -215,11 +216,11 @@ describe.each(withMembers)('$name', (route) => {
   });
 
   test('rejects absurd bodies quickly and with a short response', async () => {
-    expectBriefRefusal(await send(route, many), 'unknown properties');
+    await expectAbsurdRefused(route, many, 'unknown properties');
     for (const { pointer, schema } of positions)
       for (const value of absurdities(schema)) {
         const payload = toJson(replaced(bodyTo(route, pointer), pointer, new Raw(value)));
-        expectBriefRefusal(await send(route, payload), `${pointer}: ${value.slice(0, 20)}…`);
+        await expectAbsurdRefused(route, payload, `${pointer}: ${value.slice(0, 20)}…`);
       }
   });
 
@@ -231,10 +232,20 @@ describe.each(withMembers)('$name', (route) => {
 
 test('absurd JSON from an anonymous caller is rejected quickly and with a short response', async () => {
   const login = routes.find(({ name }) => name === 'POST /api/auth/login')!;
-  const deepObject = `${'{"a":'.repeat(150_000)}1${'}'.repeat(150_000)}`;
-  const manyUnkeepable = `{"a":[${String.raw`"\u0000",`.repeat(100_000)}0]}`;
-  for (const payload of [deep, deepObject, `{"a":${deep}}`, `{"\\u0000":${deepObject}}`, manyUnkeepable])
-    expectBriefRefusal(await send(login, payload), payload.slice(0, 20));
+  const levels = 2_000;
+  const arrays = '['.repeat(levels) + ']'.repeat(levels);
+  const objects = `${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}`;
+  const manyUnkeepable = `{"a":[${String.raw`"\u0000",`.repeat(1_700)}0]}`;
+  for (const payload of [arrays, objects, `{"a":${arrays}}`, `{"\\u0000":${objects}}`, manyUnkeepable]) {
+    expect(payload.length).toBeLessThanOrEqual(login.bodyLimit);
+    await expectAbsurdRefused(login, payload, payload.slice(0, 20));
+  }
+});
+
+test('nobody can send more than 16 KiB without a credential', () => {
+  const open = [...documented, ...hidden].filter(({ access }) => 'public' in access);
+  expect(open.length).toBeGreaterThan(0);
+  expect(open.filter(({ bodyLimit }) => bodyLimit > 16 * 1024)).toEqual([]);
 });
 
 const deep = '['.repeat(200_000) + ']'.repeat(200_000);
@@ -251,8 +262,9 @@ function absurdities(schema: Json): string[] {
 }
 
 /** Checks that an error response is short, whatever the number of faults and the length of names. */
-function expectBriefRefusal({ status, body }: Answer, what: string): void {
-  expect(status, what).toBe(400);
+async function expectAbsurdRefused(route: DeclaredRoute, payload: string, what: string): Promise<void> {
+  const { status, body } = await send(route, payload);
+  expect(status, what).toBe(Buffer.byteLength(payload) > route.bodyLimit ? 413 : 400);
   expect(Buffer.byteLength(JSON.stringify(body)), what).toBeLessThanOrEqual(64 * 1024);
   const { message, errors = [] } = body!;
   expect(errors.length, what).toBeLessThanOrEqual(100);

@@ -120,6 +120,16 @@ test.each(['application/json', 'foo', ''])(
   },
 );
 
+test('a form that is too large is 413, and the page says how large it may be', async () => {
+  const stranger = new Visitor(app.fastify);
+  const tooLarge = (kibibytes: number) => ({ email: 'x'.repeat(kibibytes * 1024) });
+  const login = await stranger.submit('/app/login', tooLarge(16));
+  expect([login.status, textOf(login)]).toEqual([413, expect.stringContaining('larger than 16 KiB')]);
+  const change = await visitor.submit('/app/password', tooLarge(256));
+  expect([change.status, textOf(change)]).toEqual([413, expect.stringContaining('larger than 256 KiB')]);
+  expect((await visitor.submit('/app/password', tooLarge(200))).status).toBe(400);
+});
+
 test('static files can be kept for good, because their URL changes with them', async () => {
   const files = filesOf(await visitor.get('/app/login'));
   expect(files).toHaveLength(3);
