@@ -170,23 +170,17 @@ async function readRows<Row>(
   reading: ExactQuery,
 ): Promise<Row[] | undefined> {
   const isNarrow = isIndexable(recorder, reading);
-  if (isNarrow && isNewestFirst(reading)) {
-    const rows = await readNewest(read, reading);
-    if (rows === undefined || rows.length === reading.limit) return rows;
+  const isNewest = isNarrow && isNewestFirst(reading);
+  const isDone = (rows: Row[] | undefined) => rows === undefined || rows.length === reading.limit;
+  const first = isNewest ? await read(newestPageClauses(recorder, reading)) : [];
+  if (isDone(first)) return first;
+  if (!isNarrow || !(await hasTerms(sql, reading))) return read(pageClauses(recorder, reading));
+  if (first!.length >= fairlyMany) {
+    const more = await read(newestPageClauses(recorder, reading, moreOfNewest));
+    if (isDone(more)) return more;
   }
-  const isByIndex =
-    isNarrow && (await hasTerms(sql, reading)) && (isNewestFirst(reading) || !(await isCommon(sql, reading)));
+  const isByIndex = isNewest || !(await isCommon(sql, reading));
   return read((isByIndex ? candidatePageClauses : pageClauses)(recorder, reading));
-}
-
-/** Reads a page from the newest records. The page is not full if too few of these records match. */
-async function readNewest<Row>(
-  read: (page: PageClauses) => Promise<Row[] | undefined>,
-  reading: ExactQuery,
-): Promise<Row[] | undefined> {
-  const rows = await read(newestPageClauses(recorder, reading));
-  const isWorthMore = rows !== undefined && rows.length >= fairlyMany && rows.length < reading.limit;
-  return isWorthMore ? read(newestPageClauses(recorder, reading, moreOfNewest)) : rows;
 }
 
 /**
