@@ -306,7 +306,7 @@ test('a turn that finds its import locked by another transaction leaves the next
   await sendFile(customer, id, contactsCsv(...contactLines(1)));
   await app.owner`delete from pgboss.job where name = 'import' and data ->> 'customerId' = ${customer.id}`;
   await app.owner.begin(async (tx) => {
-    await tx`select from imports where id = ${id} for no key update`;
+    await tx`select from imports where customer_id = ${customer.id} and id = ${id} for no key update`;
     await importRecords()(contextOf(app), { customerId: customer.id });
     expect(await waitingMessages(app, 'import', customer.id)).toBe(0);
   });

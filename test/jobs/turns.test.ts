@@ -161,7 +161,7 @@ describe('a turn', () => {
     const job = await begin(app, customer, 10);
     await app.owner`delete from pgboss.job where name = 'verify' and data ->> 'customerId' = ${customer.id}`;
     await app.owner.begin(async (tx) => {
-      await tx`select from jobs where id = ${job} for no key update`;
+      await tx`select from jobs where customer_id = ${customer.id} and id = ${job} for no key update`;
       await turnOf(customer, echo());
       expect(await waitingMessages(app, 'verify', customer.id)).toBe(0);
     });
