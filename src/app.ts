@@ -1,32 +1,32 @@
 import fastify, { LogController, type FastifyInstance } from 'fastify';
-import type { Config } from './config.ts';
-import { logger } from './logger.ts';
+import type { Config } from './process/config.ts';
+import { logger } from './process/logger.ts';
 import pages, { unreadablePaths } from './pages/pages.ts';
-import auth from './plugins/auth.ts';
-import bufferBudget from './plugins/buffer-budget.ts';
-import callerAddress from './plugins/caller-address.ts';
-import { answerClientError } from './plugins/client-error.ts';
-import connections from './plugins/connections.ts';
+import auth from './plugins/credentials/auth.ts';
+import bufferBudget from './plugins/limits/buffer-budget.ts';
+import callerAddress from './plugins/credentials/caller-address.ts';
+import { answerClientError } from './plugins/answers/client-error.ts';
+import connections from './plugins/limits/connections.ts';
 import cors from './plugins/cors.ts';
-import declaredResponses from './plugins/declared-responses.ts';
+import declaredResponses from './plugins/answers/declared-responses.ts';
 import docs from './plugins/docs.ts';
-import errorHandler from './plugins/error-handler.ts';
+import errorHandler from './plugins/answers/error-handler.ts';
 import gracefulClose from './plugins/graceful-close.ts';
 import httpRules from './plugins/http-rules.ts';
 import idempotency from './plugins/idempotency.ts';
-import jsonBody from './plugins/json-body.ts';
+import jsonBody from './plugins/bodies/json-body.ts';
 import { refuseOtherMethods, watchPaths } from './plugins/method-not-allowed.ts';
-import metrics from './plugins/metrics.ts';
+import metrics from './plugins/watching/metrics.ts';
 import openapi from './plugins/openapi.ts';
-import overload from './plugins/overload.ts';
-import rateLimits from './plugins/rate-limits.ts';
-import requestLog, { requestId } from './plugins/request-log.ts';
+import overload from './plugins/limits/overload.ts';
+import rateLimits from './plugins/limits/rate-limits.ts';
+import requestLog, { requestId } from './plugins/watching/request-log.ts';
 import requester from './plugins/requester.ts';
-import responsePieces from './plugins/response-pieces.ts';
-import restOfBody from './plugins/rest-of-body.ts';
+import responsePieces from './plugins/answers/response-pieces.ts';
+import restOfBody from './plugins/bodies/rest-of-body.ts';
 import services, { type Services } from './plugins/services.ts';
-import traces from './plugins/traces.ts';
-import validation from './plugins/validation.ts';
+import traces from './plugins/watching/traces.ts';
+import validation from './plugins/bodies/validation.ts';
 import apiKeys from './routes/api-keys.ts';
 import companies from './routes/companies.ts';
 import companyBatches from './routes/company-batches.ts';
@@ -135,11 +135,11 @@ function createServer(config: Config) {
 function options(config: Config) {
   return {
     loggerInstance: logger(config),
-    logController: new LogController({ disableRequestLogging: true }), // plugins/request-log.ts logs requests
+    logController: new LogController({ disableRequestLogging: true }), // plugins/watching/request-log.ts logs requests
     genReqId: requestId,
     requestIdHeader: false as const,
     return503OnClosing: false, // plugins/graceful-close.ts answers such requests with an error body
-    bodyLimit: 16 * 1024, // without a credential; plugins/auth.ts allows more with one
+    bodyLimit: 16 * 1024, // without a credential; plugins/credentials/auth.ts allows more with one
     // A slow sender cannot hold a connection: the whole request must arrive within these times. `requestTimeout` is set
     // here because Fastify overwrites the server's value with its own option.
     requestTimeout: 30_000,

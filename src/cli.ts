@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { CommanderError } from 'commander';
-import { exitCodeOf } from './commands/command.ts';
-import { buildProgram } from './commands/program.ts';
+import { exitCodeOf } from './commands/shell/command.ts';
+import { buildProgram } from './commands/shell/program.ts';
 
 /**
  * Runs a command of the command line interface and returns the exit code: 0 for success, 1 for a failure, 2 for wrong

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Page } from 'playwright-core';
-import { parseConfig } from '../src/config.ts';
+import { parseConfig } from '../src/process/config.ts';
 import { startApp, type TestApp } from './setup/app.ts';
 import { hasBrowser, openBrowser, type LoopbackBrowser } from './setup/browser.ts';
 

@@ -1,7 +1,7 @@
 import createClient from 'openapi-fetch';
 import { expect, test } from 'vitest';
-import { hashPassword } from '../src/passwords.ts';
-import { createUser } from '../src/queries/users.ts';
+import { hashPassword } from '../src/accounts/passwords.ts';
+import { createUser } from '../src/queries/accounts/users.ts';
 import { commandLine } from '../src/schemas/audit.ts';
 import type { paths } from './contract/client.d.ts';
 import { startApp } from './setup/app.ts';

@@ -1,5 +1,5 @@
 -- What contacts and companies can be ordered by at the same cost at any size. An index on (customer_id, value, id) serves
--- both directions although ids always descend (src/filters/ascending.ts), and equality with the value too. Each costs an
+-- both directions although ids always descend (src/filters/paging/ascending.ts), and equality with the value too. Each costs an
 -- insert of a contact about 5 µs; without them it is about 17 µs (1,000,000 contacts, in bulk), so there are no others:
 -- what is searched for (`search`, `contains`) is read from the customer's records.
 create index contacts_updated_at on contacts (customer_id, updated_at, id);

@@ -1,6 +1,6 @@
 -- no-transaction
 -- Large companies are changed and deleted at once, and their contacts follow in small transactions of a worker
--- (src/queries/company-settlements.ts). Every statement here can be repeated.
+-- (src/queries/memberships/company-settlements.ts). Every statement here can be repeated.
 
 -- When the company was deleted. The row stays until no contact and no opportunity refers to it; nobody is shown it.
 alter table companies add column if not exists deleted_at timestamptz(3);

@@ -1,5 +1,5 @@
 -- The slots for jobs of all live worker processes. Each kind of job shares its slots between customers over all processes
--- (src/queries/worker-slots.ts). A process inserts its rows when it starts, renews `seen_at` every few seconds, and deletes
+-- (src/queries/jobs/worker-slots.ts). A process inserts its rows when it starts, renews `seen_at` every few seconds, and deletes
 -- them when it ends. Rows of a dead process are ignored, and deleted later.
 create table worker_slots (
   kind        text           not null,

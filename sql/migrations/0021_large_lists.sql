@@ -1,5 +1,5 @@
 -- Large lists are deleted and copied at once. A worker removes and writes their members afterwards, in small transactions
--- (src/queries/large-lists.ts).
+-- (src/queries/memberships/large-lists.ts).
 
 -- When the list was deleted. Its row and its members stay until the worker has removed them; nobody is shown them.
 alter table lists add column deleted_at timestamptz(3);

@@ -65,7 +65,7 @@ create index imports_unfinished on imports (customer_id, served_at nulls first, 
 create index imports_ended on imports (finished_at) where finished_at is not null and purged_at is null;
 create index imports_fingerprint on imports (customer_id, fingerprint) where fingerprint is not null;
 
--- The file of an import, in pieces of 1 MiB (src/queries/import-files.ts). Removed when the import ends.
+-- The file of an import, in pieces of 1 MiB (src/queries/imports/import-files.ts). Removed when the import ends.
 create table import_chunks (
   customer_id uuid    not null,
   import_id   uuid    not null,

@@ -1,6 +1,6 @@
 -- oldest release: 1.0.0
 -- A deleted contact of very many opportunities is removed from them in small transactions of a worker
--- (src/queries/opportunity-contacts.ts).
+-- (src/queries/sales/opportunity-contacts.ts).
 
 -- One row for each deleted contact that rows of opportunity_contacts still name. No read shows these rows.
 create table contact_removals (

@@ -1,10 +1,10 @@
 import type { Transaction } from '../database/db.ts';
 import { conflict, notFound } from '../errors.ts';
-import { createApiKey, rotateApiKey, type IssuedRow, type KeyVersion } from '../queries/api-keys.ts';
+import { createApiKey, rotateApiKey, type IssuedRow, type KeyVersion } from '../queries/accounts/api-keys.ts';
 import type { IssuedKey, KeyChange, KeyRequest } from '../schemas/api-keys.ts';
 import type { Actor } from '../schemas/audit.ts';
-import { scopes } from '../schemas/scopes.ts';
-import { mintToken, type RawToken } from '../tokens.ts';
+import { scopes } from '../schemas/base/scopes.ts';
+import { mintToken, type RawToken } from '../credentials/tokens.ts';
 
 /**
  * An API key, with its secret in the property `key`. Show the secret only in the response to the request that issued

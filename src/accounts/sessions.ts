@@ -1,13 +1,13 @@
-import type { SessionCaller } from '../caller.ts';
+import type { SessionCaller } from '../credentials/caller.ts';
 import type { Database } from '../database/db.ts';
 import { Unauthorized, type RefusalCause } from '../errors.ts';
-import { hashPassword, verifyPassword } from '../passwords.ts';
-import { nobody, recordEvent, recordFailedLogin } from '../queries/audit.ts';
-import { createSession } from '../queries/sessions.ts';
-import { changePassword, findAccount, findAccountByEmail, type Account } from '../queries/users.ts';
+import { hashPassword, verifyPassword } from './passwords.ts';
+import { nobody, recordEvent, recordFailedLogin } from '../queries/accounts/audit.ts';
+import { createSession } from '../queries/accounts/sessions.ts';
+import { changePassword, findAccount, findAccountByEmail, type Account } from '../queries/accounts/users.ts';
 import type { Actor } from '../schemas/audit.ts';
 import type { Login, PasswordChange, Session } from '../schemas/sessions.ts';
-import { mintToken, sessionPrefix } from '../tokens.ts';
+import { mintToken, sessionPrefix } from '../credentials/tokens.ts';
 
 /**
  * Opens a session for the user with this e-mail address and password.

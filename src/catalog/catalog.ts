@@ -1,5 +1,5 @@
 import type { Gate } from '../limits/gate.ts';
-import type { Requester } from '../requester.ts';
+import type { Requester } from '../credentials/requester.ts';
 import type { Prospect, Suggestion, SuggestionQuery } from '../schemas/prospects.ts';
 import type { Criterion } from './criteria.ts';
 import type { CatalogDocument } from './document.ts';

@@ -1,4 +1,4 @@
-import { isEmailAddress } from '../schemas/formats.ts';
+import { isEmailAddress } from '../schemas/base/formats.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 
 const dot = '•';

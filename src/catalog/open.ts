@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import type { SharedDatabase } from '../database/db.ts';
 import { isTracing } from '../tracing/tracing.ts';
 import type { Catalog } from './catalog.ts';

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import type { Database } from '../database/db.ts';
 import { validationFailed } from '../errors.ts';
 import { encodeCursor, isLongText, readPosition, withLongTexts } from '../filters/cursor.ts';
 import { parseOrder } from '../filters/order.ts';
-import { findUnlocked } from '../queries/unlocks.ts';
+import { findUnlocked } from '../queries/catalog/unlocks.ts';
 import {
   prospectOrderFields,
   type Prospect,
@@ -12,7 +12,7 @@ import {
   type ProspectMetadata,
   type ProspectQuery,
 } from '../schemas/prospects.ts';
-import { defaultLimit } from '../schemas/wire.ts';
+import { defaultLimit } from '../schemas/base/wire.ts';
 import { maxPageDepth, type Catalog, type Search } from './catalog.ts';
 import { filtersApplied, toCriteria } from './criteria.ts';
 import { mask } from './masking.ts';

@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
-import { listEvents } from '../queries/audit.ts';
-import { requireCustomer } from '../queries/customers.ts';
+import { listEvents } from '../queries/accounts/audit.ts';
+import { requireCustomer } from '../queries/accounts/customers.ts';
 import type { AuditEvent } from '../schemas/audit.ts';
-import { commandAction, asInteger, asUuid } from './command.ts';
+import { commandAction, asInteger, asUuid } from './shell/command.ts';
 import { withDatabase } from './database.ts';
-import { table } from './table.ts';
+import { table } from './shell/table.ts';
 
 /** Defines the subcommand `list` of the command `audit` on the command line. */
 export function define(command: Command): void {

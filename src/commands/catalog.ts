@@ -7,17 +7,22 @@ import type { Catalog, CatalogStatus } from '../catalog/catalog.ts';
 import { withImportLock } from '../catalog/import/import-lock.ts';
 import { importPeople, type ImportReport } from '../catalog/import/import-people.ts';
 import type { Format } from '../catalog/import/parse-records.ts';
-import { readConfig } from '../config.ts';
+import { readConfig } from '../process/config.ts';
 import type { Database, SharedDatabase } from '../database/db.ts';
 import { retryingDatabase } from '../database/retrying-database.ts';
 import { generatePeople } from '../demo/generate-people.ts';
 import { gunzipIfPacked } from '../files/gunzip.ts';
-import { dropStaleImports, endImport, findCatalogState, listUnfinishedImports } from '../queries/catalog-imports.ts';
-import { countUnindexed } from '../queries/unlocks.ts';
-import { commandAction, asInteger, asUuid, ignoreQuit, UsageError } from './command.ts';
+import {
+  dropStaleImports,
+  endImport,
+  findCatalogState,
+  listUnfinishedImports,
+} from '../queries/catalog/catalog-imports.ts';
+import { countUnindexed } from '../queries/catalog/unlocks.ts';
+import { commandAction, asInteger, asUuid, ignoreQuit, UsageError } from './shell/command.ts';
 import { openServices, type OpenServices } from './database.ts';
-import { keepHeapSmall } from './heap.ts';
-import { progressOn, type Progress } from './progress.ts';
+import { keepHeapSmall } from './shell/heap.ts';
+import { progressOn, type Progress } from './shell/progress.ts';
 
 /** Defines the subcommands of the command `catalog`: `import`, `generate`, `reindex`, `remove` and `status`. */
 export function define(command: Command): void {

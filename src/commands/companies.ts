@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { countCompanies, exportCompanies } from '../queries/companies.ts';
+import { countCompanies, exportCompanies } from '../queries/crm/companies.ts';
 import { companyFileFields } from '../schemas/files.ts';
 import { defineExport } from './export.ts';
 import { defineImport } from './import.ts';

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { countContacts, exportContacts } from '../queries/contacts.ts';
+import { countContacts, exportContacts } from '../queries/crm/contacts.ts';
 import { contactFileFields } from '../schemas/files.ts';
 import { defineExport } from './export.ts';
 import { defineImport } from './import.ts';

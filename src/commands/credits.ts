@@ -2,13 +2,13 @@ import { InvalidArgumentError, Option, type Command } from 'commander';
 import { addressOf, type DatabaseAddress } from '../database/connection.ts';
 import type { Database, Transaction } from '../database/db.ts';
 import { lowestId } from '../database/wire-types.ts';
-import { checkCredits, listCustomersAfter, type CreditFault } from '../queries/credit-checks.ts';
-import { adjustCredits, findCredits, grantCredits } from '../queries/credits.ts';
-import { requireCustomer } from '../queries/customers.ts';
+import { checkCredits, listCustomersAfter, type CreditFault } from '../queries/jobs/credit-checks.ts';
+import { adjustCredits, findCredits, grantCredits } from '../queries/jobs/credits.ts';
+import { requireCustomer } from '../queries/accounts/customers.ts';
 import { pools, type Credits, type Pool } from '../schemas/credits.ts';
-import { commandAction, asInteger, asText, asUuid } from './command.ts';
+import { commandAction, asInteger, asText, asUuid } from './shell/command.ts';
 import { openServices, withDatabase } from './database.ts';
-import { table } from './table.ts';
+import { table } from './shell/table.ts';
 
 /** Defines the subcommands of the command `credits`: `show`, `grant`, `adjust` and `check`. */
 export function define(command: Command): void {

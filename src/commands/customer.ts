@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { enqueueAllTurns } from '../queries/turns.ts';
+import { enqueueAllTurns } from '../queries/records/turns.ts';
 import {
   requireCustomer,
   createCustomer,
@@ -7,10 +7,10 @@ import {
   setCustomerStatus,
   type Customer,
   type CustomerStatus,
-} from '../queries/customers.ts';
-import { commandAction, asCountry, asName, asText, asUuid } from './command.ts';
+} from '../queries/accounts/customers.ts';
+import { commandAction, asCountry, asName, asText, asUuid } from './shell/command.ts';
 import { withDatabase } from './database.ts';
-import { table } from './table.ts';
+import { table } from './shell/table.ts';
 
 /** Defines the subcommands of the command `customer`: `create`, `list`, `suspend` and `resume`. */
 export function define(command: Command): void {

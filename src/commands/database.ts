@@ -1,8 +1,8 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Catalog } from '../catalog/catalog.ts';
 import { openCatalog } from '../catalog/open.ts';
-import { readConfig, type Config } from '../config.ts';
-import { isDistributed } from '../database/citus.ts';
+import { readConfig, type Config } from '../process/config.ts';
+import { isDistributed } from '../database/citus/citus.ts';
 import { openDatabase, type Database, type SharedDatabase } from '../database/db.ts';
 import { checkSchema } from '../database/migrations.ts';
 

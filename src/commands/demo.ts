@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import { publicUrl, readConfig } from '../config.ts';
+import { publicUrl, readConfig } from '../process/config.ts';
 import { loadDemo, type Demo } from '../demo/load-demo.ts';
-import { commandAction } from './command.ts';
+import { commandAction } from './shell/command.ts';
 import { openServices } from './database.ts';
 
 /** Defines the options and the action of the command `demo` on the command line. */

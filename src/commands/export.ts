@@ -6,12 +6,12 @@ import { InvalidArgumentError, Option, type Command } from 'commander';
 import type { Database } from '../database/db.ts';
 import { columnsOf, readFields } from '../files/columns.ts';
 import { fileText, recordWriter } from '../files/write-records.ts';
-import { requireCustomer } from '../queries/customers.ts';
+import { requireCustomer } from '../queries/accounts/customers.ts';
 import { fileFormats, type FileFields, type FileFormat, type GivenFields } from '../schemas/files.ts';
-import type { Metadata } from '../schemas/wire.ts';
-import { asUuid, commandAction, ignoreQuit, UsageError } from './command.ts';
+import type { Metadata } from '../schemas/base/wire.ts';
+import { asUuid, commandAction, ignoreQuit, UsageError } from './shell/command.ts';
 import { withDatabase } from './database.ts';
-import { progressOn } from './progress.ts';
+import { progressOn } from './shell/progress.ts';
 
 /** One kind of record that the command line can export. */
 export interface Exportable {

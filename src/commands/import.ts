@@ -4,17 +4,17 @@ import { stat, writeFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { readConfig } from '../config.ts';
+import { readConfig } from '../process/config.ts';
 import type { Database } from '../database/db.ts';
 import { gunzipIfPacked } from '../files/gunzip.ts';
-import { openErrorsFile } from '../jobs/errors-file.ts';
-import { workAtImport } from '../jobs/import-records.ts';
+import { openErrorsFile } from '../jobs/imports/errors-file.ts';
+import { workAtImport } from '../jobs/imports/import-records.ts';
 import type { RunContext } from '../jobs/turns.ts';
-import { receiveFile } from '../jobs/receive-file.ts';
-import { beginImport } from '../jobs/start-import.ts';
-import { logger } from '../logger.ts';
-import { requireCustomer } from '../queries/customers.ts';
-import { allImports, findUnreportedImport, requireImport, setReported } from '../queries/imports.ts';
+import { receiveFile } from '../jobs/imports/receive-file.ts';
+import { beginImport } from '../jobs/imports/start-import.ts';
+import { logger } from '../process/logger.ts';
+import { requireCustomer } from '../queries/accounts/customers.ts';
+import { allImports, findUnreportedImport, requireImport, setReported } from '../queries/imports/imports.ts';
 import type { MatchField } from '../schemas/batches.ts';
 import { fileFormats, type FileFormat } from '../schemas/files.ts';
 import {
@@ -26,11 +26,11 @@ import {
   type ImportObject,
   type Mapping,
 } from '../schemas/imports.ts';
-import { asName, asUuid, commandAction, UsageError } from './command.ts';
+import { asName, asUuid, commandAction, UsageError } from './shell/command.ts';
 import { withDatabase } from './database.ts';
 import { formatOf } from './export.ts';
-import { keepHeapSmall } from './heap.ts';
-import { progressOn, type Progress } from './progress.ts';
+import { keepHeapSmall } from './shell/heap.ts';
+import { progressOn, type Progress } from './shell/progress.ts';
 
 interface ImportOptions {
   customer: string;

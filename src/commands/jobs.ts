@@ -2,11 +2,11 @@ import { Option, type Command } from 'commander';
 import type { Transaction } from '../database/db.ts';
 import { cancelJob } from '../jobs/cancel-job.ts';
 import { retryJob } from '../jobs/retry-job.ts';
-import { requireJobView, listLatestJobs, findOwnerOfJob, type OwnedJob } from '../queries/job-views.ts';
+import { requireJobView, listLatestJobs, findOwnerOfJob, type OwnedJob } from '../queries/jobs/job-views.ts';
 import { jobStatuses, jobTypes, type JobStatus } from '../schemas/jobs.ts';
-import { commandAction, asInteger, asUuid } from './command.ts';
+import { commandAction, asInteger, asUuid } from './shell/command.ts';
 import { withDatabase } from './database.ts';
-import { table } from './table.ts';
+import { table } from './shell/table.ts';
 
 /** Defines the subcommands of the command `jobs`: `list`, `cancel` and `retry`. */
 export function define(command: Command): void {

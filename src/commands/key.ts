@@ -1,5 +1,5 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { readConfig } from '../config.ts';
+import { readConfig } from '../process/config.ts';
 import { conflict, notFound } from '../errors.ts';
 import {
   findApiKey,
@@ -8,16 +8,16 @@ import {
   listApiKeys,
   revokeApiKey,
   type IssuedRow,
-} from '../queries/api-keys.ts';
-import { requireCustomer } from '../queries/customers.ts';
-import { findFirstAdmin } from '../queries/users.ts';
+} from '../queries/accounts/api-keys.ts';
+import { requireCustomer } from '../queries/accounts/customers.ts';
+import { findFirstAdmin } from '../queries/accounts/users.ts';
 import { durations, type ApiKey, type Duration } from '../schemas/api-keys.ts';
 import { commandLine } from '../schemas/audit.ts';
-import { scopes, type Scope } from '../schemas/scopes.ts';
-import { mintToken } from '../tokens.ts';
-import { commandAction, asKeyName, asUuid } from './command.ts';
+import { scopes, type Scope } from '../schemas/base/scopes.ts';
+import { mintToken } from '../credentials/tokens.ts';
+import { commandAction, asKeyName, asUuid } from './shell/command.ts';
 import { withDatabase } from './database.ts';
-import { table } from './table.ts';
+import { table } from './shell/table.ts';
 
 /** Defines the subcommands of the command `key`: `create`, `list` and `revoke`. */
 export function define(command: Command): void {

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import { distribute } from '../database/distribute.ts';
+import { distribute } from '../database/citus/distribute.ts';
 import { migrate, type Migrated } from '../database/migrate.ts';
-import { commandAction } from './command.ts';
+import { commandAction } from './shell/command.ts';
 import { withServer } from './database.ts';
 
 interface Options {

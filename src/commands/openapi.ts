@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import { buildApp } from '../app.ts';
 import { openCatalog } from '../catalog/open.ts';
-import { readConfig } from '../config.ts';
+import { readConfig } from '../process/config.ts';
 import { openDatabase } from '../database/db.ts';
-import { commandAction } from './command.ts';
+import { commandAction } from './shell/command.ts';
 
 /** Defines the action of the command `openapi` on the command line. */
 export function define(command: Command): void {

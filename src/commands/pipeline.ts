@@ -1,16 +1,16 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { requireCustomer } from '../queries/customers.ts';
+import { requireCustomer } from '../queries/accounts/customers.ts';
 import {
   findPipeline,
   createPipeline,
   listPipelinesWithStages,
   salesStages,
   type NewStage,
-} from '../queries/pipelines.ts';
+} from '../queries/sales/pipelines.ts';
 import { visibilities, type Pipeline, type StageStatus, type Visibility } from '../schemas/pipelines.ts';
-import { commandAction, asCurrency, asInteger, asName, asText, asUuid } from './command.ts';
+import { commandAction, asCurrency, asInteger, asName, asText, asUuid } from './shell/command.ts';
 import { withDatabase } from './database.ts';
-import { table } from './table.ts';
+import { table } from './shell/table.ts';
 
 /** Defines the subcommands of the command `pipeline`: `create` and `list`. */
 export function define(command: Command): void {

@@ -1,15 +1,15 @@
 import { Option, type Command } from 'commander';
 import type { Transaction } from '../database/db.ts';
 import { conflict, notFound } from '../errors.ts';
-import { hashPassword } from '../passwords.ts';
-import { requireCustomer } from '../queries/customers.ts';
-import { deactivateUser, findCustomerOfUser, createUser, listUsers, resetPassword } from '../queries/users.ts';
+import { hashPassword } from '../accounts/passwords.ts';
+import { requireCustomer } from '../queries/accounts/customers.ts';
+import { deactivateUser, findCustomerOfUser, createUser, listUsers, resetPassword } from '../queries/accounts/users.ts';
 import { commandLine } from '../schemas/audit.ts';
 import { roles, type Role, type User } from '../schemas/users.ts';
-import { commandAction, asEmail, asName, asUuid } from './command.ts';
+import { commandAction, asEmail, asName, asUuid } from './shell/command.ts';
 import { withDatabase } from './database.ts';
-import { readPassword } from './password.ts';
-import { table } from './table.ts';
+import { readPassword } from './shell/password.ts';
+import { table } from './shell/table.ts';
 
 /** Defines the subcommands of the command `user`: `create`, `list`, `deactivate` and `reset-password`. */
 export function define(command: Command): void {

@@ -1,14 +1,14 @@
 import type { Command } from 'commander';
-import { readConfig } from '../config.ts';
+import { readConfig } from '../process/config.ts';
 import { migrate } from '../database/migrate.ts';
 import { startWorkers } from '../jobs/workers.ts';
-import { logger } from '../logger.ts';
+import { logger } from '../process/logger.ts';
 import { startTracing } from '../tracing/tracing.ts';
 import { openServices, requireSchema } from './database.ts';
-import { keepHeapSmall } from './heap.ts';
-import { listenMonitor } from './monitor.ts';
-import { serverAction } from './server-action.ts';
-import { Shutdown } from './shutdown.ts';
+import { keepHeapSmall } from './shell/heap.ts';
+import { listenMonitor } from './shell/monitor.ts';
+import { serverAction } from './shell/server-action.ts';
+import { Shutdown } from './shell/shutdown.ts';
 
 interface Working {
   working: true;

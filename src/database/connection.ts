@@ -1,5 +1,5 @@
 import postgres from 'postgres';
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import { isTracing, watchStatements } from '../tracing/tracing.ts';
 import { scramPassword } from './scram-password.ts';
 import { sessionSettings } from './session-settings.ts';

@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import type { Gate } from '../limits/gate.ts';
-import { allCustomers, CallerHungUp, serviceItself, type Requester } from '../requester.ts';
+import { allCustomers, CallerHungUp, serviceItself, type Requester } from '../credentials/requester.ts';
 import {
   connect,
   plansOfCitus,
@@ -10,10 +10,10 @@ import {
   type Sql,
   type Transaction,
 } from './connection.ts';
-import { CustomerNodes } from './customer-nodes.ts';
-import { coordinatorItself, DistributedLanes } from './distributed-lanes.ts';
+import { CustomerNodes } from './citus/customer-nodes.ts';
+import { coordinatorItself, DistributedLanes } from './citus/distributed-lanes.ts';
 import { LaneSet, openExclusiveLane, openSharedLane, type LaneSource } from './lane-set.ts';
-import type { Probe } from './node-monitor.ts';
+import type { Probe } from './citus/node-monitor.ts';
 import { Outages } from './outages.ts';
 import { Transactions } from './transactions.ts';
 

@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import type { ConnectionOptions, QueryPlans, Sql } from './connection.ts';
 import { ExclusiveLane, SharedLane } from './lanes.ts';
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DomainError, unavailable } from '../errors.ts';
 import { Gate, type GateLimits } from '../limits/gate.ts';
-import type { Requester } from '../requester.ts';
+import type { Requester } from '../credentials/requester.ts';
 import { inLane } from '../tracing/tracing.ts';
 
 /** An instance of the database driver, which has one or more connections. */

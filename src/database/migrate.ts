@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
-import { changeShardsInSequence, isDistributed, placeTable } from './citus.ts';
+import { changeShardsInSequence, isDistributed, placeTable } from './citus/citus.ts';
 import { isSupported, ourMigrations, readMigrations, type AppliedMigration, type Migration } from './migrations.ts';
 import { installQueues } from './queues.ts';
 import { scramPassword } from './scram-password.ts';

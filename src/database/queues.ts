@@ -1,7 +1,7 @@
 import { PgBoss, type Queue } from 'pg-boss';
 import type postgres from 'postgres';
 import type { JobType } from '../schemas/jobs.ts';
-import { hasCitus } from './citus.ts';
+import { hasCitus } from './citus/citus.ts';
 import { withSessionSettings } from './session-settings.ts';
 
 /** Name of the database schema that contains the tables of the job queue (pg-boss). */

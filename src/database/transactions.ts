@@ -1,4 +1,4 @@
-import { runAfterCommit } from '../after-commit.ts';
+import { runAfterCommit } from './after-commit.ts';
 import type { Sql, Transaction } from './connection.ts';
 
 /** Runs transactions, and remembers whether the disk of the database is full. */

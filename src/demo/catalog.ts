@@ -4,7 +4,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import { importPeople } from '../catalog/import/import-people.ts';
 import type { Database } from '../database/db.ts';
 import { DomainError } from '../errors.ts';
-import { listUnfinishedImports } from '../queries/catalog-imports.ts';
+import { listUnfinishedImports } from '../queries/catalog/catalog-imports.ts';
 import { generatePeople } from './generate-people.ts';
 
 const count = 5_000;

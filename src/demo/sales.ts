@@ -1,11 +1,11 @@
 import { faker } from '@faker-js/faker/locale/en';
 import type { Transaction } from '../database/db.ts';
-import { findContact } from '../queries/contacts.ts';
-import { createList } from '../queries/lists.ts';
-import { addMembers } from '../queries/manual-members.ts';
-import { createOpportunity } from '../queries/opportunities.ts';
-import { listPipelinesWithStages } from '../queries/pipelines.ts';
-import { createProduct } from '../queries/products.ts';
+import { findContact } from '../queries/crm/contacts.ts';
+import { createList } from '../queries/crm/lists.ts';
+import { addMembers } from '../queries/memberships/manual-members.ts';
+import { createOpportunity } from '../queries/sales/opportunities.ts';
+import { listPipelinesWithStages } from '../queries/sales/pipelines.ts';
+import { createProduct } from '../queries/sales/products.ts';
 import type { ListCreate } from '../schemas/lists.ts';
 import { priorities } from '../schemas/opportunities.ts';
 import type { ProductCreate } from '../schemas/products.ts';

@@ -5,7 +5,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { environmentWithout } from '../config.ts';
+import { environmentWithout } from '../process/config.ts';
 import { createFolder } from './folders.ts';
 import { EmbeddedPostgresError, place, reachablePrograms, reaches, serverUser, type User } from './programs.ts';
 

@@ -10,7 +10,7 @@ import {
   type FileFormat,
   type GivenFields,
 } from '../schemas/files.ts';
-import { formats } from '../schemas/formats.ts';
+import { formats } from '../schemas/base/formats.ts';
 import { customKey } from '../schemas/filters.ts';
 import type { CellType } from './cells.ts';
 

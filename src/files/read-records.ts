@@ -1,5 +1,5 @@
 import { DomainError, validationFailed, type Fault } from '../errors.ts';
-import { TimeSlice } from '../event-loop.ts';
+import { TimeSlice } from '../process/event-loop.ts';
 import { maxBatchFaults } from '../schemas/batches.ts';
 import { findUnstorableText } from '../text/unstorable.ts';
 import type { Cell } from './cells.ts';

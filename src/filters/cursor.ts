@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { validationFailed } from '../errors.ts';
-import { isInstant } from '../schemas/formats.ts';
+import { isInstant } from '../schemas/base/formats.ts';
 import { isStorable } from '../text/code-points.ts';
 import { fold } from '../text/fold.ts';
 import { canonicalId } from '../text/ids.ts';

@@ -1,4 +1,4 @@
-import { defaultLimit } from '../schemas/wire.ts';
+import { defaultLimit } from '../schemas/base/wire.ts';
 import { fold } from '../text/fold.ts';
 import type { Column, Source } from './columns.ts';
 import { encodeCursor, readPosition, scopeOf, type KeyValue, type Position } from './cursor.ts';

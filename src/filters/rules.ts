@@ -1,5 +1,5 @@
 import { maxFaults, type Fault } from '../errors.ts';
-import type { TimeSlice } from '../event-loop.ts';
+import type { TimeSlice } from '../process/event-loop.ts';
 import { contactFilterFields, fieldType, type FieldType, type FilterFields } from '../schemas/filters.ts';
 import { ruleLimits, ruleOperators, unruled, type Rule, type RuleGiven, type RuleOperator } from '../schemas/lists.ts';
 import { lengthOf } from '../text/code-points.ts';

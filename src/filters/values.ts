@@ -1,5 +1,5 @@
 import { filterLimits, type FieldType } from '../schemas/filters.ts';
-import { isInstant } from '../schemas/formats.ts';
+import { isInstant } from '../schemas/base/formats.ts';
 import { lengthOf } from '../text/code-points.ts';
 import { fold } from '../text/fold.ts';
 import { canonicalId } from '../text/ids.ts';

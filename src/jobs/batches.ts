@@ -1,6 +1,6 @@
 import type { Transaction } from '../database/db.ts';
 import type { RunQueue, TurnKind } from '../database/queues.ts';
-import { enqueueTurn, waitForNewWork, type BatchOutcome } from '../queries/turns.ts';
+import { enqueueTurn, waitForNewWork, type BatchOutcome } from '../queries/records/turns.ts';
 import type { JobContext } from './handler.ts';
 
 /** Settings of one call of `runBatches`: the queue, the customer and the time limits. */

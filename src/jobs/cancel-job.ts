@@ -1,6 +1,6 @@
 import type { Transaction } from '../database/db.ts';
 import { conflict } from '../errors.ts';
-import { lockJob, skipOpenInputs, type VisibleTypes } from '../queries/job-views.ts';
+import { lockJob, skipOpenInputs, type VisibleTypes } from '../queries/jobs/job-views.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { endJob } from './settle.ts';
 

@@ -1,4 +1,4 @@
-import { fillNextBatch } from '../queries/list-fills.ts';
+import { fillNextBatch } from '../queries/memberships/list-fills.ts';
 import { runBatches } from './batches.ts';
 import type { Handler } from './handler.ts';
 

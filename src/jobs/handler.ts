@@ -1,10 +1,10 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import type { Database } from '../database/db.ts';
 import type { JobKind, TurnKind } from '../database/queues.ts';
 import type { Verifier } from '../verification/verifier.ts';
-import type { Turn } from '../queries/turns.ts';
+import type { Turn } from '../queries/records/turns.ts';
 
 /** The services that a job handler uses. */
 export interface JobContext {

@@ -1,4 +1,4 @@
-import { addTerms, findCustomersWithoutTerms, indexedSources } from '../queries/search-terms.ts';
+import { addTerms, findCustomersWithoutTerms, indexedSources } from '../queries/records/search-terms.ts';
 import type { JobContext } from './handler.ts';
 
 /** Number of records that one transaction writes and locks. */

@@ -1,8 +1,8 @@
 import type { JobQueue } from '../database/queues.ts';
 import type { RunBatches } from './turns.ts';
-import { unlockContacts } from './unlock-contacts.ts';
-import { unlockSelectedContacts } from './unlock-selected-contacts.ts';
-import { verifyEmails } from './verify-emails.ts';
+import { unlockContacts } from './unlocks/unlock-contacts.ts';
+import { unlockSelectedContacts } from './unlocks/unlock-selected-contacts.ts';
+import { verifyEmails } from './verification/verify-emails.ts';
 
 /** Maps each job type to the function that runs one batch (a limited piece of work) of a job. */
 export const jobBatches: RunBatches<JobQueue> = {

@@ -1,4 +1,4 @@
-import { removeExpiredRecords } from '../queries/idempotency.ts';
+import { removeExpiredRecords } from '../queries/records/idempotency.ts';
 import type { Handler } from './handler.ts';
 
 /**

@@ -1,14 +1,14 @@
 import type { Transaction } from '../database/db.ts';
 import { queueOf } from '../database/queues.ts';
 import { conflict } from '../errors.ts';
-import { reserveCredits } from '../queries/credits.ts';
-import { isRetained } from '../queries/job-retention.ts';
-import { findRetry, copyOpenInputs } from '../queries/job-retries.ts';
-import { lockJob } from '../queries/job-views.ts';
-import { insertJob, requireJob, setJobTotal, type JobRow } from '../queries/jobs.ts';
-import { findUnlocked } from '../queries/unlocks.ts';
+import { reserveCredits } from '../queries/jobs/credits.ts';
+import { isRetained } from '../queries/jobs/job-retention.ts';
+import { findRetry, copyOpenInputs } from '../queries/jobs/job-retries.ts';
+import { lockJob } from '../queries/jobs/job-views.ts';
+import { insertJob, requireJob, setJobTotal, type JobRow } from '../queries/jobs/jobs.ts';
+import { findUnlocked } from '../queries/catalog/unlocks.ts';
 import { jobTypes, type JobStarted, type JobType } from '../schemas/jobs.ts';
-import { enqueueTurn } from '../queries/turns.ts';
+import { enqueueTurn } from '../queries/records/turns.ts';
 
 /**
  * Retries a job that FAILED or was CANCELLED: creates a new job for the items without a result, at the same price per

@@ -1,4 +1,4 @@
-import { settleBatch } from '../queries/company-settlements.ts';
+import { settleBatch } from '../queries/memberships/company-settlements.ts';
 import { runBatches } from './batches.ts';
 import type { Handler } from './handler.ts';
 

@@ -1,9 +1,9 @@
 import type { Transaction } from '../database/db.ts';
 import type { RunQueue } from '../database/queues.ts';
-import { chargeCredits, releaseCredits } from '../queries/credits.ts';
-import { findFirstOpenInput } from '../queries/job-inputs.ts';
-import { lockRun, type Leased, type LeasedJob, type Run } from '../queries/leases.ts';
-import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs.ts';
+import { chargeCredits, releaseCredits } from '../queries/jobs/credits.ts';
+import { findFirstOpenInput } from '../queries/jobs/job-inputs.ts';
+import { lockRun, type Leased, type LeasedJob, type Run } from '../queries/jobs/leases.ts';
+import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs/jobs.ts';
 import type { JobContext } from './handler.ts';
 
 /** Results of a batch, to be stored in one transaction by `settle`. */

@@ -1,10 +1,10 @@
 import type { Transaction } from '../database/db.ts';
 import { queueOf } from '../database/queues.ts';
-import { reserveCredits } from '../queries/credits.ts';
-import { insertInputs, type JobInput } from '../queries/job-inputs.ts';
-import { insertJob, type NewJob } from '../queries/jobs.ts';
+import { reserveCredits } from '../queries/jobs/credits.ts';
+import { insertInputs, type JobInput } from '../queries/jobs/job-inputs.ts';
+import { insertJob, type NewJob } from '../queries/jobs/jobs.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
-import { enqueueTurn } from '../queries/turns.ts';
+import { enqueueTurn } from '../queries/records/turns.ts';
 
 /** The properties and inputs of a new job. */
 interface Given extends NewJob {

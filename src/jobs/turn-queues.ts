@@ -1,11 +1,11 @@
 import type { Sql } from '../database/db.ts';
 import type { RunQueue, TurnKind } from '../database/queues.ts';
-import { findSettlingCustomers } from '../queries/company-settlements.ts';
-import { findWaitingCustomers } from '../queries/leases.ts';
-import { findFillingCustomers } from '../queries/list-fills.ts';
+import { findSettlingCustomers } from '../queries/memberships/company-settlements.ts';
+import { findWaitingCustomers } from '../queries/jobs/leases.ts';
+import { findFillingCustomers } from '../queries/memberships/list-fills.ts';
 import { fillLists } from './fill-lists.ts';
 import type { Handler } from './handler.ts';
-import { importRecords } from './import-records.ts';
+import { importRecords } from './imports/import-records.ts';
 import { jobBatches } from './job-batches.ts';
 import { settleCompanies } from './settle-companies.ts';
 import { takeTurn } from './turns.ts';

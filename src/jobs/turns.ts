@@ -2,8 +2,8 @@ import type { Transaction } from '../database/db.ts';
 import { retryLevel } from '../database/outages.ts';
 import { heartbeatSeconds, type JobQueue, type RunQueue } from '../database/queues.ts';
 import { isUnavailable } from '../errors.ts';
-import { withOwnAbort } from '../own-abort.ts';
-import { endImport } from '../queries/imports.ts';
+import { withOwnAbort } from '../process/own-abort.ts';
+import { endImport } from '../queries/imports/imports.ts';
 import {
   releaseLease,
   leaseRun,
@@ -13,10 +13,11 @@ import {
   backOff,
   type Leased,
   type Run,
-} from '../queries/leases.ts';
+  enqueueNextTurn,
+} from '../queries/jobs/leases.ts';
 import type { TraceContext } from '../tracing/spans.ts';
 import { inSpan } from '../tracing/tracing.ts';
-import { enqueueNextTurn, waitForNewWork } from '../queries/turns.ts';
+import { waitForNewWork } from '../queries/records/turns.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { endJob, LeaseLost } from './settle.ts';
 

@@ -9,8 +9,8 @@ import {
   registerWorkerSlots,
   takeWorkerSlot,
   type WorkerSlot,
-} from '../queries/worker-slots.ts';
-import { sendTurn } from '../queries/turns.ts';
+} from '../queries/jobs/worker-slots.ts';
+import { sendTurn } from '../queries/records/turns.ts';
 
 /** Delay before the next attempt to run jobs of a customer who already uses its share of the worker slots (seconds). */
 const retrySeconds = 1;

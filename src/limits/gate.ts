@@ -1,6 +1,6 @@
 import { unavailable } from '../errors.ts';
-import { gateRefusals, gateWait } from '../metrics.ts';
-import { unlessAborted, type Requester } from '../requester.ts';
+import { gateRefusals, gateWait } from '../process/metrics.ts';
+import { unlessAborted, type Requester } from '../credentials/requester.ts';
 
 /** The id of a customer that uses a limited resource. For an operation that belongs to no customer, a unique symbol. */
 export type SlotHolder = string | symbol;

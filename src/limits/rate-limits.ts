@@ -1,8 +1,8 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { RateLimiterMemory, RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import { rateLimited } from '../errors.ts';
-import { limitedRequests } from '../metrics.ts';
+import { limitedRequests } from '../process/metrics.ts';
 import { RedisServer } from './redis.ts';
 
 /**

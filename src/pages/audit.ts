@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify';
-import { listEvents } from '../queries/audit.ts';
+import { listEvents } from '../queries/accounts/audit.ts';
 import type { AuditEvent, AuditEventName } from '../schemas/audit.ts';
 import { forAdmins } from './access.ts';
 import { queryOf, text } from './forms.ts';

@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify';
-import { findCredits, listDailyCharges, listEntries, type DailyCharge } from '../queries/credits.ts';
+import { findCredits, listDailyCharges, listEntries, type DailyCharge } from '../queries/jobs/credits.ts';
 import { pools, type Credits, type EntryKind, type LedgerEntry, type Pool } from '../schemas/credits.ts';
 import { forMembers } from './access.ts';
 import { barChart } from './chart.ts';

@@ -1,8 +1,8 @@
 import { Tokens } from '@fastify/csrf';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { DomainError, validationFailed, type Fault } from '../errors.ts';
-import { statuses } from '../plugins/error-handler.ts';
-import { sessionCookies } from '../plugins/session-cookie.ts';
+import { statuses } from '../plugins/answers/error-handler.ts';
+import { sessionCookies } from '../plugins/credentials/session-cookie.ts';
 import { canonicalId } from '../text/ids.ts';
 import { findUnstorableText } from '../text/unstorable.ts';
 import type { Validator } from '../validation/validator.ts';

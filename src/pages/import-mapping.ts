@@ -1,10 +1,10 @@
 import type { Database } from '../database/db.ts';
 import type { Fault } from '../errors.ts';
 import { columnNamed } from '../files/columns.ts';
-import { optionalOf } from '../jobs/check-records.ts';
-import { previewImport } from '../jobs/preview-import.ts';
-import { fileFields } from '../jobs/start-import.ts';
-import type { VisibleImports } from '../queries/imports.ts';
+import { optionalOf } from '../jobs/imports/check-records.ts';
+import { previewImport } from '../jobs/imports/preview-import.ts';
+import { fileFields } from '../jobs/imports/start-import.ts';
+import type { VisibleImports } from '../queries/imports/imports.ts';
 import { companyBatches, contactBatches } from '../schemas/batches.ts';
 import { companyParts, importableNames } from '../schemas/files.ts';
 import type { Import, ImportObject, ImportPatch, ImportPreview, Mapping } from '../schemas/imports.ts';

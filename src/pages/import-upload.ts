@@ -1,9 +1,9 @@
 import multipart, { type MultipartFile } from '@fastify/multipart';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { DomainError, validationFailed } from '../errors.ts';
-import { receiveFile } from '../jobs/receive-file.ts';
-import { beginImport, cancelImport, changeImport } from '../jobs/start-import.ts';
-import { allImports } from '../queries/imports.ts';
+import { receiveFile } from '../jobs/imports/receive-file.ts';
+import { beginImport, cancelImport, changeImport } from '../jobs/imports/start-import.ts';
+import { allImports } from '../queries/imports/imports.ts';
 import {
   ImportCreate,
   importModes,

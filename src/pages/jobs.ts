@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { cancelJob } from '../jobs/cancel-job.ts';
-import { sessionOf } from '../plugins/auth.ts';
-import { listItems, listJobs, requireJobView } from '../queries/job-views.ts';
+import { sessionOf } from '../plugins/credentials/auth.ts';
+import { listItems, listJobs, requireJobView } from '../queries/jobs/job-views.ts';
 import { finalStatuses, jobStatuses, jobTypes, type FinalStatus, type Job, type JobItem } from '../schemas/jobs.ts';
-import { defaultLimit } from '../schemas/wire.ts';
+import { defaultLimit } from '../schemas/base/wire.ts';
 import { forAdmins, forMembers } from './access.ts';
 import { idOf, option, pageNumberOf, queryOf, text } from './forms.ts';
 import { count, empty, facts, html, moment, pager, table, type Html } from './html.ts';

@@ -1,5 +1,5 @@
 import { durations, type KeyRequest } from '../schemas/api-keys.ts';
-import { scopes, type Scope } from '../schemas/scopes.ts';
+import { scopes, type Scope } from '../schemas/base/scopes.ts';
 import { faultText, field, formFaults, type Faults } from './forms.ts';
 import { html, type Html } from './html.ts';
 

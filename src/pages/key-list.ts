@@ -1,5 +1,5 @@
 import { keyLimits, type ApiKey } from '../schemas/api-keys.ts';
-import { scopes } from '../schemas/scopes.ts';
+import { scopes } from '../schemas/base/scopes.ts';
 import type { Role } from '../schemas/users.ts';
 import { badge, counted, date, empty, facts, html, moment, notice, type Html } from './html.ts';
 import type { Page } from './layout.ts';

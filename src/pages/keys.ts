@@ -1,10 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { issueKey, replaceKey, type Issued } from '../accounts/api-keys.ts';
-import { publicUrl } from '../config.ts';
+import { publicUrl } from '../process/config.ts';
 import { DomainError, notFound } from '../errors.ts';
-import { actorOf, sessionOf } from '../plugins/auth.ts';
-import { findApiKey, findKeyVersions, listApiKeys, revokeApiKey } from '../queries/api-keys.ts';
-import { markSent } from '../queries/sent-forms.ts';
+import { actorOf, sessionOf } from '../plugins/credentials/auth.ts';
+import { findApiKey, findKeyVersions, listApiKeys, revokeApiKey } from '../queries/accounts/api-keys.ts';
+import { markSent } from '../queries/records/sent-forms.ts';
 import { durations, KeyRequest, type ApiKey } from '../schemas/api-keys.ts';
 import { compile } from '../validation/validator.ts';
 import { forAdmins, forMembers } from './access.ts';

@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { LRUCache } from 'lru-cache';
-import { batchLookups } from '../batch-lookups.ts';
+import { batchLookups } from '../database/batch-lookups.ts';
 import type { Sql } from '../database/db.ts';
-import { unlessAborted } from '../requester.ts';
+import { unlessAborted } from '../credentials/requester.ts';
 import { canonicalId } from '../text/ids.ts';
 
 /** Reads the customer's records with the given ids. Returns them in any order, without unknown ids. */

@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import fp from 'fastify-plugin';
 import { validationFailed, type DomainError } from '../errors.ts';
-import { answerOnSocket, bodyOf, watchRequests, type Refusal } from './client-error.ts';
-import { requestId } from './request-log.ts';
+import { answerOnSocket, bodyOf, watchRequests, type Refusal } from './answers/client-error.ts';
+import { requestId } from './watching/request-log.ts';
 
 /**
  * Fastify plugin that rejects requests which violate rules of HTTP (RFC 9110 and 9112) that Node does not check. Also

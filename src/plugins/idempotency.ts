@@ -3,7 +3,12 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Database, Sql, Transaction } from '../database/db.ts';
 import { conflict, DomainError, validationFailed } from '../errors.ts';
-import { findIdempotencyRecord, storeAnswer, lockIdempotencyKey, type StoredAnswer } from '../queries/idempotency.ts';
+import {
+  findIdempotencyRecord,
+  storeAnswer,
+  lockIdempotencyKey,
+  type StoredAnswer,
+} from '../queries/records/idempotency.ts';
 
 /**
  * The function of a route that writes to the database. It runs in one transaction and returns the response.

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import swagger from '@fastify/swagger';
 import fp from 'fastify-plugin';
 import packageJson from '../../package.json' with { type: 'json' };
-import { publicUrl } from '../config.ts';
+import { publicUrl } from '../process/config.ts';
 import { nameComponents } from './openapi/components.ts';
 import { describeBodies, describeRoute } from './openapi/operations.ts';
 import { tags } from './openapi/tags.ts';

@@ -4,8 +4,8 @@ import type { CatalogReads } from '../catalog/catalog.ts';
 import type { Database } from '../database/db.ts';
 import { unavailable } from '../errors.ts';
 import { FairSlots } from '../limits/gate.ts';
-import { CallerHungUp, serviceItself, type Requester } from '../requester.ts';
-import { exemptFromTimeout } from './client-error.ts';
+import { CallerHungUp, serviceItself, type Requester } from '../credentials/requester.ts';
+import { exemptFromTimeout } from './answers/client-error.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {

@@ -1,6 +1,6 @@
 import fp from 'fastify-plugin';
 import type { Catalog, CatalogReads } from '../catalog/catalog.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import type { Database, SharedDatabase } from '../database/db.ts';
 
 /**

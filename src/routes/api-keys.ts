@@ -1,11 +1,11 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { issueKey, replaceKey, type Issued } from '../accounts/api-keys.ts';
-import { batchLookups } from '../batch-lookups.ts';
+import { batchLookups } from '../database/batch-lookups.ts';
 import { notFound } from '../errors.ts';
-import { actorOf } from '../plugins/auth.ts';
-import { findKeyVersions, listApiKeys, revokeApiKey, type KeyVersion } from '../queries/api-keys.ts';
+import { actorOf } from '../plugins/credentials/auth.ts';
+import { findKeyVersions, listApiKeys, revokeApiKey, type KeyVersion } from '../queries/accounts/api-keys.ts';
 import { ApiKey, IssuedKey, KeyChange, keyLimits, KeyRequest } from '../schemas/api-keys.ts';
-import { Done, ErrorBody, IdParams } from '../schemas/wire.ts';
+import { Done, ErrorBody, IdParams } from '../schemas/base/wire.ts';
 
 const config = { access: { session: 'admin' } } as const;
 const tags = ['api keys'];

@@ -1,6 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { etagOf } from '../etag.ts';
-import { sendExport } from '../plugins/send-export.ts';
+import { etagOf } from '../text/etag.ts';
+import { sendExport } from '../plugins/answers/send-export.ts';
 import {
   updateCompany,
   countCompanies,
@@ -9,10 +9,10 @@ import {
   exportCompanies,
   findCompanies,
   listCompanies,
-} from '../queries/companies.ts';
+} from '../queries/crm/companies.ts';
 import { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
 import { companyFileFields, CompanyExport, ExportedFile } from '../schemas/files.ts';
-import { done, DoneWithId, ErrorBody, IdParams, Metadata, Nullable } from '../schemas/wire.ts';
+import { done, DoneWithId, ErrorBody, IdParams, Metadata, Nullable } from '../schemas/base/wire.ts';
 
 const tags = ['companies'];
 

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { answerOf, batchOf } from '../plugins/batches.ts';
-import { readCompanyBatch, writeCompanyBatch } from '../queries/company-batches.ts';
-import { withLastWrites } from '../queries/last-writes.ts';
+import { answerOf, batchOf } from '../plugins/bodies/batches.ts';
+import { readCompanyBatch, writeCompanyBatch } from '../queries/crm/company-batches.ts';
+import { withLastWrites } from '../queries/records/last-writes.ts';
 import {
   BatchConflict,
   batchAnswer,
@@ -11,8 +11,8 @@ import {
   matchesOf,
   maxBatchBytes,
 } from '../schemas/batches.ts';
-import type { Access } from '../schemas/scopes.ts';
-import { ErrorBody } from '../schemas/wire.ts';
+import type { Access } from '../schemas/base/scopes.ts';
+import { ErrorBody } from '../schemas/base/wire.ts';
 
 const tags = ['companies'];
 

@@ -1,7 +1,7 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { answerOf, batchOf } from '../plugins/batches.ts';
-import { readContactBatch, writeContactBatch } from '../queries/contact-batches.ts';
-import { withLastWrites } from '../queries/last-writes.ts';
+import { answerOf, batchOf } from '../plugins/bodies/batches.ts';
+import { readContactBatch, writeContactBatch } from '../queries/crm/contact-batches.ts';
+import { withLastWrites } from '../queries/records/last-writes.ts';
 import {
   BatchConflict,
   batchAnswer,
@@ -10,8 +10,8 @@ import {
   contactBatches as kind,
   maxBatchBytes,
 } from '../schemas/batches.ts';
-import type { Access } from '../schemas/scopes.ts';
-import { ErrorBody } from '../schemas/wire.ts';
+import type { Access } from '../schemas/base/scopes.ts';
+import { ErrorBody } from '../schemas/base/wire.ts';
 
 const tags = ['contacts'];
 

@@ -1,7 +1,7 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { notFound } from '../errors.ts';
-import { etagOf } from '../etag.ts';
-import { sendExport } from '../plugins/send-export.ts';
+import { etagOf } from '../text/etag.ts';
+import { sendExport } from '../plugins/answers/send-export.ts';
 import {
   updateContact,
   countContacts,
@@ -10,7 +10,7 @@ import {
   exportContacts,
   findContacts,
   listContacts,
-} from '../queries/contacts.ts';
+} from '../queries/crm/contacts.ts';
 import {
   Contact,
   ContactCount,
@@ -20,7 +20,7 @@ import {
   ContactQuery,
 } from '../schemas/contacts.ts';
 import { contactFileFields, ContactExport, ExportedFile } from '../schemas/files.ts';
-import { done, DoneWithId, ErrorBody, IdParams, Metadata } from '../schemas/wire.ts';
+import { done, DoneWithId, ErrorBody, IdParams, Metadata } from '../schemas/base/wire.ts';
 
 const tags = ['contacts'];
 

@@ -1,7 +1,7 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { findCredits, listEntries } from '../queries/credits.ts';
-import { findCustomerSummary } from '../queries/customers.ts';
-import { listUsers } from '../queries/users.ts';
+import { findCredits, listEntries } from '../queries/jobs/credits.ts';
+import { findCustomerSummary } from '../queries/accounts/customers.ts';
+import { listUsers } from '../queries/accounts/users.ts';
 import { Credits, LedgerEntry, LedgerQuery } from '../schemas/credits.ts';
 import { CustomerSummary } from '../schemas/customers.ts';
 import { User } from '../schemas/users.ts';

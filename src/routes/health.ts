@@ -1,7 +1,7 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { checkSchema } from '../database/migrations.ts';
-import { hasWorkersForJobs } from '../queries/backlog.ts';
-import { Enum } from '../schemas/wire.ts';
+import { hasWorkersForJobs } from '../queries/jobs/backlog.ts';
+import { Enum } from '../schemas/base/wire.ts';
 
 const Readiness = Type.Object(
   {

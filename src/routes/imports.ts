@@ -1,13 +1,13 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../credentials/caller.ts';
 import { forbidden } from '../errors.ts';
-import { openErrorsFile } from '../jobs/errors-file.ts';
-import { previewImport } from '../jobs/preview-import.ts';
-import { receiveFile } from '../jobs/receive-file.ts';
-import { beginImport, cancelImport, changeImport, startUploaded } from '../jobs/start-import.ts';
-import { fileOf, takeFiles } from '../plugins/file-body.ts';
-import { sendText } from '../plugins/send-file.ts';
-import { listImports, requireImport, visibleImports, type VisibleImports } from '../queries/imports.ts';
+import { openErrorsFile } from '../jobs/imports/errors-file.ts';
+import { previewImport } from '../jobs/imports/preview-import.ts';
+import { receiveFile } from '../jobs/imports/receive-file.ts';
+import { beginImport, cancelImport, changeImport, startUploaded } from '../jobs/imports/start-import.ts';
+import { fileOf, takeFiles } from '../plugins/bodies/file-body.ts';
+import { sendText } from '../plugins/answers/send-file.ts';
+import { listImports, requireImport, visibleImports, type VisibleImports } from '../queries/imports/imports.ts';
 import { contentTypes } from '../schemas/files.ts';
 import {
   anyImportScope,
@@ -21,7 +21,7 @@ import {
   importScopes,
   maxFileBytes,
 } from '../schemas/imports.ts';
-import { done, ErrorBody, IdParams } from '../schemas/wire.ts';
+import { done, ErrorBody, IdParams } from '../schemas/base/wire.ts';
 
 const tags = ['imports'];
 const access = { anyScope: anyImportScope };

@@ -1,5 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import type { Caller } from '../caller.ts';
+import type { Caller } from '../credentials/caller.ts';
 import { cancelJob } from '../jobs/cancel-job.ts';
 import {
   countExisting,
@@ -8,9 +8,9 @@ import {
   searchOf,
   startSelectedUnlock,
   startUnlock,
-} from '../jobs/start-unlock.ts';
-import { startEmailVerification } from '../jobs/start-verification.ts';
-import { requireJobView, listItems, listJobs } from '../queries/job-views.ts';
+} from '../jobs/unlocks/start-unlock.ts';
+import { startEmailVerification } from '../jobs/verification/start-verification.ts';
+import { requireJobView, listItems, listJobs } from '../queries/jobs/job-views.ts';
 import {
   Estimate,
   Job,
@@ -25,8 +25,8 @@ import {
   VerifyEmail,
   type JobType,
 } from '../schemas/jobs.ts';
-import type { Scope } from '../schemas/scopes.ts';
-import { ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
+import type { Scope } from '../schemas/base/scopes.ts';
+import { ErrorBody, IdParams, ShortageBody } from '../schemas/base/wire.ts';
 
 const tags = ['jobs'];
 const starting = { limit: 'jobs', idempotent: true } as const;

@@ -1,9 +1,9 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { notFound } from '../errors.ts';
-import { etagOf } from '../etag.ts';
-import { startListVerification } from '../jobs/start-verification.ts';
-import { updateList, createList, deleteList, duplicateList, findList, listLists } from '../queries/lists.ts';
-import { addMembers, removeMembers } from '../queries/manual-members.ts';
+import { etagOf } from '../text/etag.ts';
+import { startListVerification } from '../jobs/verification/start-verification.ts';
+import { updateList, createList, deleteList, duplicateList, findList, listLists } from '../queries/crm/lists.ts';
+import { addMembers, removeMembers } from '../queries/memberships/manual-members.ts';
 import { ListVerification } from '../schemas/jobs.ts';
 import {
   List,
@@ -16,7 +16,7 @@ import {
   MembersByHand,
   MembersRemoved,
 } from '../schemas/lists.ts';
-import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
+import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/base/wire.ts';
 
 const tags = ['lists'];
 

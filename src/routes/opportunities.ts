@@ -1,15 +1,15 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { notFound } from '../errors.ts';
-import { etagOf } from '../etag.ts';
+import { etagOf } from '../text/etag.ts';
 import {
   updateOpportunity,
   createOpportunity,
   deleteOpportunity,
   findOpportunities,
   listOpportunities,
-} from '../queries/opportunities.ts';
+} from '../queries/sales/opportunities.ts';
 import { Opportunity, OpportunityCreate, OpportunityPatch } from '../schemas/opportunities.ts';
-import { done, DoneWithId, ErrorBody, IdParams, PageQuery } from '../schemas/wire.ts';
+import { done, DoneWithId, ErrorBody, IdParams, PageQuery } from '../schemas/base/wire.ts';
 
 const tags = ['opportunities'];
 

@@ -1,9 +1,9 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { notFound } from '../errors.ts';
-import { etagOf } from '../etag.ts';
-import { findPipelines, listPipelines } from '../queries/pipelines.ts';
+import { etagOf } from '../text/etag.ts';
+import { findPipelines, listPipelines } from '../queries/sales/pipelines.ts';
 import { Pipeline, PipelineListItem } from '../schemas/pipelines.ts';
-import { IdParams } from '../schemas/wire.ts';
+import { IdParams } from '../schemas/base/wire.ts';
 
 const config = { access: { scope: 'pipelines:read' } } as const;
 const tags = ['pipelines'];

@@ -1,9 +1,9 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { notFound } from '../errors.ts';
-import { etagOf } from '../etag.ts';
-import { updateProduct, createProduct, deleteProduct, findProducts, listProducts } from '../queries/products.ts';
+import { etagOf } from '../text/etag.ts';
+import { updateProduct, createProduct, deleteProduct, findProducts, listProducts } from '../queries/sales/products.ts';
 import { Product, ProductCreate, ProductListItem, ProductPatch } from '../schemas/products.ts';
-import { done, DoneWithId, ErrorBody, IdParams, PageQuery } from '../schemas/wire.ts';
+import { done, DoneWithId, ErrorBody, IdParams, PageQuery } from '../schemas/base/wire.ts';
 
 const tags = ['products'];
 

@@ -2,10 +2,10 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import type { FastifyRequest } from 'fastify';
 import { logIn, replacePassword } from '../accounts/sessions.ts';
 import { LoginAttempts } from '../limits/login-attempts.ts';
-import { actorOf, sessionOf } from '../plugins/auth.ts';
-import { deleteSession } from '../queries/sessions.ts';
+import { actorOf, sessionOf } from '../plugins/credentials/auth.ts';
+import { deleteSession } from '../queries/accounts/sessions.ts';
 import { Login, PasswordChange, Session } from '../schemas/sessions.ts';
-import { ErrorBody, Refusal } from '../schemas/wire.ts';
+import { ErrorBody, Refusal } from '../schemas/base/wire.ts';
 
 const config = { access: { session: 'member' } } as const;
 const tags = ['sessions'];

@@ -1,7 +1,7 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { listStages } from '../queries/stages.ts';
+import { listStages } from '../queries/sales/stages.ts';
 import { StageListItem, StageQuery } from '../schemas/pipelines.ts';
-import { ErrorBody } from '../schemas/wire.ts';
+import { ErrorBody } from '../schemas/base/wire.ts';
 
 /** Routes for the stages of a customer's pipelines. */
 const stages: FastifyPluginAsyncTypebox = async (app) => {

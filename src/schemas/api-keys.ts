@@ -1,6 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { scopes } from './scopes.ts';
-import { Enum, Instant, Nullable, Strict, success, Uuid } from './wire.ts';
+import { scopes } from './base/scopes.ts';
+import { Enum, Instant, Nullable, Strict, success, Uuid } from './base/wire.ts';
 
 /** Lifetimes that an API key can have (days). */
 export const durations = [7, 30, 90, 365] as const;

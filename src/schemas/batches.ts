@@ -1,7 +1,7 @@
 import { Type, type Static, type TObject, type TSchema, type TUnsafe } from '@sinclair/typebox';
 import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { ContactCreate, ContactDetail, ContactPatch } from './contacts.ts';
-import { Email, Enum, ErrorBody, FaultList, Strict, Uuid } from './wire.ts';
+import { Email, Enum, ErrorBody, FaultList, Strict, Uuid } from './base/wire.ts';
 
 /** What a batch does with its items. */
 export type BatchOperation = 'create' | 'update' | 'upsert' | 'delete' | 'read';

@@ -16,7 +16,7 @@ import {
   UpdatedAt,
   Url,
   Uuid,
-} from './wire.ts';
+} from './base/wire.ts';
 
 /** Schemas of the company fields that API clients can write. Responses contain these fields too. */
 const writable = {

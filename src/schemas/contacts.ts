@@ -19,7 +19,7 @@ import {
   UpdatedAt,
   Url,
   Uuid,
-} from './wire.ts';
+} from './base/wire.ts';
 
 const PhoneNumber = Strict(
   {

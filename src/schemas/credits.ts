@@ -1,6 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { PaginateOrContinue } from './filters.ts';
-import { Enum, Instant, Nullable, Strict, Uuid } from './wire.ts';
+import { Enum, Instant, Nullable, Strict, Uuid } from './base/wire.ts';
 
 /**
  * The two pools of credits. Credits in `subscription` pay for unlocking prospects, credits in `verification` for

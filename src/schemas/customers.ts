@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Nullable, Uuid } from './wire.ts';
+import { Nullable, Uuid } from './base/wire.ts';
 
 const Price = (description: string) =>
   Type.String({

@@ -2,7 +2,7 @@ import { Type, type Static, type TObject, type TUnsafe } from '@sinclair/typebox
 import { ContactFilters, CompanyFilters, customKey } from './filters.ts';
 import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { Contact, ContactCreate, ContactPatch } from './contacts.ts';
-import { Enum, Strict } from './wire.ts';
+import { Enum, Strict } from './base/wire.ts';
 
 /** Formats of files with records: CSV with a header line, or NDJSON (one JSON object per line). */
 export const fileFormats = ['csv', 'ndjson'] as const;

@@ -1,6 +1,6 @@
 import { Type, type TUnsafe } from '@sinclair/typebox';
 import { lengthOf } from '../text/code-points.ts';
-import { Cursor, Paginate, Strict } from './wire.ts';
+import { Cursor, Paginate, Strict } from './base/wire.ts';
 
 /**
  * Types of filter fields. The type determines the operators and values of a condition. `exact` means text that is

@@ -1,8 +1,8 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { companyBatches, contactBatches, type MatchField } from './batches.ts';
 import { fileFormats } from './files.ts';
-import type { Scope } from './scopes.ts';
-import { CreatedAt, DoneWithId, Enum, Ids, Instant, Name, Nullable, Paginate, Strict, Uuid } from './wire.ts';
+import type { Scope } from './base/scopes.ts';
+import { CreatedAt, DoneWithId, Enum, Ids, Instant, Name, Nullable, Paginate, Strict, Uuid } from './base/wire.ts';
 
 /** The kinds of records that an import can write. */
 export const importObjects = ['contacts', 'companies'] as const;

@@ -2,9 +2,9 @@ import { Type, type Static } from '@sinclair/typebox';
 import { pools } from './credits.ts';
 import { PaginateOrContinue } from './filters.ts';
 import { Prospect, ProspectQuery } from './prospects.ts';
-import type { Scope } from './scopes.ts';
+import type { Scope } from './base/scopes.ts';
 import { Verification } from './verification.ts';
-import { Enum, Instant, Nullable, Paginate, Strict, success, Uuid } from './wire.ts';
+import { Enum, Instant, Nullable, Paginate, Strict, success, Uuid } from './base/wire.ts';
 
 /** Types of the jobs that customers can start. */
 export const jobTypes = ['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list'] as const;

@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { CreatedAt, Cursor, Enum, Ids, Name, Paginate, Strict, success, Text, UpdatedAt, Uuid } from './wire.ts';
+import { CreatedAt, Cursor, Enum, Ids, Name, Paginate, Strict, success, Text, UpdatedAt, Uuid } from './base/wire.ts';
 
 /**
  * Operators in the rules of a contact list. `not_equals`, `not_contains` and `not_in` also match contacts whose field

@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { CreatedAt, Enum, Ids, Instant, Name, Nullable, Price, Strict, Text, UpdatedAt, Uuid } from './wire.ts';
+import { CreatedAt, Enum, Ids, Instant, Name, Nullable, Price, Strict, Text, UpdatedAt, Uuid } from './base/wire.ts';
 
 /**
  * Priorities of an opportunity (a possible sale). `HIGHT` is not a typing error: the API specification has this value.

@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { CreatedAt, Enum, Paginate, Strict, UpdatedAt, Uuid } from './wire.ts';
+import { CreatedAt, Enum, Paginate, Strict, UpdatedAt, Uuid } from './base/wire.ts';
 
 /** Possible statuses of a pipeline stage. The status also applies to all opportunities in the stage. */
 export const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;

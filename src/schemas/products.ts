@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { CreatedAt, Currency, Name, Price, Text, UpdatedAt, Uuid } from './wire.ts';
+import { CreatedAt, Currency, Name, Price, Text, UpdatedAt, Uuid } from './base/wire.ts';
 
 /** Schemas of the product fields that API clients can write. Responses contain these fields too. */
 const writable = {

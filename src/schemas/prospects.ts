@@ -14,7 +14,7 @@ import {
   Text,
   Url,
   Uuid,
-} from './wire.ts';
+} from './base/wire.ts';
 
 /**
  * Filter fields of prospects that are compared as a whole: the field must equal a value in the filter. Case and accents

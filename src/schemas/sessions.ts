@@ -1,6 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { NewPassword, Role } from './users.ts';
-import { Email, Instant, Name, Strict, Uuid } from './wire.ts';
+import { Email, Instant, Name, Strict, Uuid } from './base/wire.ts';
 
 /**
  * Schema of the password in a login request. Any password is accepted here, because an old password may break the

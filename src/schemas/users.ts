@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Email, Enum, Name, Uuid } from './wire.ts';
+import { Email, Enum, Name, Uuid } from './base/wire.ts';
 
 /** Roles of users. An admin can manage API keys; a member cannot. */
 export const roles = ['admin', 'member'] as const;

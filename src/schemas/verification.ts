@@ -1,5 +1,5 @@
 import { Type, type Static, type TProperties } from '@sinclair/typebox';
-import { Enum } from './wire.ts';
+import { Enum } from './base/wire.ts';
 
 /** Possible verification statuses of an e-mail address of a contact, company or prospect. */
 export const verificationStatuses = [

@@ -1,4 +1,4 @@
-import { TimeSlice } from '../event-loop.ts';
+import { TimeSlice } from '../process/event-loop.ts';
 import { countMembers } from './json-text.ts';
 
 /** A JSON value, and the number of properties of all its objects. A name that occurs twice in an object counts once. */

@@ -19,7 +19,7 @@ import { detectResources, envDetector, resourceFromAttributes } from '@opentelem
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
 import type { FastifyBaseLogger } from 'fastify';
 import packageJson from '../../package.json' with { type: 'json' };
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import type { NewSpan, RequestSpan, SpanAttributes, Statement, TraceContext, Tracing } from './spans.ts';
 import { summaryOf } from './summary.ts';
 

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyBaseLogger } from 'fastify';
-import type { Config } from '../config.ts';
+import type { Config } from '../process/config.ts';
 import type { NewSpan, RequestSpan, Statement, TraceContext, Tracing } from './spans.ts';
 
 /** The tracing of this process, or undefined while tracing is off. OpenTelemetry is loaded only if tracing is on. */

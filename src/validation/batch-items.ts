@@ -1,5 +1,5 @@
 import { DomainError, validationFailed, type Fault } from '../errors.ts';
-import { TimeSlice } from '../event-loop.ts';
+import { TimeSlice } from '../process/event-loop.ts';
 import { batchItem, maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../schemas/batches.ts';
 import { findUnstorableText } from '../text/unstorable.ts';
 import { compile, type Validator } from './validator.ts';

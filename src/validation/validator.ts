@@ -2,9 +2,9 @@ import { Ajv2020, type ErrorObject, type Options } from 'ajv/dist/2020.js';
 import { maxFaults, validationFailed, type DomainError, type Fault } from '../errors.ts';
 import { fileKeywords } from '../files/keywords.ts';
 import { filterKeywords } from '../filters/keywords.ts';
-import { faultKeywords } from '../schemas/fault-keywords.ts';
-import { formats } from '../schemas/formats.ts';
-import { keywords } from '../schemas/keywords.ts';
+import { faultKeywords } from '../schemas/base/fault-keywords.ts';
+import { formats } from '../schemas/base/formats.ts';
+import { keywords } from '../schemas/base/keywords.ts';
 import { escapePointer } from '../text/json-pointer.ts';
 
 /**

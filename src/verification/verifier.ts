@@ -1,5 +1,5 @@
-import type { Config } from '../config.ts';
-import { withOwnAbort } from '../own-abort.ts';
+import type { Config } from '../process/config.ts';
+import { withOwnAbort } from '../process/own-abort.ts';
 import type { Verification, VerificationChecks } from '../schemas/verification.ts';
 import { openAddressLists, type AddressLists } from './address-lists.ts';
 import { parseAddress, SyntaxFault, type Address } from './address.ts';

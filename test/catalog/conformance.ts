@@ -8,7 +8,7 @@ import { uuidOfUrl } from '../../src/catalog/import/person-ids.ts';
 import { positionOf } from '../../src/catalog/order.ts';
 import { toSearch } from '../../src/catalog/prospects.ts';
 import type { Database } from '../../src/database/db.ts';
-import { insertUnlocks } from '../../src/queries/unlocks.ts';
+import { insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
 import {
   textFields,
   wordFields,

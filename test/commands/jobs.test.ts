@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { queues } from '../../src/database/queues.ts';
 import { retryJob } from '../../src/jobs/retry-job.ts';
 import { endJob } from '../../src/jobs/settle.ts';
-import { purgeEndedJob } from '../../src/queries/job-retention.ts';
+import { purgeEndedJob } from '../../src/queries/jobs/job-retention.ts';
 import { begin, contextOf, echo, entriesOf, jobRow, waitingMessages, verifyTurn } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { runCli, type Run } from '../setup/cli.ts';

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { scopes, type Scope } from '../../src/schemas/scopes.ts';
-import { mintToken, sessionPrefix } from '../../src/tokens.ts';
+import { scopes, type Scope } from '../../src/schemas/base/scopes.ts';
+import { mintToken, sessionPrefix } from '../../src/credentials/tokens.ts';
 import { startApp } from '../setup/app.ts';
 import { inject, makeUser, type Answer } from '../setup/factories.ts';
 import { declaredRoutes, scopesOf, statusesOf, type DeclaredRoute } from './declared.ts';

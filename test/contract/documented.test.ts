@@ -8,7 +8,7 @@ import { readOrder } from '../../src/filters/order.ts';
 import { readFilters } from '../../src/filters/parse.ts';
 import { companyFileFields, contactFileFields } from '../../src/schemas/files.ts';
 import { companyFilterFields, contactFilterFields, operatorsOf, type FilterFields } from '../../src/schemas/filters.ts';
-import { documentedFormats, formats } from '../../src/schemas/formats.ts';
+import { documentedFormats, formats } from '../../src/schemas/base/formats.ts';
 import { prospectOrderFields } from '../../src/schemas/prospects.ts';
 import { appWithoutDatabase, declaredRoutes, type DeclaredRoute, type Json } from './declared.ts';
 import { badFormats, outOfBounds, Raw, wrongTypes } from './mistakes.ts';

@@ -9,7 +9,7 @@ import {
   opportunityBody,
   productBody,
 } from '../setup/factories.ts';
-import { hashPassword } from '../../src/passwords.ts';
+import { hashPassword } from '../../src/accounts/passwords.ts';
 import { declaredRoutes, statusesOf, type DeclaredRoute, type Json } from './declared.ts';
 import { makeRecords, openSession, password, pathOf, type Records } from './records.ts';
 

@@ -1,7 +1,7 @@
-import { hashPassword } from '../../src/passwords.ts';
+import { hashPassword } from '../../src/accounts/passwords.ts';
 import { pools } from '../../src/schemas/credits.ts';
-import type { Scope } from '../../src/schemas/scopes.ts';
-import { mintToken, sessionPrefix } from '../../src/tokens.ts';
+import type { Scope } from '../../src/schemas/base/scopes.ts';
+import { mintToken, sessionPrefix } from '../../src/credentials/tokens.ts';
 import type { TestApp } from '../setup/app.ts';
 import {
   contactBody,

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { commands } from '../../src/commands/program.ts';
+import { commands } from '../../src/commands/shell/program.ts';
 import { companyFilterFields, contactFilterFields, type FilterFields } from '../../src/schemas/filters.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, grant, inject, make, makeUser, type Answer, type TestCustomer } from '../setup/factories.ts';

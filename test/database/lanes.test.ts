@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { connect, type Sql } from '../../src/database/connection.ts';
 import { ExclusiveLane } from '../../src/database/lanes.ts';
 import { createDatabase, type TestDatabase } from '../setup/database.ts';

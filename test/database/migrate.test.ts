@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import postgres from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { migrate, type Migrated } from '../../src/database/migrate.ts';
 import packageJson from '../../package.json' with { type: 'json' };

@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from 'vitest';
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
 import { scramPassword } from '../../src/database/scram-password.ts';
 import { runCli } from '../setup/cli.ts';

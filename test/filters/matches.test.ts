@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { contactSource, fromOf } from '../../src/filters/columns.ts';
 import { compileFilter, filteredColumns, type FilteredRecord } from '../../src/filters/matches.ts';

@@ -1,11 +1,11 @@
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase, type SharedDatabase, type Sql } from '../../src/database/db.ts';
 import { companySource, contactSource, type Source } from '../../src/filters/columns.ts';
-import { countClauses, pageClauses } from '../../src/filters/page-clauses.ts';
+import { countClauses, pageClauses } from '../../src/filters/paging/page-clauses.ts';
 import { nextCursor, parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
-import { readLongTexts } from '../../src/queries/record-pages.ts';
+import { readLongTexts } from '../../src/queries/crm/record-pages.ts';
 import type { GivenFilters } from '../../src/schemas/filters.ts';
 import { createDatabase, type TestDatabase } from '../setup/database.ts';
 import { filtersOf, ordersOf, type Keys } from './arbitraries.ts';

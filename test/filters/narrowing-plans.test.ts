@@ -1,15 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { contactSource } from '../../src/filters/columns.ts';
-import { candidateCountClauses, candidatePageClauses, newestPageClauses } from '../../src/filters/page-clauses.ts';
+import {
+  candidateCountClauses,
+  candidatePageClauses,
+  newestPageClauses,
+} from '../../src/filters/paging/page-clauses.ts';
 import { parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
 import { record, recorder } from '../../src/filters/sql-recorder.ts';
 import type { Fragment } from '../../src/filters/sql.ts';
 import { indexRecords } from '../../src/jobs/index-records.ts';
-import { fillForQuestions } from '../bench/questions-data.ts';
+import { fillForQuestions } from '../../bench/questions-data.ts';
 import { createDatabase, type TestDatabase } from '../setup/database.ts';
 import { readingsOf, type PlanNode } from '../setup/watched-plans.ts';
 

@@ -1,7 +1,7 @@
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { companySource, contactSource, type Source } from '../../src/filters/columns.ts';
-import { pageClauses } from '../../src/filters/page-clauses.ts';
+import { pageClauses } from '../../src/filters/paging/page-clauses.ts';
 import { nextCursor, parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
 import { recorder, type RecordedSql } from '../../src/filters/sql-recorder.ts';
 import { createDatabase, isOnCitus, type TestDatabase } from '../setup/database.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { TimeSlice } from '../../src/event-loop.ts';
+import { TimeSlice } from '../../src/process/event-loop.ts';
 import { contactSource } from '../../src/filters/columns.ts';
 import { rulesFilter, rulesFilterInPieces } from '../../src/filters/rules.ts';
 import type { Rule } from '../../src/schemas/lists.ts';

@@ -1,8 +1,8 @@
 import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { fillLists } from '../../src/jobs/fill-lists.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
-import { fillNextBatch } from '../../src/queries/list-fills.ts';
-import { recount } from '../queries/recount.ts';
+import { fillNextBatch } from '../../src/queries/memberships/list-fills.ts';
+import { recount } from '../queries/memberships/recount.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { contactBody, type TestCustomer } from '../setup/factories.ts';
 import { startServerProcess } from '../setup/server-process.ts';

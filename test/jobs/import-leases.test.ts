@@ -1,5 +1,5 @@
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import { importRecords } from '../../src/jobs/import-records.ts';
+import { importRecords } from '../../src/jobs/imports/import-records.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { startApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
-import { findUnlockingCustomers, insertUnlocks, findUnindexedProspects } from '../../src/queries/unlocks.ts';
+import { findUnlockingCustomers, insertUnlocks, findUnindexedProspects } from '../../src/queries/catalog/unlocks.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { startApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';

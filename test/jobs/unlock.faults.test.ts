@@ -1,12 +1,12 @@
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openCatalog } from '../../src/catalog/open.ts';
-import { parseConfig } from '../../src/config.ts';
-import { enqueueTurn } from '../../src/queries/turns.ts';
+import { parseConfig } from '../../src/process/config.ts';
+import { enqueueTurn } from '../../src/queries/records/turns.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
-import { recount } from '../queries/recount.ts';
+import { recount } from '../queries/memberships/recount.ts';
 import { runAlone } from '../setup/alone.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';

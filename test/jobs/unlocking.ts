@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
-import { recount } from '../queries/recount.ts';
+import { recount } from '../queries/memberships/recount.ts';
 import type { TestApp } from '../setup/app.ts';
 import { contactBody, make, unique, type TestCustomer } from '../setup/factories.ts';
 import { customerWith } from './calls.ts';

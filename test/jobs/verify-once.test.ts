@@ -1,10 +1,10 @@
 import { beforeEach, expect, test, onTestFinished } from 'vitest';
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
 import type { JobContext } from '../../src/jobs/handler.ts';
 import { retryJob } from '../../src/jobs/retry-job.ts';
-import { verifyEmails } from '../../src/jobs/verify-emails.ts';
-import { leaseRun } from '../../src/queries/leases.ts';
+import { verifyEmails } from '../../src/jobs/verification/verify-emails.ts';
+import { leaseRun } from '../../src/queries/jobs/leases.ts';
 import { openVerifier } from '../../src/verification/verifier.ts';
 import { startApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';

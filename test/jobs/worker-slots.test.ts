@@ -10,7 +10,7 @@ import {
   registerWorkerSlots,
   takeWorkerSlot,
   type WorkerSlot,
-} from '../../src/queries/worker-slots.ts';
+} from '../../src/queries/jobs/worker-slots.ts';
 import { patient, startApp } from '../setup/app.ts';
 import { startServerProcess } from '../setup/server-process.ts';
 import { begin, contextOf, echo, ended } from './working.ts';

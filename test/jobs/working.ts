@@ -5,8 +5,8 @@ import { jobBatches } from '../../src/jobs/job-batches.ts';
 import { settle } from '../../src/jobs/settle.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
 import { takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
-import { findNextInputs } from '../../src/queries/job-inputs.ts';
-import { allCustomers } from '../../src/requester.ts';
+import { findNextInputs } from '../../src/queries/jobs/job-inputs.ts';
+import { allCustomers } from '../../src/credentials/requester.ts';
 import type { TestApp } from '../setup/app.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
 

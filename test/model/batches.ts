@@ -1,4 +1,4 @@
-import { plainFold } from '../queries/recount.ts';
+import { plainFold } from '../queries/memberships/recount.ts';
 import { expectStatus, remember, statusOf, type Caller } from './caller.ts';
 import { Difference } from './client.ts';
 import { isInvalid, same, type Json, type Match, type Outcome } from './model.ts';

@@ -3,7 +3,7 @@ import type postgres from 'postgres';
 import { expect } from 'vitest';
 import { seeded, type Random } from '../../src/demo/random.ts';
 import { passes, type WireRecord } from '../filters/evaluator.ts';
-import { recount } from '../queries/recount.ts';
+import { recount } from '../queries/memberships/recount.ts';
 import { describe, type Customer } from './caller.ts';
 import { Difference, type Client } from './client.ts';
 import { isMember, type Company, type Contact, type Json, type List, type Opportunity, type Product } from './model.ts';

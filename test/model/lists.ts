@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { PlainRule } from '../queries/recount.ts';
+import type { PlainRule } from '../queries/memberships/recount.ts';
 import { expectStatus, remember, type Caller } from './caller.ts';
 import { Difference } from './client.ts';
 import { isMember, type Contact, type Json, type List } from './model.ts';

@@ -1,4 +1,10 @@
-import { customFields, matchesRules, plainFold, type PlainContact, type PlainRule } from '../queries/recount.ts';
+import {
+  customFields,
+  matchesRules,
+  plainFold,
+  type PlainContact,
+  type PlainRule,
+} from '../queries/memberships/recount.ts';
 
 /*
  * A plain model of the records of one caller, in memory. It is written from the API's description and shares no code

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { plainFold } from '../queries/recount.ts';
+import { plainFold } from '../queries/memberships/recount.ts';
 import { describe } from './caller.ts';
 import { Difference } from './client.ts';
 import { priceOf, type Company, type Contact, type Json, type Opportunity, type Product } from './model.ts';

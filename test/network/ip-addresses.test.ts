@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseConfig, type ConfigError } from '../../src/config.ts';
+import { parseConfig, type ConfigError } from '../../src/process/config.ts';
 import { callerAddress, normaliseAddress, parseRanges } from '../../src/network/ip-addresses.ts';
 
 test.each([

@@ -1,7 +1,7 @@
 import axe from 'axe-core';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { grantCredits } from '../../src/queries/credits.ts';
+import { grantCredits } from '../../src/queries/jobs/credits.ts';
 import { workAtAll } from '../jobs/importing.ts';
 import { begin } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';

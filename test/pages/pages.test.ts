@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { declaredRoutes } from '../contract/declared.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
-import { LogOutput } from '../../src/log-output.ts';
+import { LogOutput } from '../../src/process/log-output.ts';
 import { checkLogLine } from '../setup/captured-logs.ts';
 import { filesOf, Visitor, visitorOf, textOf } from './visitor.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import type { Database, SharedDatabase } from '../../src/database/db.ts';
-import type { Requester } from '../../src/requester.ts';
+import type { Requester } from '../../src/credentials/requester.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, inject, make, type TestCustomer } from '../setup/factories.ts';
 

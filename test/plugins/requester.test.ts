@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { startApp } from '../setup/app.ts';
 import { asSuperuser, isOnCitus } from '../setup/database.ts';

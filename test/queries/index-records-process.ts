@@ -1,4 +1,4 @@
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
 import { indexRecords } from '../../src/jobs/index-records.ts';
 

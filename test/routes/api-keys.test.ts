@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { scopes } from '../../src/schemas/scopes.ts';
-import { recogniseToken } from '../../src/tokens.ts';
+import { scopes } from '../../src/schemas/base/scopes.ts';
+import { recogniseToken } from '../../src/credentials/tokens.ts';
 import { startApp } from '../setup/app.ts';
 import { dbOf, inject, type Answer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';

@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
 import { appWithoutDatabase } from '../contract/declared.ts';
 import { startApp } from '../setup/app.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { listEvents, maxAddresses, nobody, recordFailedLogin } from '../../src/queries/audit.ts';
-import { resetPassword } from '../../src/queries/users.ts';
+import { listEvents, maxAddresses, nobody, recordFailedLogin } from '../../src/queries/accounts/audit.ts';
+import { resetPassword } from '../../src/queries/accounts/users.ts';
 import { startApp } from '../setup/app.ts';
 import { inject, unique, type Answer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';

@@ -4,7 +4,7 @@ import { afterAll } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import type { Catalog } from '../../src/catalog/catalog.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
-import { parseConfig, type Config } from '../../src/config.ts';
+import { parseConfig, type Config } from '../../src/process/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { openVerifier, type Verifier } from '../../src/verification/verifier.ts';
 import { watchAnswers } from './conformance.ts';

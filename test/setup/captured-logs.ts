@@ -1,5 +1,5 @@
 import { afterAll } from 'vitest';
-import { LogOutput } from '../../src/log-output.ts';
+import { LogOutput } from '../../src/process/log-output.ts';
 
 /*
  * Checks every log line of the tests of a file: those of the app in this process, which logs at the lowest level, and

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { TProperties } from '@sinclair/typebox';
-import { ConfigSchema } from '../../src/config.ts';
+import { ConfigSchema } from '../../src/process/config.ts';
 
 const file = join(import.meta.dirname, '..', '..', 'docs', 'configuration.md');
 const [open, close] = ['<!-- configuration -->\n', '<!-- /configuration -->'];

@@ -1,16 +1,16 @@
 import { randomBytes } from 'node:crypto';
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
 import type { Database } from '../../src/database/db.ts';
-import { decoy } from '../../src/passwords.ts';
-import { createApiKey } from '../../src/queries/api-keys.ts';
-import { grantCredits } from '../../src/queries/credits.ts';
-import { createCustomer } from '../../src/queries/customers.ts';
-import { createUser } from '../../src/queries/users.ts';
-import { serviceItself } from '../../src/requester.ts';
+import { decoy } from '../../src/accounts/passwords.ts';
+import { createApiKey } from '../../src/queries/accounts/api-keys.ts';
+import { grantCredits } from '../../src/queries/jobs/credits.ts';
+import { createCustomer } from '../../src/queries/accounts/customers.ts';
+import { createUser } from '../../src/queries/accounts/users.ts';
+import { serviceItself } from '../../src/credentials/requester.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
 import type { Pool } from '../../src/schemas/credits.ts';
-import { scopes, type Scope } from '../../src/schemas/scopes.ts';
-import { mintToken } from '../../src/tokens.ts';
+import { scopes, type Scope } from '../../src/schemas/base/scopes.ts';
+import { mintToken } from '../../src/credentials/tokens.ts';
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 

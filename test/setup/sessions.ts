@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
-import { hashPassword } from '../../src/passwords.ts';
-import { createUser } from '../../src/queries/users.ts';
+import { hashPassword } from '../../src/accounts/passwords.ts';
+import { createUser } from '../../src/queries/accounts/users.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
 import type { Role } from '../../src/schemas/users.ts';
 import { dbOf, inject, unique, type Answer } from './factories.ts';

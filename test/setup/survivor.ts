@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
 import { DomainError } from '../../src/errors.ts';
 import { startFaultyProxy } from './faulty-proxy.ts';

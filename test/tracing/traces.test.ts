@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { openTracing } from '../../src/tracing/opentelemetry.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, grant, type TestCustomer } from '../setup/factories.ts';

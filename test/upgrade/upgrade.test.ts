@@ -14,7 +14,7 @@ import { makeRelease, thisRelease, versionAfter, type Changes, type Release } fr
 /** The first release adds the column and writes it. It does not read it, since instances of this release do not write it. */
 const writesLabel: Changes = {
   sources: {
-    'src/queries/products.ts': [
+    'src/queries/sales/products.ts': [
       ['insert into products (customer_id,', 'insert into products (label, customer_id,'],
       ['select customer_id, coalesce(', 'select upper(${columns.name}), customer_id, coalesce('],
       ['updated_at = (select', 'label = upper(coalesce(${normalise(patch).name ?? null}, name)), updated_at = (select'],
@@ -31,7 +31,7 @@ const writesLabel: Changes = {
  */
 const readsLabel: Changes = {
   sources: {
-    'src/queries/products.ts': [['  p.id,\n', '  p.id, p.label,\n']],
+    'src/queries/sales/products.ts': [['  p.id,\n', '  p.id, p.label,\n']],
     'src/schemas/products.ts': [
       [
         "  id: Uuid({ description: 'Id of the product.' }),\n",

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { afterAll, describe, expect, test } from 'vitest';
-import { parseConfig } from '../../src/config.ts';
+import { parseConfig } from '../../src/process/config.ts';
 import { openVerifier, type Verifier } from '../../src/verification/verifier.ts';
 import { gather, scripted, startMailServer, startRudeServer, type Crowd } from '../setup/mail-server.ts';
 import { randomDomain, startNameServer } from '../setup/name-server.ts';

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from '@elastic/elasticsearch';
-import type { Config } from '../../config.ts';
+import type { Config } from '../../process/config.ts';
 import { unavailable } from '../../errors.ts';
 import { Gate } from '../../limits/gate.ts';
-import { catalogCallDuration } from '../../metrics.ts';
-import { withOwnAbort } from '../../own-abort.ts';
-import { serviceItself, type Requester } from '../../requester.ts';
+import { catalogCallDuration } from '../../process/metrics.ts';
+import { withOwnAbort } from '../../process/own-abort.ts';
+import { serviceItself, type Requester } from '../../credentials/requester.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
 import {
   asDomainErrors,

@@ -1,7 +1,7 @@
-import type { Config } from '../../config.ts';
+import type { Config } from '../../process/config.ts';
 import type { SharedDatabase } from '../../database/db.ts';
 import { unavailable } from '../../errors.ts';
-import { allCustomers, serviceItself } from '../../requester.ts';
+import { allCustomers, serviceItself } from '../../credentials/requester.ts';
 import type { Catalog } from '../catalog.ts';
 import { SearchNodes } from './cluster.ts';
 import { refresh, refreshEvery, countAll } from './index-calls.ts';

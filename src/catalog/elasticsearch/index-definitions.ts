@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { estypes } from '@elastic/elasticsearch';
-import type { Config } from '../../config.ts';
+import type { Config } from '../../process/config.ts';
 import { textFields, wordFields, type TextField, type WordField } from '../../schemas/prospects.ts';
 import { fieldCodes, type FieldCode } from '../field-codes.ts';
 

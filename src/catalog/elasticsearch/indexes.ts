@@ -1,7 +1,7 @@
-import type { Config } from '../../config.ts';
+import type { Config } from '../../process/config.ts';
 import type { Database } from '../../database/db.ts';
 import { unavailable, type DomainError } from '../../errors.ts';
-import { findCatalogState } from '../../queries/catalog-imports.ts';
+import { findCatalogState } from '../../queries/catalog/catalog-imports.ts';
 import type { SearchNodes } from './cluster.ts';
 import { ClusterRefusal } from './errors.ts';
 import { isNamedFor, type Names } from './index-definitions.ts';

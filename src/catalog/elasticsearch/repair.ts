@@ -1,4 +1,4 @@
-import { findCatalogState, saveIncarnation, type CatalogState } from '../../queries/catalog-imports.ts';
+import { findCatalogState, saveIncarnation, type CatalogState } from '../../queries/catalog/catalog-imports.ts';
 import type { SearchNodes } from './cluster.ts';
 import { requireAllShards } from './errors.ts';
 import { isNamedFor, newIndex, peopleIndex, writeAlias, type Names } from './index-definitions.ts';

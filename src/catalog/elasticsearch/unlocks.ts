@@ -1,7 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { estypes } from '@elastic/elasticsearch';
 import { unavailable } from '../../errors.ts';
-import { findUnlockingCustomers, markIndexed, findUnindexedUnlocks, type UnlockKey } from '../../queries/unlocks.ts';
+import {
+  findUnlockingCustomers,
+  markIndexed,
+  findUnindexedUnlocks,
+  type UnlockKey,
+} from '../../queries/catalog/unlocks.ts';
 import { toDocument } from '../document.ts';
 import { bulk, toOperation } from './bulk.ts';
 import { ClusterRefusal } from './errors.ts';

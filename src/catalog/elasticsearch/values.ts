@@ -1,5 +1,5 @@
 import type { estypes } from '@elastic/elasticsearch';
-import type { Config } from '../../config.ts';
+import type { Config } from '../../process/config.ts';
 import { textFields, type Suggestion, type SuggestionQuery, type TextField } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
 import { usualSpelling } from '../document.ts';

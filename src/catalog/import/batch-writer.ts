@@ -1,4 +1,4 @@
-import type { ImportState } from '../../queries/catalog-imports.ts';
+import type { ImportState } from '../../queries/catalog/catalog-imports.ts';
 import type { Catalog, EncodedPerson } from '../catalog.ts';
 import type { CatalogDocument } from '../document.ts';
 import { Arena } from './arena.ts';

@@ -11,7 +11,7 @@ import {
   saveImport,
   unsavedImport,
   type ImportState,
-} from '../../queries/catalog-imports.ts';
+} from '../../queries/catalog/catalog-imports.ts';
 import type { Catalog } from '../catalog.ts';
 import { BatchWriter } from './batch-writer.ts';
 import { withImportLock, type StillHeld } from './import-lock.ts';

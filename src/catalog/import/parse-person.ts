@@ -1,4 +1,4 @@
-import { isInstant } from '../../schemas/formats.ts';
+import { isInstant } from '../../schemas/base/formats.ts';
 import type { Prospect, TextField } from '../../schemas/prospects.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { isStorable, lengthOf } from '../../text/code-points.ts';

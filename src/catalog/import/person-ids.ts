@@ -1,7 +1,7 @@
 import { createHash, createHmac } from 'node:crypto';
 import type { Database } from '../../database/db.ts';
-import { findPersonIdSecret } from '../../queries/catalog-imports.ts';
-import { findUnlockingCustomers } from '../../queries/unlocks.ts';
+import { findPersonIdSecret } from '../../queries/catalog/catalog-imports.ts';
+import { findUnlockingCustomers } from '../../queries/catalog/unlocks.ts';
 import type { Catalog } from '../catalog.ts';
 import type { CatalogDocument } from '../document.ts';
 

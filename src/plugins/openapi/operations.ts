@@ -1,11 +1,11 @@
 import { STATUS_CODES } from 'node:http';
 import type { FastifyContextConfig, FastifySchema, RouteOptions } from 'fastify';
-import { documentedRequest, documentedResponse } from '../../schemas/documented.ts';
+import { documentedRequest, documentedResponse } from '../../schemas/base/documented.ts';
 import { FileBody } from '../../schemas/imports.ts';
-import type { Access, Scope } from '../../schemas/scopes.ts';
-import { ErrorBody, Refusal } from '../../schemas/wire.ts';
-import { statuses } from '../error-handler.ts';
-import { policiesOf } from '../rate-limits.ts';
+import type { Access, Scope } from '../../schemas/base/scopes.ts';
+import { ErrorBody, Refusal } from '../../schemas/base/wire.ts';
+import { statuses } from '../answers/error-handler.ts';
+import { policiesOf } from '../limits/rate-limits.ts';
 
 type Json = Record<string, unknown>;
 

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import type { Catalog } from '../../../src/catalog/catalog.ts';
 import { namesOf } from '../../../src/catalog/elasticsearch/index-definitions.ts';
 import { openCatalog } from '../../../src/catalog/open.ts';
-import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/unlocks.ts';
+import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/catalog/unlocks.ts';
 import { startApp, type TestApp } from '../../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../../setup/elasticsearch.ts';
 import { inject, type TestCustomer } from '../../setup/factories.ts';

@@ -4,7 +4,7 @@ import { SearchNodes } from '../../../src/catalog/elasticsearch/cluster.ts';
 import { namesOf, newIndex } from '../../../src/catalog/elasticsearch/index-definitions.ts';
 import { rebuildValues } from '../../../src/catalog/elasticsearch/values.ts';
 import { toSearch } from '../../../src/catalog/prospects.ts';
-import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/unlocks.ts';
+import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/catalog/unlocks.ts';
 import { startApp } from '../../setup/app.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../../setup/elasticsearch.ts';
 import { conforms } from '../conformance.ts';

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { importPeople } from '../../../src/catalog/import/import-people.ts';
 import { bestFirst } from '../../../src/catalog/order.ts';
 import { generatePeople } from '../../../src/demo/generate-people.ts';
-import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/unlocks.ts';
+import { insertUnlocks, findUnindexedProspects } from '../../../src/queries/catalog/unlocks.ts';
 import { SearchCluster } from '../../search-cluster/cluster.ts';
 import { runAlone } from '../../setup/alone.ts';
 import { startApp, type TestApp } from '../../setup/app.ts';

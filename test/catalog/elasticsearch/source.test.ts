@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { toDocument, usualSpelling } from '../../../src/catalog/document.ts';
 import { namesOf, peopleIndex } from '../../../src/catalog/elasticsearch/index-definitions.ts';
 import { fromSource, toSource, type PersonSource } from '../../../src/catalog/elasticsearch/source.ts';
-import { parseConfig } from '../../../src/config.ts';
+import { parseConfig } from '../../../src/process/config.ts';
 import type { Prospect } from '../../../src/schemas/prospects.ts';
 import { anyPerson, person } from '../people.ts';
 

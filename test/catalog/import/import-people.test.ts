@@ -12,7 +12,7 @@ import { maxRecordBytes } from '../../../src/files/raw-records.ts';
 import { csvFormat, lineFormat } from '../../../src/files/record-formats.ts';
 import { scanRecords } from '../../../src/files/record-scanner.ts';
 import { textBlocks } from '../../../src/files/text-blocks.ts';
-import { listUnfinishedImports } from '../../../src/queries/catalog-imports.ts';
+import { listUnfinishedImports } from '../../../src/queries/catalog/catalog-imports.ts';
 import { startApp } from '../../setup/app.ts';
 
 const { db, catalog, owner } = await startApp();

@@ -1,0 +1,96 @@
+import { CommanderError, InvalidArgumentError, type Command } from 'commander';
+import { formats } from '../../schemas/base/formats.ts';
+import { lengthOf } from '../../text/code-points.ts';
+import { canonicalId } from '../../text/ids.ts';
+
+/**
+ * A module that defines one command of the command line. Its function `define` adds the options and subcommands of the
+ * command to the parser.
+ */
+export interface CommandModule {
+  define(command: Command): void;
+}
+
+/** The error for wrong usage of the command line. The program then ends with exit code 2. */
+export class UsageError extends Error {}
+
+/**
+ * Returns a function that calls `run` with the command line options and writes the result to stdout: as JSON with
+ * `--json`, otherwise as the text that `print` returns. Errors are thrown, and not written to stdout.
+ */
+export const commandAction =
+  <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
+  async (options: Options & { json?: boolean }): Promise<void> => {
+    const result = await run(options);
+    process.stdout.write(`${options.json ? JSON.stringify(result) : print(result)}\n`);
+  };
+
+/**
+ * Handles an error of an output stream. Ignores the error if the reader has closed the pipe (EPIPE), otherwise throws
+ * it.
+ */
+export function ignoreQuit(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EPIPE') throw error;
+}
+
+/** Adds the option `--json` to a command. If the command has subcommands, adds the option to each of them instead. */
+export function addJson(command: Command): void {
+  for (const verb of command.commands) addJson(verb);
+  if (command.commands.length === 0) command.option('--json', 'print the result as one JSON value');
+}
+
+/**
+ * Returns the exit code of the program for an error: 0 if commander only printed its help or version, 2 for wrong
+ * usage, 1 for any other error.
+ */
+export function exitCodeOf(error: unknown): 0 | 1 | 2 {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+  return error instanceof UsageError ? 2 : 1;
+}
+
+/**
+ * Returns a parser for the value of a command line option. The parser returns the text unchanged, or throws an error if
+ * the text does not have the given format.
+ * @param format the name of a format in src/schemas/base/formats.ts
+ * @param expected a description of the valid text for the error message
+ */
+const formatted = (format: string, expected: string) => (value: string) => {
+  if (!formats[format]!(value)) throw new InvalidArgumentError(`It must be ${expected}.`);
+  return value;
+};
+
+export const asUuid = (value: string): string => canonicalId(formatted('uuid', 'a UUID')(value))!;
+
+export const asName = (value: string): string => formatted('name', '1 to 255 characters')(value).trim();
+
+export const asKeyName = (value: string): string => formatted('key-name', '1 to 120 characters')(value).trim();
+
+export function asEmail(value: string): string {
+  if (value.length > 254) throw new InvalidArgumentError('It must have at most 254 characters.');
+  return formatted('email', 'an e-mail address')(value);
+}
+
+export const asText =
+  (max: number) =>
+  (value: string): string => {
+    if (lengthOf(value) > max) throw new InvalidArgumentError(`It must have at most ${max} characters.`);
+    return value;
+  };
+
+export const asCountry = (value: string): string => {
+  if (value === '') throw new InvalidArgumentError('It must be an ISO 3166-1 alpha-2 code, such as GB.');
+  return formatted('country', 'an ISO 3166-1 alpha-2 code, such as GB')(value).toUpperCase();
+};
+
+export const asCurrency = (value: string): string =>
+  formatted('currency', 'an ISO 4217 code, such as EUR')(value).toUpperCase();
+
+export const asInteger =
+  (least: number, max: number) =>
+  (value: string): number => {
+    const number = Number(value);
+    if (!/^\d+$/.test(value) || number < least || number > max) {
+      throw new InvalidArgumentError(`It must be a whole number from ${least} to ${max}.`);
+    }
+    return number;
+  };

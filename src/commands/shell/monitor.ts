@@ -1,0 +1,17 @@
+import type { OpenServices } from '../database.ts';
+import type { Shutdown } from './shutdown.ts';
+
+/**
+ * Starts an HTTP server for the health checks and metrics of this process on the port `METRICS_PORT`. The server is
+ * stopped by `shutdown`. Returns the URL of the server, or null if `METRICS_PORT` is not set.
+ */
+export async function listenMonitor(services: OpenServices, shutdown: Shutdown): Promise<string | null> {
+  const { HOST, METRICS_PORT } = services.config;
+  if (METRICS_PORT === undefined) return null;
+  // Loaded only here: a worker without this server saves 40 MiB of memory.
+  const { buildMonitor } = await import('../../app.ts');
+  const app = buildMonitor(services);
+  // Added before it listens: an app that could not listen has connections too, and they would keep the process alive.
+  shutdown.addServer(app);
+  return app.listen({ host: HOST, port: METRICS_PORT });
+}

@@ -1,0 +1,50 @@
+import { Command, type OutputConfiguration } from 'commander';
+import packageJson from '../../../package.json' with { type: 'json' };
+import { addJson, type CommandModule } from './command.ts';
+
+/**
+ * All commands of the command line, by name. The module of a command is loaded only if the command line contains the
+ * command's name. The command `completion` loads the modules of all commands.
+ */
+export const commands: Record<string, { about: string; load: () => Promise<CommandModule> }> = {
+  serve: { about: 'serve HTTP', load: () => import('../serve.ts') },
+  work: { about: 'run a worker that processes jobs', load: () => import('../work.ts') },
+  migrate: { about: 'migrate the database to the current schema', load: () => import('../migrate.ts') },
+  demo: { about: 'load a demo customer and print a login and an API key', load: () => import('../demo.ts') },
+  customer: { about: 'create, list, suspend and resume customers', load: () => import('../customer.ts') },
+  user: { about: "manage customers' users", load: () => import('../user.ts') },
+  key: { about: "manage customers' API keys", load: () => import('../key.ts') },
+  contacts: { about: "export customers' contacts", load: () => import('../contacts.ts') },
+  companies: { about: "export customers' companies", load: () => import('../companies.ts') },
+  pipeline: { about: "manage customers' pipelines", load: () => import('../pipeline.ts') },
+  credits: { about: 'show, grant, adjust and check credits', load: () => import('../credits.ts') },
+  jobs: { about: 'list, cancel and retry the jobs that spend credits', load: () => import('../jobs.ts') },
+  catalog: { about: 'import and maintain the prospect catalog', load: () => import('../catalog.ts') },
+  audit: { about: 'show the audit log of keys and users', load: () => import('../audit.ts') },
+  completion: {
+    about: 'print a script that completes commands and options in a shell',
+    load: () => import('./completion.ts'),
+  },
+  openapi: { about: 'print the OpenAPI document', load: () => import('../openapi.ts') },
+};
+
+/**
+ * Creates the command line parser. For wrong usage, and after it has printed help, the parser throws a CommanderError
+ * instead of ending the process.
+ * @param words the command line without the program name
+ */
+export async function buildProgram(words: string[], output: OutputConfiguration = {}): Promise<Command> {
+  const program = new Command('sales-data-api')
+    .description('HTTP backend of a sales product. Configured by environment variables; see docs/configuration.md.')
+    .version(packageJson.version)
+    .showHelpAfterError('(use --help for usage)')
+    .configureOutput(output)
+    .exitOverride();
+  for (const [name, { about, load }] of Object.entries(commands)) {
+    const command = program.command(name).description(about);
+    if (!words.includes(name) && words[0] !== 'completion') continue;
+    (await load()).define(command);
+    addJson(command);
+  }
+  return program;
+}

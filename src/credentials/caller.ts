@@ -1,0 +1,41 @@
+import type { Scope } from '../schemas/base/scopes.ts';
+import type { Role } from '../schemas/users.ts';
+import type { TokenHash } from './tokens.ts';
+
+/**
+ * The authenticated sender of a request: an API key or a logged-in user. A caller may access only the data of the
+ * customer with the id `customerId`.
+ */
+export type Caller = KeyCaller | SessionCaller;
+
+/** A caller that has authenticated with an API key. */
+export interface KeyCaller {
+  kind: 'key';
+  keyId: string;
+  customerId: string;
+  /** The user who created the key. */
+  userId: string;
+  scopes: readonly Scope[];
+}
+
+/** A caller that has authenticated with a session token: a logged-in user. */
+export interface SessionCaller {
+  kind: 'session';
+  userId: string;
+  customerId: string;
+  email: string;
+  role: Role;
+  tokenHash: TokenHash;
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The authenticated sender of the request. Undefined on routes without authentication. */
+    caller: Caller;
+    /**
+     * The validated and normalised IP address of the caller. If the request comes from a trusted proxy (`TRUST_PROXY`),
+     * this is the address that the proxy has forwarded. Do not use Fastify's `request.ip`, which ignores `TRUST_PROXY`.
+     */
+    address: string;
+  }
+}

@@ -1,0 +1,289 @@
+import { customKey } from '../../schemas/filters.ts';
+import { companySource, type Source } from '../columns.ts';
+import { constant, join, type Fragment, type FragmentMaker } from '../sql.ts';
+import { arrayLiteral, hasTextTerms, hasValueTerm, marksOf, minTextLength, Terms } from '../terms.ts';
+import { toSql } from '../to-sql.ts';
+import { all, any, type Filter } from '../tree.ts';
+
+type Test<K extends Filter['kind']> = Extract<Filter, { kind: K }>;
+
+/** The values that the functions of this module need to convert a customer's filter to SQL. */
+interface Printing {
+  sql: FragmentMaker;
+  source: Source;
+  customerId: string;
+  terms: Terms;
+}
+
+/** SQL that selects the candidates for a filter: all records that pass the filter, and perhaps some others. */
+interface Candidates {
+  /** SQL condition: the record is a candidate. */
+  condition: Fragment;
+  /**
+   * SQL statement that selects the ids of the candidates. Undefined if a statement with `condition` is just as fast.
+   */
+  ids?: Fragment;
+}
+
+/**
+ * Returns an SQL condition that selects the candidates for a filter: all records that pass the filter, and perhaps some
+ * others. PostgreSQL can evaluate the condition with indexes, and without joining another table. Returns undefined if
+ * no index can select candidates.
+ */
+export function candidateCondition(
+  sql: FragmentMaker,
+  source: Source,
+  customerId: string,
+  filter: Filter,
+): Fragment | undefined {
+  const narrowed = print({ sql, source, customerId, terms: new Terms(source, customerId) }, filter);
+  return narrowed && sql`(${narrowed.condition} or ${constant(sql, withoutTerms(source))})`;
+}
+
+/**
+ * Returns an SQL statement that selects the ids of the candidates for a filter: all records that pass the filter, and
+ * perhaps some others. Returns undefined if no index can select candidates.
+ */
+export function candidateIds(
+  sql: FragmentMaker,
+  source: Source,
+  customerId: string,
+  filter: Filter,
+): Fragment | undefined {
+  const printing = { sql, source, customerId, terms: new Terms(source, customerId) };
+  const narrowed = print(printing, filter);
+  if (!narrowed) return undefined;
+  const ids = narrowed.ids ?? idsThat(printing, narrowed.condition);
+  return sql`${ids} union all ${idsThat(printing, constant(sql, withoutTerms(source)))}`;
+}
+
+/**
+ * Returns the SQL condition that the columns `folded` and `terms` (search terms) of a record are missing or outdated.
+ * This happens if an older version of this program wrote the record. A partial index contains these records.
+ */
+export const withoutTerms = (source: Source): string =>
+  `(${source.alias}.folded ->> '${marksOf(source).at(-1)}') is null`;
+
+function print(printing: Printing, filter: Filter): Candidates | undefined {
+  const { sql } = printing;
+  switch (filter.kind) {
+    case 'all':
+      return printAll(printing, filter.of);
+    case 'any': {
+      const parts = filter.of.map((one) => print(printing, one)?.condition);
+      if (parts.length === 0 || !parts.every((part) => part !== undefined)) return undefined;
+      return { condition: sql`(${join(sql, parts, 'or', 'false')})` };
+    }
+    case 'in':
+      return filter.values.length === 0 ? undefined : printIn(printing, filter);
+    case 'contains':
+      return filter.text.length < minTextLength ? undefined : printPart(printing, filter);
+    case 'search':
+      return printSearch(printing, filter);
+    case 'member':
+      return printMembers(printing, filter);
+    case 'settling':
+      return { condition: toSql(sql, printing.source, printing.customerId, filter) };
+    default:
+      return undefined;
+  }
+}
+
+/**
+ * Names of the fields whose plain value has a b-tree index. A condition on such a field uses this index instead of the
+ * search terms (hashes in the column `terms`).
+ */
+const ownIndexes: Record<Source['alias'], readonly string[]> = {
+  c: ['id', 'external_id', 'score', 'verification_status'],
+  co: ['id', 'external_id', 'score', 'verification_status'],
+};
+
+function printIn(printing: Printing, test: Test<'in'>): Candidates | undefined {
+  const { sql, source, customerId, terms } = printing;
+  const { field, values } = test;
+  if (ownIndexes[source.alias].includes(field)) return { condition: toSql(sql, source, customerId, test) };
+  if (source.alias === 'c' && field === 'company_id')
+    return { condition: sql`c.company_id = any(${values.map(String)}::uuid[])` };
+  const ofCompany = companyFilterOf(printing, test);
+  if (ofCompany) return values.includes('') ? undefined : printCompanies(printing, ofCompany);
+  if (!values.every((value) => hasValueTerm(source, field, value))) return undefined;
+  const hashes = values.map((value) => terms.ofValue(field, value));
+  return hashes.length === 1 ? { condition: hasTerms(printing, hashes) } : hasOneOf(printing, hashes);
+}
+
+function printPart(printing: Printing, test: Test<'contains'>): Candidates | undefined {
+  const ofCompany = companyFilterOf(printing, test);
+  if (ofCompany) return printCompanies(printing, ofCompany);
+  if (!hasTextTerms(printing.source, test.field)) return undefined;
+  const parts = hasParts(printing, test.field, test.text);
+  const long = printing.terms.ofLongText(test.field);
+  return { condition: long === undefined ? parts : printing.sql`(${parts} or ${hasTerms(printing, [long])})` };
+}
+
+/**
+ * Returns the name of the company's field for a contact's filter field, e.g. `industry` for `company.industry`. Returns
+ * undefined if the filter field belongs to the contact itself.
+ */
+const companyField = (field: string): string | undefined =>
+  field.startsWith('company.') && customKey(field) === undefined ? field.slice('company.'.length) : undefined;
+
+/**
+ * Maximum number of words of the filter `search` that are looked up in the index. The longest words are looked up. The
+ * exact SQL condition of the filter then checks all words.
+ */
+const maxWords = 3;
+
+function printSearch(printing: Printing, { words }: Test<'search'>): Candidates | undefined {
+  const { sql, source } = printing;
+  const long = words.filter((word) => word.length >= minTextLength);
+  const asked = long.toSorted((a, b) => b.length - a.length).slice(0, maxWords);
+  if (asked.length === 0) return undefined;
+  const own = sql`(${join(
+    sql,
+    asked.map((word) => hasParts(printing, 'search', word)),
+    'and',
+    'true',
+  )})`;
+  return source.alias === 'co' ? { condition: own } : isAnyOf(printing, searchedWithCompany(printing, asked, own));
+}
+
+/**
+ * Returns SQL conditions for the filter `search` on contacts. A contact passes the filter if each word occurs in the
+ * contact or in the name of its company. Every such contact meets at least one of these conditions: the contact
+ * contains all words, the company name contains all words, or the contact contains one of the words and the company
+ * name another.
+ * @param hasAll SQL condition: the contact contains all words
+ */
+function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragment): Fragment[] {
+  const { sql } = printing;
+  const named = (word: string): Filter => ({ kind: 'contains', field: 'company_name', text: word, at: 'anywhere' });
+  const shared = words.flatMap((word) => {
+    const others = words.filter((other) => other !== word).map(named);
+    if (others.length === 0) return [];
+    const companies = companiesThat(printing, any(others));
+    // The first condition is a constant for the planner: without such companies, the contacts are not read at all.
+    return [sql`exists (${companies}) and ${hasParts(printing, 'search', word)} and c.company_id in (${companies})`];
+  });
+  return [hasAll, sql`c.company_id = any(array(${companiesThat(printing, all(words.map(named)))}))`, ...shared];
+}
+
+/** Returns the candidates for a stale list: its stored members, beside those that its rules select. */
+function printMembers({ sql, customerId }: Printing, { lists, byHandOnly }: Test<'member'>): Candidates | undefined {
+  if (lists === 'any') return undefined;
+  const ids = sql`
+    select m.contact_id
+    from list_members m
+    where m.customer_id = ${customerId}::uuid
+      and m.list_id = any(${lists}::uuid[])
+      and (m.by_hand or m.list_id <> all(${byHandOnly}::uuid[]))`;
+  return { condition: sql`c.id = any(array(${ids}))`, ids };
+}
+
+const hasParts = (printing: Printing, field: string, text: string): Fragment =>
+  hasTerms(printing, printing.terms.ofPart(field, text));
+
+const hasTerms = ({ sql, source }: Printing, terms: readonly number[]): Fragment =>
+  sql`${constant(sql, `${source.alias}.terms`)} @> ${arrayLiteral(terms)}::integer[]`;
+
+/** Returns the candidates that have at least one of the given search terms (hashes in the column `terms`). */
+function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[]): Candidates {
+  // Each term is looked up separately, because the planner assumes that most records meet an array overlap (`&&`). It
+  // also assumes that 0.5 % of all records have a given term, and would rather read all records of a small customer. So
+  // the condition is written twice (`@>` and `<@`): the planner then expects fewer records.
+  const ids = sql`
+    select one.id
+    from unnest(${arrayLiteral(terms)}::integer[]) as wanted (term)
+    cross join lateral (
+      select t.id
+      from ${constant(sql, source.table)} t
+      where t.customer_id = ${customerId}::uuid
+        and t.terms @> array[wanted.term]
+        and array[wanted.term] <@ t.terms
+      offset 0
+    ) one`;
+  return { condition: sql`${constant(sql, source.alias)}.id = any(array(${ids}))`, ids };
+}
+
+/**
+ * Maximum number of matching companies for which a filter reads all contacts of these companies. If more companies
+ * match, the filter reads the contacts that meet its other conditions.
+ */
+const fewCompanies = 200;
+
+/**
+ * Returns the candidates for conditions that are joined by AND. If some conditions are on the contact and one is on its
+ * company, the SQL statement counts the matching companies. If there are only a few, the statement reads their
+ * contacts. Otherwise the statement reads the contacts that meet the other conditions.
+ */
+function printAll(printing: Printing, filters: Filter[]): Candidates | undefined {
+  const { sql } = printing;
+  const companies = filters.flatMap((filter) => {
+    const candidates = companyFilterOf(printing, filter) && print(printing, filter);
+    return candidates ? [{ candidates, filter: companyFilterOf(printing, filter)! }] : [];
+  });
+  const others = filters.filter((filter) => !companyFilterOf(printing, filter));
+  const parts = others.map((filter) => print(printing, filter)).filter((part) => part !== undefined);
+  const [first] = companies;
+  if (parts.length === 0) return first?.candidates;
+  if (parts.length === 1 && !first) return parts[0];
+  const own = sql`(${join(
+    sql,
+    parts.map(({ condition }) => condition),
+    'and',
+    'true',
+  )})`;
+  if (!first || others.some(({ kind }) => kind === 'search')) return { condition: own };
+  const count = sql`(select count(*) from (${companiesThat(printing, first.filter)} limit ${fewCompanies + 1}::bigint) few)`;
+  return isAnyOf(printing, [
+    sql`${count} <= ${fewCompanies}::bigint and ${first.candidates.condition}`,
+    sql`${count} > ${fewCompanies}::bigint and ${own}`,
+  ]);
+}
+
+/**
+ * Converts a filter condition on a contact's field `company.<name>` to the same condition on the company. Returns
+ * undefined for all other conditions.
+ */
+function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Test<'contains'> | undefined {
+  if (source.alias !== 'c' || (filter.kind !== 'in' && filter.kind !== 'contains')) return undefined;
+  const field = companyField(filter.field);
+  return field === undefined ? undefined : { ...filter, field };
+}
+
+/**
+ * Returns the candidates for alternative conditions: the contacts that meet at least one of the given SQL conditions.
+ */
+function isAnyOf(printing: Printing, conditions: Fragment[]): Candidates {
+  const { sql } = printing;
+  // Each condition has a statement of its own, so that the planner uses an index for each.
+  const [first, ...more] = conditions.map((condition) => idsThat(printing, condition));
+  const ids = more.reduce((statements, one) => sql`${statements} union all ${one}`, first!);
+  return { condition: sql`c.id = any(array(${ids}))`, ids };
+}
+
+/** Returns an SQL statement that selects the ids of the customer's records that meet a condition. */
+const idsThat = ({ sql, source, customerId }: Printing, condition: Fragment): Fragment => {
+  const alias = constant(sql, source.alias);
+  return sql`
+    select ${alias}.id
+    from ${constant(sql, `${source.table} ${source.alias}`)}
+    where ${alias}.customer_id = ${customerId}::uuid
+      and ${condition}`;
+};
+
+/** Returns the candidates for a filter of companies: the contacts whose company passes the filter. */
+const printCompanies = (printing: Printing, filter: Filter): Candidates => ({
+  condition: printing.sql`c.company_id = any(array(${companiesThat(printing, filter)}))`,
+});
+
+/** Returns an SQL statement that selects the ids of the companies that pass a filter. */
+function companiesThat({ sql, customerId }: Printing, filter: Filter): Fragment {
+  const candidates = candidateCondition(sql, companySource, customerId, filter) ?? constant(sql, 'true');
+  return sql`
+    select co.id
+    from companies co
+    where co.customer_id = ${customerId}::uuid
+      and ${constant(sql, companySource.visible!)}
+      and ${candidates}
+      and ${toSql(sql, companySource, customerId, filter)}`;
+}

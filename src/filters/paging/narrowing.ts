@@ -1,0 +1,116 @@
+import { candidateCondition, candidateIds, withoutTerms } from './candidates.ts';
+import { companySource, type Source } from '../columns.ts';
+import type { RecordQuery } from '../record-query.ts';
+import { constant, type Fragment, type FragmentMaker } from '../sql.ts';
+import { fieldsOf, type Filter } from '../tree.ts';
+
+/*
+ * Two ways to read fewer records than the customer has:
+ * - the newest records: enough for a page of a filter that many records pass;
+ * - the candidates that indexes select: cheap for a filter that few records pass.
+ * How many records pass is not known, and statistics do not tell it for one customer. So the newest are tried first.
+ */
+
+/**
+ * Number of a customer's newest records that a list request reads first. If too few of these records pass the filter,
+ * the request then uses an index.
+ */
+export const newest = 2_000;
+
+/**
+ * Number of a customer's newest records that a list request reads in a second attempt, if some of the first `newest`
+ * records passed the filter, but too few for a page.
+ */
+export const moreOfNewest = 10_000;
+
+/**
+ * If at least this many of a customer's newest records pass the filter, a list request does not use the index of search
+ * terms (hashes of values), because the index would select too many records.
+ */
+export const manyOfNewest = 40;
+
+/** Returns true if a list request has the default order: newest first. */
+export const isNewestFirst = ({ order }: RecordQuery): boolean =>
+  order.length === 1 && order[0]!.field === 'created_at' && order[0]!.direction === 'DESC';
+
+/**
+ * Returns true if the index of search terms (hashes of values) helps to find the records for a list request. Returns
+ * false if the filter has no condition for this index, or if a b-tree index already finds few records.
+ */
+export const isIndexable = (sql: FragmentMaker, listing: RecordQuery): boolean =>
+  candidateConditionOf(sql, listing) !== undefined && !isSelective(listing.filter);
+
+/** Names of the fields that have a b-tree index, and in which only a few records share a value. */
+const selectiveFields = new Set(['id', 'external_id', 'company_id', 'work_email', 'last_name', 'company_name']);
+
+const isSelective = (filter: Filter): boolean =>
+  filter.kind === 'all' ? filter.of.some(isSelective) : filter.kind === 'in' && selectiveFields.has(filter.field);
+
+/**
+ * Maximum number of records without search terms (hashes of values) up to which the index of search terms is used.
+ * These records are read in addition, because the index cannot find them.
+ */
+const manyWithoutTerms = 5_000;
+
+/**
+ * Returns the SQL condition that more than `manyWithoutTerms` of the customer's records have no search terms (hashes of
+ * values). After an upgrade from a version without search terms, this is true until a worker has added the terms.
+ */
+export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, filter }: RecordQuery): Fragment {
+  const many = (of: Source): Fragment => sql`exists (
+    select 1
+    from ${constant(sql, `${of.table} ${of.alias}`)}
+    where ${constant(sql, of.alias)}.customer_id = ${customerId}::uuid
+      and ${constant(sql, withoutTerms(of))}
+    offset ${manyWithoutTerms}::bigint
+  )`;
+  return filterUsesCompany(source, filter) ? sql`${many(source)} or ${many(companySource)}` : many(source);
+}
+
+/**
+ * Returns an SQL condition that selects the candidates for a list request: all records that pass the filter, and
+ * perhaps some others. Returns undefined if no index can select candidates.
+ */
+export const candidateConditionOf = (
+  sql: FragmentMaker,
+  { source, customerId, filter }: RecordQuery,
+): Fragment | undefined => candidateCondition(sql, source, customerId, filter);
+
+/** Returns true if the filter or the order of a query for contacts also reads fields of the contacts' companies. */
+export const usesCompany = ({ source, filter, order }: RecordQuery): boolean =>
+  source.alias === 'c' &&
+  (filterUsesCompany(source, filter) || order.some(({ field }) => source.columns[field]?.isOfCompany));
+
+/** Returns true if a filter of contacts also reads fields of the contacts' companies. */
+export const filterUsesCompany = (source: Source, filter: Filter): boolean =>
+  source.alias === 'c' &&
+  [...fieldsOf(filter)].some((field) => field === 'search' || source.columns[field]?.isOfCompany === true);
+
+/**
+ * Returns the SQL condition that a record is one of the customer's newest `size` records. If the request has a cursor
+ * and the default order, only the records after the cursor are considered.
+ */
+export function isAmongNewest(sql: FragmentMaker, listing: RecordQuery, size: number): Fragment {
+  const { source, customerId, after } = listing;
+  // The planner expects an array to have few ids, so it reads these records by id.
+  return sql`${constant(sql, source.alias)}.id = any(array(
+    select newest.id
+    from ${constant(sql, source.table)} newest
+    where newest.customer_id = ${customerId}::uuid
+      ${after && isNewestFirst(listing) ? sql`and newest.id < ${after.id}::uuid` : sql``}
+    order by newest.id desc
+    limit ${size}::bigint
+  ))`;
+}
+
+/**
+ * Returns the SQL condition that a record is one of the candidates for a list request: the records that indexes select
+ * because they may pass the filter.
+ */
+export function isCandidate(sql: FragmentMaker, listing: RecordQuery): Fragment {
+  const { source, customerId, filter } = listing;
+  const id = constant(sql, `${source.alias}.id`);
+  const ids = candidateIds(sql, source, customerId, filter);
+  // The planner expects an array to have few ids, so it reads these records by id, in any order and join.
+  return ids ? sql`${id} = any(array(${ids}))` : constant(sql, 'true');
+}

@@ -1,0 +1,202 @@
+import { indexAscending, oldestFirst } from './ascending.ts';
+import { fromOf, type Column } from '../columns.ts';
+import type { Position } from '../cursor.ts';
+import { bound, pageContextOf, limitAndOffset, type Clauses, type PageContext } from './page-context.ts';
+import {
+  candidateConditionOf,
+  isAmongNewest,
+  isCandidate,
+  isNewestFirst,
+  filterUsesCompany,
+  newest,
+} from './narrowing.ts';
+import { columnsOf, type RecordQuery } from '../record-query.ts';
+import { constant, join, type Fragment, type FragmentMaker } from '../sql.ts';
+import { shownValue } from '../to-sql.ts';
+import { singleList } from '../tree.ts';
+
+/**
+ * The SQL clauses that read one page of records: `select … from ${from} where ${where} order by ${orderBy} limit
+ * ${limit}`.
+ */
+export interface PageClauses extends Clauses {
+  /** With the company of each contact. */
+  from: Fragment;
+}
+
+/** The SQL clauses that select the records that pass a filter, in any order: `from ${from} where ${where}`. */
+export type MatchClauses = Pick<PageClauses, 'from' | 'where'>;
+
+/**
+ * Returns the SQL clauses that read one page of records. With a cursor and a sort field that has an index, every page
+ * is equally fast. With a page number, the skipped records are read too. Without an index on the sort field, all
+ * filtered records are sorted.
+ */
+export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
+  return pageOf(pageContextOf(sql, listing), pickStrategy(listing));
+}
+
+/**
+ * Returns the SQL clauses that read one page of records. Unlike `pageClauses`, the SQL reads only the customer's newest
+ * records.
+ * @param size the number of newest records to read
+ */
+export function newestPageClauses(sql: FragmentMaker, listing: RecordQuery, size = newest): PageClauses {
+  return pageOf(pageContextOf(sql, listing, isAmongNewest(sql, listing, size)), pickStrategy(listing));
+}
+
+/**
+ * Returns the SQL clauses that select those of the customer's newest records that pass the filter, in any order.
+ */
+export function newestClauses(sql: FragmentMaker, listing: RecordQuery): MatchClauses {
+  const { from, matches } = pageContextOf(sql, listing, isAmongNewest(sql, listing, newest));
+  return { from, where: matches };
+}
+
+const pageOf = (paging: PageContext, strategy: PageStrategy): PageClauses => ({
+  from: fromOf(paging.sql, paging.listing.source, paging.listing.customerId),
+  ...strategy(paging),
+});
+
+/**
+ * Returns the SQL clauses that read one page of records. Unlike `pageClauses`, the SQL reads only the candidates: the
+ * records that indexes select because they may pass the filter. This is fast if few records pass the filter.
+ */
+export function candidatePageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
+  return pageOf(
+    pageContextOf(sql, listing, isCandidate(sql, listing)),
+    isNewestFirst(listing) ? withOffset(listing, newestFirst) : skipping(bySorting),
+  );
+}
+
+/**
+ * Returns the SQL clauses that count all records that pass the filter: `select count(*) from ${from} where ${where}`.
+ */
+export function countClauses(sql: FragmentMaker, listing: RecordQuery): MatchClauses {
+  const { from, matches } = pageContextOf(sql, listing);
+  return { from, where: matches };
+}
+
+/**
+ * Returns the SQL clauses that count all records that pass the filter. Unlike `countClauses`, the SQL reads only the
+ * candidates: the records that indexes select because they may pass the filter.
+ */
+export function candidateCountClauses(sql: FragmentMaker, listing: RecordQuery): MatchClauses {
+  const { source, filter } = listing;
+  // Without a join the planner needs no help: it has one table and one index to choose.
+  const narrowed = filterUsesCompany(source, filter) ? isCandidate(sql, listing) : candidateConditionOf(sql, listing);
+  const { from, matches } = pageContextOf(sql, listing, narrowed);
+  return { from, where: matches };
+}
+
+type PageStrategy = (paging: PageContext) => Clauses;
+
+function pickStrategy(listing: RecordQuery): PageStrategy {
+  const { source, order, filter } = listing;
+  const [first, second] = order;
+  const isIndexed = !second && (first!.field === 'created_at' || source.indexed.includes(first!.field));
+  if (isIndexed && first!.direction === 'ASC') return first!.field === 'created_at' ? oldestFirst : indexAscending;
+  if (singleList(filter) !== undefined && !second && first!.field === 'created_at') return membersFirst;
+  return isIndexed ? withOffset(listing, descending(first!.field)) : skipping(bySorting);
+}
+
+/** Returns a page strategy that does not read the skipped records completely, if there are any. */
+const withOffset = ({ offset }: RecordQuery, way: PageStrategy): PageStrategy => (offset > 0 ? skipping(way) : way);
+
+/**
+ * Returns a page strategy that uses the strategy `way` to select only the ids of the page, and then reads the records
+ * with these ids. Skipped records are therefore not read completely, and only ids are sorted.
+ */
+const skipping =
+  (way: PageStrategy): PageStrategy =>
+  (paging) => {
+    const { sql, listing, from, id, owned } = paging;
+    const { where, orderBy, limit } = way(paging);
+    const ids = sql`select ${id} from ${from} where ${where} order by ${orderBy} limit ${limit}`;
+    return { where: sql`${owned} and ${id} = any(array(${ids}))`, orderBy, limit: sql`${listing.limit}::bigint` };
+  };
+
+const descending = (field: string): PageStrategy => (field === 'created_at' ? newestFirst : indexDescending);
+
+/**
+ * Returns the SQL clauses for a page sorted by creation time, newest first. PostgreSQL scans the primary key backwards,
+ * because an id starts with the time of creation.
+ */
+const newestFirst: PageStrategy = (paging) => {
+  const { sql, listing, id, matches } = paging;
+  const where = listing.after ? sql`${matches} and ${id} < ${listing.after.id}::uuid` : matches;
+  return { where, orderBy: sql`${id} desc`, limit: limitAndOffset(paging) };
+};
+
+/**
+ * Returns the SQL clauses for a page of the members of one contact list, newest first. PostgreSQL scans the primary key
+ * of the table `list_members` backwards.
+ */
+const membersFirst: PageStrategy = (paging) => {
+  const { sql, listing, id, owned } = paging;
+  // With a join, Postgres might scan all contacts until it finds members.
+  const { after, customerId, filter } = listing;
+  const members = sql`
+    select m.contact_id
+    from list_members m
+    where m.customer_id = ${customerId}::uuid and m.list_id = ${singleList(filter)!}::uuid
+      ${after ? sql`and m.contact_id < ${after.id}::uuid` : sql``}
+    order by m.contact_id desc
+    limit ${limitAndOffset(paging)}`;
+  return {
+    where: sql`${owned} and ${id} = any(array(${members}))`,
+    orderBy: sql`${id} desc`,
+    limit: sql`${listing.limit}::bigint`,
+  };
+};
+
+/**
+ * Returns the SQL clauses for a page in descending order of an indexed field. PostgreSQL scans the index backwards,
+ * starting after the last row of the previous page.
+ */
+const indexDescending: PageStrategy = (paging) => {
+  const { sql, listing, id, matches } = paging;
+  const { after } = listing;
+  const value = constant(sql, columnsOf(listing.source, listing.order)[0]!.value);
+  return {
+    where: after ? sql`${matches} and (${value}, ${id}) < (${bound(paging, after, 0)}, ${after.id}::uuid)` : matches,
+    orderBy: sql`${value} desc, ${id} desc`,
+    limit: limitAndOffset(paging),
+  };
+};
+
+/** Returns the SQL clauses for a page in an order that no index has. PostgreSQL sorts all filtered records. */
+const bySorting: PageStrategy = (paging) => {
+  const { sql, listing, id, matches } = paging;
+  const keys = columnsOf(listing.source, listing.order).map((column, i) => {
+    const direction = listing.order[i]!.direction.toLowerCase();
+    return sql`${shownValue(sql, column)} ${constant(sql, isNullable(column) ? `${direction} nulls last` : direction)}`;
+  });
+  return {
+    where: listing.after ? sql`${matches} and ${isAfter(paging, listing.after, 0)}` : matches,
+    orderBy: sql`${join(sql, keys, ',', '')}, ${id} desc`,
+    limit: limitAndOffset(paging),
+  };
+};
+
+const isNullable = (column: Column): boolean => !column.required && column.shownAs === undefined;
+
+/**
+ * Returns the SQL condition that a record comes after the last row of the previous page. The condition compares the
+ * sort keys from index `i` on, and finally the id.
+ * @param after the last row of the previous page
+ * @param i index of the first sort key to compare
+ */
+function isAfter(paging: PageContext, after: Position, i: number): Fragment {
+  const { sql, listing, id } = paging;
+  const { order, source } = listing;
+  if (i === order.length) return sql`${id} < ${after.id}::uuid`;
+  const column = columnsOf(source, order)[i]!;
+  const value = shownValue(sql, column);
+  const rest = isAfter(paging, after, i + 1);
+  if (after.values[i] === null) return sql`(${value} is null and ${rest})`;
+  const position = bound(paging, after, i);
+  const beyond = sql`${value} ${constant(sql, order[i]!.direction === 'ASC' ? '>' : '<')} ${position}`;
+  const nulls = isNullable(column) ? sql`or ${value} is null` : sql``;
+  return sql`(${beyond} ${nulls} or (${value} = ${position} and ${rest}))`;
+}

@@ -1,0 +1,75 @@
+import { isLongText, type Position } from '../cursor.ts';
+import { fromOf } from '../columns.ts';
+import { usesCompany } from './narrowing.ts';
+import { columnsOf, type RecordQuery } from '../record-query.ts';
+import { constant, join, type Fragment, type FragmentMaker } from '../sql.ts';
+import { parameter, shownValue, toSql, typeOf } from '../to-sql.ts';
+
+/** The SQL clauses that select the records of one page: `where ${where} order by ${orderBy} limit ${limit}`. */
+export interface Clauses {
+  where: Fragment;
+  orderBy: Fragment;
+  /**
+   * The SQL after the keyword `limit`: the number of rows and, if rows are skipped, `offset` with the number of skipped
+   * rows.
+   */
+  limit: Fragment;
+}
+
+/** A parsed list request, and the SQL fragments that every statement for a page uses. */
+export interface PageContext {
+  sql: FragmentMaker;
+  listing: RecordQuery;
+  /** The SQL `from` clause with what the filter and the order need. */
+  from: Fragment;
+  /** The SQL id column of the records. */
+  id: Fragment;
+  /** SQL condition: the record belongs to the customer, and callers may see it. */
+  owned: Fragment;
+  /** SQL condition: the record belongs to the customer, callers may see it, and it passes the filter. */
+  matches: Fragment;
+}
+
+/**
+ * Returns the SQL fragments that every statement for a page uses.
+ * @param narrowed an additional SQL condition that the page's records must meet
+ */
+export function pageContextOf(sql: FragmentMaker, listing: RecordQuery, narrowed?: Fragment): PageContext {
+  const { source, customerId, filter } = listing;
+  const ofCustomer = sql`${constant(sql, source.alias)}.customer_id = ${customerId}::uuid`;
+  const owned = source.visible ? sql`${ofCustomer} and ${constant(sql, source.visible)}` : ofCustomer;
+  return {
+    sql,
+    listing,
+    from: fromOf(sql, source, customerId, { withCompany: usesCompany(listing) }),
+    id: constant(sql, `${source.alias}.id`),
+    owned,
+    matches: sql`${owned} and ${narrowed ? sql`${narrowed} and ` : sql``}${toSql(sql, source, customerId, filter)}`,
+  };
+}
+
+/** Returns the SQL after the keyword `limit`: the page's number of rows and the offset. */
+export const limitAndOffset = ({ sql, listing }: PageContext): Fragment =>
+  sql`${listing.limit}::bigint offset ${listing.offset}::bigint`;
+
+/**
+ * Returns the i-th sort value of the last row of the previous page, as SQL.
+ * @param after the last row of the previous page, with its long texts
+ */
+export function bound({ sql, listing }: PageContext, after: Position, i: number): Fragment {
+  const value = after.values[i]!;
+  if (isLongText(value)) throw new Error('The long texts of the cursor were not read');
+  return parameter(sql, value, typeOf(columnsOf(listing.source, listing.order)[i]!));
+}
+
+/**
+ * Returns the SQL statement that reads the texts of which the cursor has only the hashes, as an array with an element for
+ * each sort key. It returns no row if the last row of the previous page was deleted.
+ */
+export function longTextsOf(sql: FragmentMaker, listing: RecordQuery, after: Position): Fragment {
+  const { from, owned, id } = pageContextOf(sql, listing);
+  const texts = columnsOf(listing.source, listing.order).map((column, i) =>
+    isLongText(after.values[i]) ? shownValue(sql, column) : constant(sql, 'null::text'),
+  );
+  return sql`select array[${join(sql, texts, ',', '')}] as texts from ${from} where ${owned} and ${id} = ${after.id}::uuid`;
+}

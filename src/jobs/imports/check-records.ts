@@ -1,0 +1,42 @@
+import { DomainError } from '../../errors.ts';
+import type { FileRecord } from '../../files/read-records.ts';
+import type { ImportSettings } from '../../queries/imports/imports.ts';
+import { companyBatches, contactBatches } from '../../schemas/batches.ts';
+import { checkItems } from '../../validation/batch-items.ts';
+
+/**
+ * Maximum number of records that are validated in one call of `checkItems`, which reports at most 1,000 errors per call
+ * and 10 errors per record.
+ */
+const checkedAtOnce = 100;
+
+/**
+ * Validates records of an import's file.
+ * @returns One element per record: the valid request body for creating or changing the record, or the validation error.
+ */
+export async function checkRecords(
+  settings: ImportSettings,
+  records: readonly FileRecord[],
+): Promise<(object | DomainError)[]> {
+  const checked: (object | DomainError)[] = [];
+  for (let from = 0; from < records.length; from += checkedAtOnce)
+    checked.push(...(await itemsOf(settings, records.slice(from, from + checkedAtOnce))));
+  return checked;
+}
+
+async function itemsOf(settings: ImportSettings, records: readonly FileRecord[]): Promise<(object | DomainError)[]> {
+  const { object, mode, match } = settings;
+  const kind = object === 'contacts' ? contactBatches : companyBatches;
+  const rules = { kind, operation: mode, match: match ?? 'id', mayBeUnstorable: false } as const;
+  const added = mode === 'create' ? Object.fromEntries(optionalOf(settings).map((name) => [name, []])) : {};
+  const readable = records.flatMap(({ item }) => (item instanceof DomainError ? [] : [{ ...added, ...item }]));
+  const checked = (await checkItems(rules, readable)).values();
+  return records.map(({ item }) => (item instanceof DomainError ? item : checked.next().value!));
+}
+
+/**
+ * Returns the names of required array fields that a record in the file may omit. In CSV files of contacts, this is
+ * `phone_numbers`, because a CSV cell cannot hold an array well.
+ */
+export const optionalOf = ({ object, format }: Pick<ImportSettings, 'object' | 'format'>): string[] =>
+  object === 'contacts' && format === 'csv' ? ['phone_numbers'] : [];

@@ -1,0 +1,60 @@
+import type { Database } from '../../database/db.ts';
+import { conflict, DomainError } from '../../errors.ts';
+import { errorsHeader } from '../../files/errors-file.ts';
+import { FileRefused } from '../../files/file-refused.ts';
+import { readHeader, type CsvLayout } from '../../files/layout.ts';
+import { readErrors } from '../../queries/imports/import-errors.ts';
+import { requireImportState, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
+import { partsOf, storedFileOf } from './import-source.ts';
+
+/**
+ * Checks that an import has an errors file: a CSV file with the records that failed.
+ * @returns A function that starts to read the text of the file, as a stream. No database connection is held while the
+ * caller processes a piece of the text.
+ * @throws DomainError `not_found` if the import does not exist; `conflict` if no file has been uploaded yet, or if the
+ * failed records were removed 30 days after the end of the import.
+ */
+export async function openErrorsFile(
+  db: Database,
+  customerId: string,
+  given: { id: string; visible: VisibleImports },
+): Promise<() => Promise<AsyncGenerator<string>>> {
+  const find = () => db.lookup((sql) => requireImportState(sql, customerId, given.id, given.visible));
+  const found = await find();
+  if (found.file_bytes === null) throw conflict('The import has no file yet');
+  if (found.is_expired && found.failed > 0)
+    throw conflict('The failed records were removed 30 days after the end of the import');
+  const readLayout = async (): Promise<CsvLayout> =>
+    // Stored when the first turn has ended. If the import ends while the header is read, it is stored by then.
+    ((found.layout ?? (await readStoredHeader(db, customerId, found)) ?? (await find()).layout) as CsvLayout | null) ??
+    unreadable;
+  return async () =>
+    errorLines(db, customerId, found.id, errorsHeader(found.format === 'ndjson' ? null : await readLayout()));
+}
+
+/** The layout of a CSV file whose header line cannot be read. */
+const unreadable: CsvLayout = { separator: ',', headers: [], columns: [], start: { bytes: 0, line: 1 } };
+
+/**
+ * Reads the header line of an import's CSV file. Returns undefined if it cannot be read, or if the file was removed
+ * because the import has ended.
+ */
+async function readStoredHeader(db: Database, customerId: string, found: ImportState): Promise<CsvLayout | undefined> {
+  try {
+    return { ...(await readHeader(partsOf(db, customerId, storedFileOf(found), 0))), columns: [] };
+  } catch (error) {
+    if (error instanceof FileRefused || (error instanceof DomainError && error.code === 'conflict')) return undefined;
+    throw error;
+  }
+}
+
+async function* errorLines(db: Database, customerId: string, importId: string, header: string): AsyncGenerator<string> {
+  yield header;
+  for (let after = -1; ;) {
+    const position = after;
+    const next = await db.search((sql) => readErrors(sql, customerId, importId, position));
+    if (!next) return;
+    yield next.lines;
+    after = next.position;
+  }
+}

@@ -1,0 +1,192 @@
+import { isStatementTimeout } from '../../database/lanes.ts';
+import { FileRefused } from '../../files/file-refused.ts';
+import { readLayout, type CsvLayout } from '../../files/layout.ts';
+import { readRecords, type FileRecord } from '../../files/read-records.ts';
+import { endReading, saveReading, type ImportPosition, type ImportRow } from '../../queries/imports/import-progress.ts';
+import { endImport } from '../../queries/imports/imports.ts';
+import type { LeasedImport } from '../../queries/jobs/leases.ts';
+import { analyzeTable, findChangedTables } from '../../queries/records/statistics.ts';
+import { maxFileRecords } from '../../schemas/imports.ts';
+import type { Handler } from '../handler.ts';
+import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
+import { underLease } from '../settle.ts';
+import { runOneBatch, takeTurn, type RunBatch, type RunContext } from '../turns.ts';
+import { planRecords, searchedAtOnce, TooManyRecords, type PlannedRecord, writeRecords } from './write-records.ts';
+
+/** Maximum time that a worker spends on one customer before it serves other customers (seconds). */
+const turnSeconds = 2;
+
+/**
+ * Creates the job handler that runs a customer's imports. An import is run in two passes: the first pass counts the
+ * records of the file, the second pass writes up to 1,000 records per transaction. Progress is stored, so a retry
+ * resumes after the last transaction.
+ * @param seconds Time limit for one call of the handler. Unfinished work is enqueued again.
+ */
+export const importRecords = (seconds = turnSeconds): Handler<'import'> =>
+  takeTurn('import', { import: batchOf(seconds) }, 0);
+
+/**
+ * Runs the customer's oldest waiting import until a time limit is reached.
+ * @param only Id of an import. If given, no other import is run.
+ * @returns False if no import is waiting.
+ */
+export const workAtImport = (
+  context: RunContext,
+  customerId: string,
+  { seconds, only }: { seconds: number; only?: string },
+): Promise<boolean> => runOneBatch(context, { queue: 'import', customerId, only }, batchOf(seconds));
+
+/**
+ * Creates the function that works at an import until it has ended or the time limit is reached. It counts the records of
+ * the file if they are not counted yet, then writes them.
+ */
+const batchOf =
+  (seconds: number): RunBatch<'import', RunContext> =>
+  async (context, leased, signal) => {
+    const end = performance.now() + seconds * 1000;
+    const isOver = (): boolean => signal.aborted || performance.now() >= end;
+    const read = leased.total === null ? await readWhole(context, leased, isOver) : leased;
+    if (read) await writeAll(context, read, isOver);
+  };
+
+/**
+ * Reads the whole file of an import, to count the records and to check that the file is readable. Writes no records. If
+ * the file is not readable, sets the import to FAILED.
+ * @returns The import with its number of records. Undefined if the import failed or the time limit is reached.
+ */
+async function readWhole(
+  context: RunContext,
+  leased: LeasedImport,
+  isOver: () => boolean,
+): Promise<LeasedImport | undefined> {
+  const { customer_id: customerId } = leased;
+  const progress = { ...leased };
+  let isEnd = false;
+  try {
+    isEnd = await readOn(context, progress, isOver);
+  } catch (error) {
+    if (!(error instanceof FileRefused)) throw error;
+    await underLease(context.db, leased, (sql) =>
+      endImport(sql, customerId, leased.id, { status: 'FAILED', error: error.message }),
+    );
+    context.log.info('the file of an import is refused');
+    return undefined;
+  }
+  await underLease(context.db, leased, (sql) => (isEnd ? endReading : saveReading)(sql, customerId, progress));
+  return isEnd ? { ...progress, position: null, total: progress.counted } : undefined;
+}
+
+/**
+ * Counts records from the last stored position on, and updates the counter and the position in `progress`.
+ * @returns True if the end of the file is reached, false if the time limit is reached first.
+ */
+async function readOn(context: RunContext, progress: ImportRow, isOver: () => boolean): Promise<boolean> {
+  progress.layout ??= await readLayout(importFileOf(progress), partsFrom(context, progress, 0));
+  for await (const records of recordsOf(context, progress)) {
+    progress.counted += records.length;
+    if (progress.counted > maxFileRecords)
+      throw new FileRefused(`has more than ${maxFileRecords.toLocaleString('en')} records`);
+    progress.position = records.at(-1)?.next ?? progress.position;
+    if (isOver()) return false;
+  }
+  return true;
+}
+
+const partsFrom = ({ db }: RunContext, row: ImportRow, from: number): AsyncIterable<Buffer> =>
+  partsOf(db, row.customer_id, storedFileOf(row), from);
+
+/** Returns the position in the file where the next unprocessed record starts. */
+const positionOf = ({ position, layout }: ImportRow): ImportPosition =>
+  position ?? (layout as CsvLayout | null)?.start ?? { bytes: 0, line: 1 };
+
+/** Reads the unprocessed records of an import. */
+function recordsOf(context: RunContext, row: ImportRow): AsyncIterable<FileRecord[]> {
+  const from = positionOf(row);
+  return readRecords(importFileOf(row), row.layout as CsvLayout | null, partsFrom(context, row, from.bytes), from);
+}
+
+/** Maximum number of records that one transaction writes. */
+const batchSize = 1_000;
+/**
+ * Maximum number of members that one transaction adds to the lists in `list_ids`. This takes about 0.1 s, and one
+ * second on a machine that is very busy.
+ */
+const membersAtOnce = 10_000;
+/** Maximum size of the part of the file that one transaction writes (bytes); a single record can be larger. */
+const batchBytes = 4 * 1024 * 1024;
+
+/** Writes the unprocessed records of an import, until the import has ended or the time limit is reached. */
+async function writeAll(context: RunContext, leased: LeasedImport, isOver: () => boolean): Promise<void> {
+  let from = positionOf(leased);
+  const write = async (planned: readonly PlannedRecord[]): Promise<boolean> => {
+    const isEnd = await context.db.transaction((sql) => writeRecords(sql, leased, from, planned, context.log));
+    if (isEnd) await endedWell(context, leased);
+    from = planned.at(-1)?.record.next ?? from;
+    return isEnd;
+  };
+  const writeInParts = async (planned: readonly PlannedRecord[]): Promise<boolean> => {
+    for (let at = 0; at < planned.length; at += searchedAtOnce)
+      if ((await write(planned.slice(at, at + searchedAtOnce))) || isOver()) return true;
+    return false;
+  };
+  if (leased.total === 0) return void (await write([]));
+  for await (const planned of readAhead(plansOf(context, leased))) {
+    const isEnd = await write(planned).catch((error: unknown) => {
+      if (error instanceof TooManyRecords || isStatementTimeout(error)) return writeInParts(planned);
+      throw error;
+    });
+    if (isEnd || isOver()) return;
+  }
+  throw new Error('The file of an import has fewer records than were counted');
+}
+
+/** Logs the end of an import, and analyses the tables of which it changed much: queries follow at once. */
+async function endedWell({ db, log }: RunContext, { customer_id: customerId, id }: LeasedImport): Promise<void> {
+  log.info('an import is completed');
+  try {
+    const tables = await db.search((sql) => findChangedTables(sql, customerId, id));
+    for (const table of tables) await db.search((sql) => analyzeTable(sql, table));
+  } catch (error) {
+    log.warn({ err: error }, 'the tables could not be analysed after an import');
+  }
+}
+
+/**
+ * Reads and validates the unprocessed records of an import. Yields one array for each transaction, with the records to
+ * write in the transaction.
+ */
+async function* plansOf(context: RunContext, leased: LeasedImport): AsyncGenerator<readonly PlannedRecord[]> {
+  let from = positionOf(leased);
+  for await (const some of recordsOf(context, leased))
+    for (let rest = some; rest.length > 0;) {
+      const planned = await planRecords(leased, firstOf(leased, rest, from));
+      yield planned;
+      from = planned.at(-1)!.record.next;
+      rest = rest.slice(planned.length);
+    }
+}
+
+/**
+ * Yields the values of another generator, and already requests the next value while the caller processes the current
+ * value.
+ */
+async function* readAhead<T>(values: AsyncGenerator<T, void>): AsyncGenerator<T> {
+  try {
+    for (let read = await values.next(); !read.done;) {
+      const next = values.next();
+      // It may fail while nobody waits for it. It is awaited below, unless the caller stops.
+      next.catch(() => undefined);
+      yield read.value;
+      read = await next;
+    }
+  } finally {
+    await values.return();
+  }
+}
+
+/** Returns the records for one transaction: the first of the given records, as many as the limits above allow. */
+function firstOf({ list_ids }: ImportRow, records: readonly FileRecord[], from: ImportPosition): readonly FileRecord[] {
+  const size = Math.min(batchSize, Math.ceil(membersAtOnce / Math.max(1, list_ids.length)));
+  const end = records.findIndex(({ next }, i) => i === size || next.bytes - from.bytes > batchBytes);
+  return end === -1 ? records : records.slice(0, Math.max(1, end));
+}

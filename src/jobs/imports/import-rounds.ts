@@ -1,0 +1,69 @@
+import { canonicalOf } from '../../queries/records/batch-matches.ts';
+import type { ImportSettings } from '../../queries/imports/imports.ts';
+import { fold } from '../../text/fold.ts';
+
+type Item = Readonly<Record<string, unknown>>;
+
+/**
+ * Maximum number of rounds in one transaction. Records with the same value in the field that identifies them, for
+ * example the same email, are written in rounds, one after the other. So the limit is reached only if a value occurs
+ * very often.
+ */
+export const maxRounds = 20;
+
+/**
+ * Assigns records of a file to rounds that are written one after the other. A round must not contain two records with
+ * the same value in the identifying field (for example the same email). Records that could affect each other stay in
+ * the order of the file.
+ */
+export class Rounds {
+  readonly #settings: ImportSettings;
+  readonly #latest = new Map<string, number>();
+  /** The external ids that a stored record may have when the next record of the file changes it, by match value. */
+  readonly #held = new Map<string, Set<string>>();
+
+  /**
+   * Starts with round 0.
+   * @param stored external ids of the stored records, by match value. Without them, the rounds keep the order of the
+   *   file only for external ids that the file itself contains.
+   */
+  constructor(settings: ImportSettings, stored: ReadonlyMap<string, string> = new Map()) {
+    this.#settings = settings;
+    for (const [value, externalId] of stored) this.#held.set(value, new Set([externalId]));
+  }
+
+  /** Returns the number of the round for the next record. The first round has the number 0. */
+  next(item: Item): number {
+    const { own, shared } = this.#keysOf(item);
+    const after = own.map((key) => (this.#latest.get(key) ?? -1) + 1);
+    const atLeast = shared.map((key) => this.#latest.get(key) ?? 0);
+    const round = Math.max(0, ...after, ...atLeast);
+    for (const key of [...own, ...shared]) this.#latest.set(key, round);
+    return round;
+  }
+
+  /**
+   * Returns two kinds of keys that determine the round of a record. Two records with the same `own` key must be in
+   * different rounds; two records with the same `shared` key may be in the same round. Rounds keep the order of such
+   * records in the file.
+   */
+  #keysOf(item: Item): { own: string[]; shared: string[] } {
+    const { match, dry_run: isDryRun } = this.#settings;
+    const value = match === null ? undefined : canonicalOf(match)(String(item[match]));
+    const own = value === undefined ? [] : [`match ${value}`];
+    const externalIds = this.#externalIdsOf(item, value).map((externalId) => `external_id ${externalId}`);
+    if (isDryRun) return { own: [...own, ...externalIds], shared: [] };
+    const name = (item['company'] as { name?: string } | null | undefined)?.name;
+    return { own, shared: [...externalIds, ...(name === undefined ? [] : [`company ${fold(name)}`])] };
+  }
+
+  /** Returns the external id that a record of the file sets, and those that its stored record may lose thereby. */
+  #externalIdsOf({ external_id: wanted }: Item, value: string | undefined): string[] {
+    if (this.#settings.match === 'external_id' || wanted === undefined) return [];
+    const set = typeof wanted === 'string' ? [wanted] : [];
+    const held = (value === undefined ? undefined : this.#held.get(value)) ?? new Set();
+    const concerned = held.union(new Set(set));
+    if (value !== undefined) this.#held.set(value, concerned);
+    return [...concerned];
+  }
+}

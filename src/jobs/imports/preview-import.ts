@@ -1,0 +1,79 @@
+import type { Database } from '../../database/db.ts';
+import { DomainError } from '../../errors.ts';
+import { FileRefused } from '../../files/file-refused.ts';
+import { mapColumns, readHeader, type CsvLayout } from '../../files/layout.ts';
+import { readRecords, type FileRecord } from '../../files/read-records.ts';
+import { requireImportState, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
+import type { ImportPreview } from '../../schemas/imports.ts';
+import { checkRecords } from './check-records.ts';
+import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
+import { requireUploaded } from './start-import.ts';
+
+/** Number of records in a preview. */
+const shownRecords = 5;
+
+/**
+ * Returns a preview of an uploaded import file: its header line, its first five records and their validation errors.
+ * @throws DomainError `not_found` if the import does not exist; `conflict` if no file is uploaded yet or the import has
+ * already started.
+ */
+export async function previewImport(
+  db: Database,
+  customerId: string,
+  { id, visible }: { id: string; visible: VisibleImports },
+): Promise<ImportPreview> {
+  const found = await db.lookup((sql) => requireImportState(sql, customerId, id, visible));
+  requireUploaded(found);
+  const preview: ImportPreview = { headers: null, mapping: null, records: [], errors: [] };
+  try {
+    const layout = found.format === 'csv' ? await addLayout(preview, db, customerId, found) : null;
+    await addRecords(preview, found, await firstRecords(db, customerId, found, layout));
+  } catch (error) {
+    if (!(error instanceof FileRefused)) throw error;
+    preview.errors.push({ path: '', message: error.message });
+  }
+  return preview;
+}
+
+/**
+ * Reads the header line of a CSV file. Adds the column names and the errors in the header line to the preview.
+ * @returns The header line, and the field that each column contains.
+ */
+async function addLayout(
+  preview: ImportPreview,
+  db: Database,
+  customerId: string,
+  found: ImportState,
+): Promise<CsvLayout> {
+  const header = await readHeader(partsOf(db, customerId, storedFileOf(found), 0));
+  const { columns, faults } = mapColumns(importFileOf(found), header.headers);
+  preview.headers = header.headers;
+  preview.mapping = Object.fromEntries(header.headers.map((name, i) => [name, columns[i] ?? null]));
+  preview.errors.push(...faults);
+  return { ...header, columns };
+}
+
+async function firstRecords(
+  db: Database,
+  customerId: string,
+  found: ImportState,
+  layout: CsvLayout | null,
+): Promise<FileRecord[]> {
+  const from = layout?.start ?? { bytes: 0, line: 1 };
+  const parts = partsOf(db, customerId, storedFileOf(found), from.bytes);
+  const first: FileRecord[] = [];
+  for await (const records of readRecords(importFileOf(found), layout, parts, from)) {
+    first.push(...records.slice(0, shownRecords - first.length));
+    if (first.length === shownRecords) break;
+  }
+  return first;
+}
+
+/** Adds records and their validation errors to a preview. */
+async function addRecords(preview: ImportPreview, found: ImportState, records: readonly FileRecord[]): Promise<void> {
+  preview.records = records.map(({ item }) => (item instanceof DomainError ? {} : item));
+  for (const [i, checked] of (await checkRecords(found, records)).entries()) {
+    const faults = checked instanceof DomainError ? checked.faults : [];
+    preview.errors.push(...faults.map(({ path, message }) => ({ path: `/records/${i}${path}`, message })));
+  }
+}

@@ -1,0 +1,115 @@
+import type { Database, Transaction } from '../../database/db.ts';
+import { conflict, DomainError } from '../../errors.ts';
+import {
+  beginUpload,
+  chunkBytes,
+  discardUpload,
+  endUpload,
+  insertChunk,
+  type StoredFile,
+} from '../../queries/imports/import-files.ts';
+import { lockImport, startImport, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
+import { maxFileBytes } from '../../schemas/imports.ts';
+import { enqueueTurn } from '../../queries/records/turns.ts';
+
+type Upload = Pick<StoredFile, 'importId' | 'upload'>;
+
+/**
+ * Receives and stores the uploaded file of an import, one transaction for each chunk. Then starts the import if its
+ * settings say that it starts automatically.
+ * @param cleaner Database that deletes the stored chunks after a failed upload. This database must still work after the
+ * HTTP request was aborted.
+ * @throws DomainError `payload_too_large` if the file is too large; `not_found` if the import does not exist;
+ * `conflict` if the import already has a file or has ended, or if another upload of its file has started.
+ */
+export async function receiveFile(
+  { db, cleaner }: { db: Database; cleaner: Database },
+  customerId: string,
+  { id, visible }: { id: string; visible: VisibleImports },
+  pieces: AsyncIterable<Buffer>,
+): Promise<void> {
+  const upload = await db.transaction(async (sql) => {
+    const found = await lockImport(sql, customerId, id, visible);
+    requireNoFile(found);
+    return { importId: found.id, upload: await beginUpload(sql, customerId, found.id) };
+  });
+  try {
+    const bytes = await storeChunks(db, customerId, upload, pieces);
+    await db.transaction((sql) => complete(sql, customerId, upload, { bytes, visible }));
+  } catch (error) {
+    // If this fails too, the next upload or the end of the import removes the chunks.
+    const isComplete = await cleaner.transaction((sql) => discardUpload(sql, customerId, upload)).catch(() => false);
+    if (!isComplete) throw error; // else the last transaction was committed, and only its answer was lost
+  }
+}
+
+function requireNoFile({ status }: ImportState): void {
+  if (status === 'UPLOADING') return;
+  throw conflict(
+    status === 'CANCELLED' ? 'The import is CANCELLED: it takes no file' : `The import has its file: it is ${status}`,
+  );
+}
+
+/**
+ * Stores the content of a file in chunks of `chunkBytes`.
+ * @returns The size of the file in bytes.
+ */
+async function storeChunks(
+  db: Database,
+  customerId: string,
+  upload: Upload,
+  pieces: AsyncIterable<Buffer>,
+): Promise<number> {
+  let bytes = 0;
+  let number = 0;
+  for await (const chunk of inChunks(pieces)) {
+    bytes += chunk.length;
+    if (bytes > maxFileBytes) throw tooLarge();
+    const isStored = await db.transaction((sql) => insertChunk(sql, customerId, upload, number, chunk));
+    if (!isStored) throw superseded();
+    number += 1;
+  }
+  return bytes;
+}
+
+const tooLarge = () =>
+  new DomainError('payload_too_large', `The file is larger than ${maxFileBytes / 1024 / 1024} MiB`);
+
+const superseded = () => conflict('Another upload of this file has begun, or the import has ended');
+
+/** Regroups the pieces of a byte stream into chunks of `chunkBytes`. The last chunk can be smaller. */
+async function* inChunks(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let chunk = Buffer.allocUnsafe(chunkBytes);
+  let filled = 0;
+  for await (const piece of pieces)
+    for (let from = 0; from < piece.length;) {
+      const copied = piece.copy(chunk, filled, from);
+      from += copied;
+      filled += copied;
+      if (filled < chunkBytes) continue;
+      yield chunk;
+      chunk = Buffer.allocUnsafe(chunkBytes);
+      filled = 0;
+    }
+  if (filled > 0) yield chunk.subarray(0, filled);
+}
+
+/** Marks the upload of a file as complete. Then starts the import if its settings say that it starts automatically. */
+async function complete(
+  sql: Transaction,
+  customerId: string,
+  { importId, upload }: Upload,
+  { bytes, visible }: { bytes: number; visible: VisibleImports },
+): Promise<void> {
+  const found = await lockImport(sql, customerId, importId, visible);
+  requireNoFile(found);
+  if (found.upload !== upload) throw superseded();
+  await endUpload(sql, customerId, { importId, bytes });
+  if (found.is_automatic) await beginWork(sql, customerId, importId);
+}
+
+/** Starts an import: changes its status and enqueues it for a worker. The caller must have locked the import. */
+export async function beginWork(sql: Transaction, customerId: string, id: string): Promise<void> {
+  await startImport(sql, customerId, id);
+  await enqueueTurn(sql, 'import', customerId);
+}

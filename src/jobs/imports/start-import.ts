@@ -1,0 +1,132 @@
+import type { Transaction } from '../../database/db.ts';
+import { conflict, validationFailed, type Fault } from '../../errors.ts';
+import { columnNamed } from '../../files/columns.ts';
+import {
+  createImport,
+  endImport,
+  lockImport,
+  updateImport,
+  type ImportState,
+  type NewImport,
+  type VisibleImports,
+} from '../../queries/imports/imports.ts';
+import type { MatchField } from '../../schemas/batches.ts';
+import { companyFileFields, contactFileFields, type FileFields } from '../../schemas/files.ts';
+import {
+  importMatches,
+  type ImportCreate,
+  type ImportObject,
+  type ImportPatch,
+  type Mapping,
+} from '../../schemas/imports.ts';
+import { finalStatuses, type FinalStatus } from '../../schemas/jobs.ts';
+import { pointerTo } from '../../text/json-pointer.ts';
+import { beginWork } from './receive-file.ts';
+
+/** For each kind of record, the fields that files can contain. */
+export const fileFields: Record<ImportObject, FileFields> = {
+  contacts: contactFileFields,
+  companies: companyFileFields,
+};
+
+/**
+ * Creates an import. Its file is uploaded later.
+ * @returns The id of the import.
+ * @throws DomainError `validation_failed` if settings contradict each other; `not_found` if a list does not exist;
+ * `conflict` if the customer has too many unfinished imports.
+ */
+export async function beginImport(
+  sql: Transaction,
+  customerId: string,
+  given: ImportCreate & Pick<NewImport, 'fingerprint'>,
+): Promise<string> {
+  const faults = [...matchFaults(given), ...settingFaults(given, given)];
+  if (faults.length > 0) throw validationFailed(faults);
+  return createImport(sql, customerId, { ...given, match: matchOf(given) });
+}
+
+const matchOf = ({ mode, match }: ImportCreate): MatchField | null => (mode === 'create' ? null : (match ?? 'id'));
+
+function matchFaults(given: ImportCreate): Fault[] {
+  const { object, mode, match } = given;
+  if (mode === 'create')
+    return match === undefined ? [] : [{ path: '/match', message: 'is not allowed with the mode create' }];
+  const allowed = importMatches[object].filter((field) => mode === 'update' || field !== 'id');
+  const isAllowed = (allowed as string[]).includes(matchOf(given)!);
+  return isAllowed ? [] : [{ path: '/match', message: `must be one of ${allowed.join(', ')}` }];
+}
+
+/**
+ * Validates those import settings that depend on the kind of records or on the file format.
+ * @returns One fault for each invalid setting.
+ */
+function settingFaults(
+  { object, format }: Pick<ImportState, 'object' | 'format'>,
+  { mapping, list_ids: listIds }: ImportPatch,
+): Fault[] {
+  const lists =
+    listIds && object === 'companies' ? [{ path: '/list_ids', message: 'is only allowed for contacts' }] : [];
+  if (!mapping) return lists;
+  if (format === 'ndjson') return [...lists, { path: '/mapping', message: 'is only allowed for CSV files' }];
+  return [...lists, ...mappingFaults(object, mapping)];
+}
+
+const mappingFaults = (object: ImportObject, mapping: Mapping): Fault[] =>
+  Object.entries(mapping)
+    .filter(([, field]) => field !== null && !columnNamed(fileFields[object], field))
+    .map(([header]) => ({ path: pointerTo(['mapping', header]), message: 'names no field that a file can contain' }));
+
+/**
+ * Changes the settings of an import whose file is uploaded and that has not started.
+ * @throws DomainError `not_found` if the import does not exist; `validation_failed` if a setting is invalid; `conflict`
+ * if no file is uploaded yet or the import has already started.
+ */
+export async function changeImport(
+  sql: Transaction,
+  customerId: string,
+  { id, visible }: { id: string; visible: VisibleImports },
+  patch: ImportPatch,
+): Promise<void> {
+  const found = await lockImport(sql, customerId, id, visible);
+  const faults = settingFaults(found, patch);
+  if (faults.length > 0) throw validationFailed(faults);
+  requireUploaded(found);
+  await updateImport(sql, customerId, found, patch);
+}
+
+/**
+ * Starts an import whose file is uploaded.
+ * @throws DomainError `not_found` if the import does not exist; `conflict` if no file is uploaded yet or the import has
+ * already started.
+ */
+export async function startUploaded(
+  sql: Transaction,
+  customerId: string,
+  { id, visible }: { id: string; visible: VisibleImports },
+): Promise<void> {
+  const found = await lockImport(sql, customerId, id, visible);
+  requireUploaded(found);
+  await beginWork(sql, customerId, found.id);
+}
+
+/**
+ * Checks that an import has its file and has not started (status `UPLOADED`).
+ * @throws DomainError `conflict` if the import has any other status.
+ */
+export function requireUploaded({ status }: Pick<ImportState, 'status'>): void {
+  if (status !== 'UPLOADED') throw conflict(`The import is ${status}, not UPLOADED`);
+}
+
+/**
+ * Cancels an import. The records that it has already written are kept.
+ * @throws DomainError `not_found` if the import does not exist; `conflict` if the import has already ended.
+ */
+export async function cancelImport(
+  sql: Transaction,
+  customerId: string,
+  { id, visible }: { id: string; visible: VisibleImports },
+): Promise<void> {
+  const found = await lockImport(sql, customerId, id, visible);
+  if (finalStatuses.includes(found.status as FinalStatus)) throw conflict(`The import is already ${found.status}`);
+  await endImport(sql, customerId, found.id, { status: 'CANCELLED' });
+}

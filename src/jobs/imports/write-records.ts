@@ -1,0 +1,269 @@
+import type { FastifyBaseLogger } from 'fastify';
+import type { Transaction } from '../../database/db.ts';
+import { DomainError } from '../../errors.ts';
+import { errorsLine } from '../../files/errors-file.ts';
+import type { CsvLayout } from '../../files/layout.ts';
+import type { FileRecord } from '../../files/read-records.ts';
+import type { Batch, Outcome } from '../../queries/records/batches.ts';
+import { writeCompanyBatch } from '../../queries/crm/company-batches.ts';
+import { writeContactBatch } from '../../queries/crm/contact-batches.ts';
+import { withLastWrites, withoutLastWrites, type LastWrites } from '../../queries/records/last-writes.ts';
+import { insertErrors } from '../../queries/imports/import-errors.ts';
+import { lockForBatches } from '../../queries/imports/import-locks.ts';
+import {
+  saveWritten,
+  type ImportCounts,
+  type ImportPosition,
+  type ImportRow,
+} from '../../queries/imports/import-progress.ts';
+import { endImport } from '../../queries/imports/imports.ts';
+import { lockRun, type LeasedImport } from '../../queries/jobs/leases.ts';
+import { addToLists } from '../../queries/memberships/manual-members.ts';
+import { checkRecords, optionalOf } from './check-records.ts';
+import { maxRounds, Rounds } from './import-rounds.ts';
+import { LeaseLost } from '../settle.ts';
+
+/** A validated record of an import file. `item` is the valid request body, or the validation error. */
+export interface PlannedRecord {
+  record: FileRecord;
+  item: object | DomainError;
+}
+
+/**
+ * Validates records for the next transaction.
+ * @returns The records for the next transaction: all given records, or only the first of them if too many have the same
+ * value in the field that identifies them.
+ */
+export async function planRecords(settings: ImportRow, records: readonly FileRecord[]): Promise<PlannedRecord[]> {
+  const rounds = new Rounds(settings);
+  const planned: PlannedRecord[] = [];
+  for (const [i, item] of (await checkRecords(settings, records)).entries()) {
+    if (roundOf(rounds, item) === maxRounds) return planned;
+    planned.push({ record: records[i]!, item });
+  }
+  return planned;
+}
+
+const roundOf = (rounds: Rounds, item: object | DomainError): number =>
+  item instanceof DomainError ? 0 : rounds.next(item as Record<string, unknown>);
+
+/** Groups records by their rounds, in the order in which the rounds must be written. */
+function inRounds(rounds: Rounds, planned: readonly PlannedRecord[]): PlannedRecord[][] {
+  return Object.values(Object.groupBy(planned, ({ item }) => roundOf(rounds, item))) as PlannedRecord[][];
+}
+
+/**
+ * Maximum number of records in a transaction in which rejected records are searched for. The search takes several
+ * milliseconds for each of them, and until it ends, others wait for the transaction's locks.
+ */
+export const searchedAtOnce = 20;
+
+/**
+ * Thrown if PostgreSQL rejected one of more than `searchedAtOnce` records, or if the records need more than `maxRounds`
+ * rounds. The caller rolls the transaction back, and writes the records in transactions of at most `searchedAtOnce`.
+ */
+export class TooManyRecords extends Error {}
+
+/**
+ * Writes records of an import, the errors of failed records and the progress of the import. If all records of the file
+ * are processed, also ends the import. The caller's transaction makes all changes atomic.
+ * @param from Position in the file where the first of these records starts.
+ * @returns True if the import has ended.
+ * @throws LeaseLost if the import has ended, another worker has leased it, or these records are written already.
+ * Nothing is written then.
+ * @throws TooManyRecords if the records must be written in transactions of at most `searchedAtOnce` records.
+ */
+export async function writeRecords(
+  sql: Transaction,
+  leased: LeasedImport,
+  from: ImportPosition,
+  planned: readonly PlannedRecord[],
+  log: Log,
+): Promise<boolean> {
+  const { customer_id: customerId } = leased;
+  const row = await lockRun(sql, customerId, leased);
+  // Another position: the commit of these records succeeded although its answer was lost.
+  if (!row || (row.position && row.position.bytes !== from.bytes)) throw new LeaseLost();
+  return withLastWrites(sql, customerId, (last) => writeAll(sql, row, { from, planned, log }, last));
+}
+
+async function writeAll(
+  sql: Transaction,
+  row: ImportRow,
+  { from, planned, log }: { from: ImportPosition; planned: readonly PlannedRecord[]; log: Log },
+  last: LastWrites,
+): Promise<boolean> {
+  const { customer_id: customerId, id } = row;
+  const outcomes = await writeRounds(sql, row, planned, last);
+  if (!row.dry_run) await addContactsToLists(sql, row, outcomes, last);
+  logRejections(log, planned, outcomes);
+  const lines = planned.map(({ record }, i) => errorLineOf(row, record, outcomes[i]!)).join('');
+  if (lines !== '') await insertErrors(sql, customerId, id, from.bytes, lines);
+  const processed = await saveWritten(sql, customerId, id, planned.at(-1)?.record.next ?? from, countsOf(outcomes));
+  if (processed < row.total!) return false;
+  await endImport(sql, customerId, id, { status: 'COMPLETED' });
+  return true;
+}
+
+/**
+ * Writes records in rounds, one after the other, in the order of their `round`.
+ * @returns The outcome of each record.
+ */
+async function writeRounds(
+  sql: Transaction,
+  row: ImportRow,
+  planned: readonly PlannedRecord[],
+  last: LastWrites,
+): Promise<readonly Outcome[]> {
+  const outcomes = new Map<PlannedRecord, Outcome>();
+  let rounds = inRounds(new Rounds(row), planned);
+  const needsNoLocks = rounds.length > 1 || (row.dry_run && planned.some(({ item }) => 'external_id' in item));
+  if (needsNoLocks) {
+    // Planned again: an external id that a stored record loses may be the one that a later record of the file gets.
+    rounds = inRounds(new Rounds(row, await lockItems(sql, row, itemsOf(planned))), planned);
+    if (rounds.length > maxRounds) throw new TooManyRecords();
+  }
+  for (const records of rounds) {
+    const items = itemsOf(records);
+    const how = { needsNoLocks, maySearch: planned.length <= searchedAtOnce };
+    const written = await (row.dry_run ? tryBatch(sql, row, items, how) : writeAccepted(sql, row, items, how, last));
+    for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);
+  }
+  return planned.map((record) => outcomes.get(record)!);
+}
+
+/**
+ * Writes a batch of records. If PostgreSQL rejects it, for example because a value is too large for an index, writes
+ * its halves, down to single records. So only the records that PostgreSQL rejects fail.
+ * @param how `needsNoLocks`: true if the caller holds the locks of all items or undoes the writes. `maySearch`: false
+ * if the transaction has too many records to write halves.
+ */
+async function writeAccepted(
+  sql: Transaction,
+  row: ImportRow,
+  items: Batch['items'],
+  how: { needsNoLocks: boolean; maySearch: boolean },
+  last: LastWrites,
+): Promise<Outcome[]> {
+  try {
+    return await writeBatch(sql, row, items, last);
+  } catch (cause) {
+    if (!isRejection(cause)) throw cause;
+    if (!how.maySearch) throw new TooManyRecords(undefined, { cause });
+    if (items.length === 1)
+      return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
+  }
+  // All at once, because the second half must not wait for values while the first half holds records.
+  if (!how.needsNoLocks) await lockItems(sql, row, items);
+  const locked = { ...how, needsNoLocks: true };
+  const half = Math.ceil(items.length / 2);
+  const first = await writeAccepted(sql, row, items.slice(0, half), locked, last);
+  return [...first, ...(await writeAccepted(sql, row, items.slice(half), locked, last))];
+}
+
+const itemsOf = (planned: readonly PlannedRecord[]) => planned.map(({ item }) => item);
+
+/**
+ * Takes the locks for all valid items, so that they can be written in several batches.
+ * @returns The external ids of the stored records that the items identify, by match value.
+ */
+const lockItems = (sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Map<string, string>> =>
+  lockForBatches(
+    sql,
+    row.customer_id,
+    row,
+    items.filter((item) => !(item instanceof DomainError)),
+  );
+
+type Log = Pick<FastifyBaseLogger, 'warn'>;
+
+/** Logs why PostgreSQL rejected the first of the records that it rejected. Their owner is told only that it did. */
+function logRejections(log: Log, planned: readonly PlannedRecord[], outcomes: readonly Outcome[]): void {
+  const rejected = outcomes.flatMap((outcome, i) =>
+    outcome.status === 'failed' && isRejection(outcome.error.cause)
+      ? [{ err: outcome.error.cause, line: planned[i]!.record.line }]
+      : [],
+  );
+  if (rejected.length > 0)
+    log.warn({ ...rejected[0], rejected: rejected.length }, 'PostgreSQL rejected records of an import');
+}
+
+const rejectedMessage = 'the database cannot store this record';
+
+/**
+ * Returns true if PostgreSQL rejected the data in a statement, for example a value out of range, a violated constraint
+ * or a row that is too large (SQLSTATE classes 22, 23, 54 and P0).
+ */
+const isRejection = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && /^(22|23|54|P0)/.test(String(error.code));
+
+/**
+ * Writes a batch of records. If it throws, the writes of the batch are rolled back, and the transaction can be
+ * continued.
+ */
+async function writeBatch(
+  sql: Transaction,
+  row: ImportRow,
+  items: Batch['items'],
+  last: LastWrites,
+): Promise<Outcome[]> {
+  const { customer_id: customerId, object, mode, match } = row;
+  const batch = { operation: mode, match: match ?? 'id', isAtomic: false, optional: optionalOf(row), items } as const;
+  const write = object === 'contacts' ? writeContactBatch : writeCompanyBatch;
+  return write(sql, customerId, batch, last);
+}
+
+/** Thrown to undo the writes of a dry run. */
+class DryRun extends Error {}
+
+/** Returns the outcomes of a batch in a dry run: writes the batch and rolls it back. */
+async function tryBatch(
+  sql: Transaction,
+  row: ImportRow,
+  items: Batch['items'],
+  { maySearch }: { maySearch: boolean },
+): Promise<Outcome[]> {
+  let outcomes: Outcome[] = [];
+  const undone = sql.savepoint(async (attempt) => {
+    const how = { needsNoLocks: true, maySearch };
+    outcomes = await withoutLastWrites((last) => writeAccepted(attempt as Transaction, row, items, how, last));
+    throw new DryRun();
+  });
+  await undone.catch((error: unknown) => {
+    if (!(error instanceof DryRun)) throw error;
+  });
+  return outcomes;
+}
+
+/** Adds the written contacts to the lists that the import's settings name. Ignores lists that have been deleted. */
+async function addContactsToLists(
+  sql: Transaction,
+  { customer_id: customerId, list_ids }: ImportRow,
+  outcomes: readonly Outcome[],
+  last: LastWrites,
+): Promise<void> {
+  const contactIds = outcomes.flatMap((outcome) => (outcome.status === 'failed' ? [] : [outcome.id]));
+  if (contactIds.length === 0 || list_ids.length === 0) return;
+  await addToLists(sql, customerId, { list_ids, contact_ids: [...new Set(contactIds)] }, last);
+}
+
+function countsOf(outcomes: readonly Outcome[]): ImportCounts {
+  const counts = { created: 0, updated: 0, unchanged: 0, failed: 0 };
+  for (const { status } of outcomes) counts[status as keyof ImportCounts] += 1;
+  return counts;
+}
+
+/** Returns the line of the errors file for a failed record. Returns an empty string for any other record. */
+const errorLineOf = ({ layout }: ImportRow, record: FileRecord, outcome: Outcome): string =>
+  outcome.status === 'failed' ? errorsLine(layout as CsvLayout | null, record, messageOf(outcome.error)) : '';
+
+/** Maximum length of the error message of one record (UTF-16 code units). */
+const maxMessage = 2_000;
+
+/** Returns one error message that contains all validation errors of a record. */
+function messageOf({ faults, message, matchingIds }: DomainError): string {
+  const texts = faults.map((fault) => (fault.path === '' ? fault.message : `${fault.path.slice(1)}: ${fault.message}`));
+  const ids = matchingIds ? [`matching ids: ${matchingIds.join(', ')}`] : [];
+  const text = [...(texts.length > 0 ? texts : [message]), ...ids].join('; ');
+  return text.length > maxMessage ? `${text.slice(0, maxMessage - 1)}…` : text;
+}

@@ -1,0 +1,45 @@
+import { positionOf, type ProspectPosition } from '../../catalog/order.ts';
+import { insertUnlocks } from '../../queries/catalog/unlocks.ts';
+import type { UnlockContacts } from '../../schemas/jobs.ts';
+import { settle } from '../settle.ts';
+import { searchOf } from './start-unlock.ts';
+import type { JobBatch } from '../turns.ts';
+import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
+
+/** Progress of an unlock job. It is stored with the job, and the next batch resumes from it. */
+interface Progress {
+  /** The last processed prospect's position in the search results. */
+  after?: ProspectPosition;
+  /** True if all search results are processed. */
+  isExhausted?: boolean;
+}
+
+/**
+ * Runs one batch of a job of type `unlock_contacts`: unlocks the next prospects that match the job's filters, in the
+ * requested order.
+ */
+export const unlockContacts: JobBatch = async (context, job) => {
+  const { after, isExhausted = false } = (job.progress ?? {}) as Progress;
+  const limit = Math.min(unlockBatchSize, job.total - job.succeeded);
+  if (limit === 0 || isExhausted) return completeUnlocks(context, job);
+  const search = searchOf(job.customer_id, job.request as UnlockContacts);
+  const found = await context.catalog.search(search, { limit, after });
+  const isSearchExhausted = found.length < limit;
+  const last = found.at(-1);
+  const progress: Progress = {
+    ...(last ? { after: positionOf(last, search.order) } : {}),
+    isExhausted: isSearchExhausted,
+  };
+  let unlockedIds = new Set<string>();
+  const settled = await settle(context, job, async (sql, held) => {
+    const ids = found.map(({ _id }) => _id);
+    unlockedIds = new Set(await insertUnlocks(sql, held.customer_id, ids, held.id));
+    // Another job may have unlocked some of these prospects since the search, or the search index did not know it yet.
+    const prospects = found.filter(({ _id }) => unlockedIds.has(_id));
+    const contacts = await toContacts(sql, held, prospects);
+    const results = prospects.map((prospect, i) => unlockResult(held, held.succeeded + i + 1, prospect, contacts));
+    return { results, progress, mayComplete: false };
+  });
+  await context.catalog.syncUnlocks([...unlockedIds]);
+  if (isSearchExhausted || settled.succeeded === settled.total) await completeUnlocks(context, { ...job, ...settled });
+};

@@ -1,0 +1,45 @@
+import { findNextInputs, type JobInput } from '../../queries/jobs/job-inputs.ts';
+import type { NewResult } from '../../queries/jobs/jobs.ts';
+import { insertUnlocks } from '../../queries/catalog/unlocks.ts';
+import { settle, settledUpTo } from '../settle.ts';
+import type { JobBatch } from '../turns.ts';
+import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
+
+/**
+ * Runs one batch of a job of type `unlock_selected_contacts`: unlocks the next prospects of the given ids. A prospect
+ * that the customer has already unlocked costs nothing.
+ */
+export const unlockSelectedContacts: JobBatch = async (context, job) => {
+  const { db, catalog } = context;
+  const inputs = await db.lookup((sql) =>
+    findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit: unlockBatchSize }),
+  );
+  const last = inputs.at(-1);
+  if (!last) return completeUnlocks(context, job);
+  const wanted = inputs.filter((input) => !input.is_duplicate).map(({ item }) => item);
+  const prospects = await catalog.find(wanted);
+  const found = new Map(prospects.map((prospect) => [prospect._id, prospect]));
+  let unlockedIds = new Set<string>();
+  await settle(context, job, async (sql, held) => {
+    unlockedIds = new Set(await insertUnlocks(sql, held.customer_id, [...found.keys()], held.id));
+    const contacts = await toContacts(
+      sql,
+      held,
+      wanted.flatMap((id) => found.get(id) ?? []),
+    );
+    const results = inputs.map((input): NewResult => {
+      if (input.is_duplicate) return { ...nothing(input), status: 'skipped', reason: 'duplicate' };
+      const prospect = found.get(input.item);
+      if (!prospect) return { ...nothing(input), status: 'failed', reason: 'not_found' };
+      const result = unlockResult(held, input.position, prospect, contacts);
+      return unlockedIds.has(input.item)
+        ? result
+        : { ...result, status: 'skipped', reason: 'already_unlocked', charged: 0 };
+    });
+    return { results, progress: { position: last.position }, mayComplete: false };
+  });
+  await catalog.syncUnlocks([...unlockedIds]);
+  if (inputs.length < unlockBatchSize) await completeUnlocks(context, job);
+};
+
+const nothing = ({ position, item }: JobInput) => ({ position, item, charged: 0 });

@@ -1,0 +1,51 @@
+import type { Transaction } from '../../database/db.ts';
+import { syncProspects } from '../../queries/crm/crm-sync.ts';
+import type { LeasedJob } from '../../queries/jobs/leases.ts';
+import type { JobRow, NewResult } from '../../queries/jobs/jobs.ts';
+import { findUnindexedUnlocksOfJob } from '../../queries/catalog/unlocks.ts';
+import { isEmailAddress } from '../../schemas/base/formats.ts';
+import type { Prospect } from '../../schemas/prospects.ts';
+import type { JobContext } from '../handler.ts';
+import { settle } from '../settle.ts';
+
+/** Maximum number of prospects that one batch unlocks. With larger batches, other customers wait longer. */
+export const unlockBatchSize = 250;
+
+/**
+ * Creates or updates a contact for each unlocked prospect, if the job has the option `sync_crm`. Otherwise does
+ * nothing.
+ * @returns The contact ids by prospect id.
+ */
+export const toContacts = async (
+  sql: Transaction,
+  job: JobRow,
+  prospects: readonly Prospect[],
+): Promise<Map<string, string>> =>
+  job.sync_crm ? syncProspects(sql, job.customer_id, prospects) : new Map<string, string>();
+
+/** Returns the job result for one unlocked prospect. A prospect without a valid e-mail address costs nothing. */
+export const unlockResult = (
+  job: JobRow,
+  position: number,
+  prospect: Prospect,
+  contacts: ReadonlyMap<string, string>,
+): NewResult => ({
+  position,
+  item: prospect._id,
+  contact_id: contacts.get(prospect._id) ?? null,
+  status: 'succeeded',
+  charged: [prospect.work_email, ...prospect.emails].some(isEmailAddress) ? job.cost : 0,
+  result: prospect,
+});
+
+/**
+ * Completes a job whose prospects are all unlocked. Before this, adds missing unlocks of the job to the search index.
+ * @throws DomainError `unavailable` if the catalog does not respond. The job is retried then.
+ */
+export async function completeUnlocks(context: JobContext, job: LeasedJob): Promise<void> {
+  const { db, catalog } = context;
+  // So the customer's next searches leave these prospects out.
+  await catalog.syncUnlocks(await db.lookup((sql) => findUnindexedUnlocksOfJob(sql, job.customer_id, job.id)));
+  await catalog.refresh();
+  await settle(context, job, async () => ({ results: [], mayComplete: true }));
+}

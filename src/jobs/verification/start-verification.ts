@@ -1,0 +1,61 @@
+import type { Config } from '../../process/config.ts';
+import type { Transaction } from '../../database/db.ts';
+import { queueOf } from '../../database/queues.ts';
+import { reserveCredits } from '../../queries/jobs/credits.ts';
+import { insertJob, setJobTotal } from '../../queries/jobs/jobs.ts';
+import { insertListInputs } from '../../queries/memberships/list-emails.ts';
+import { requireReferences } from '../../queries/records/references.ts';
+import type { JobStarted, VerifyEmail } from '../../schemas/jobs.ts';
+import { emailKey } from '../../text/normalise.ts';
+import { enqueueTurn } from '../../queries/records/turns.ts';
+import { startJob, toInputs } from '../start-job.ts';
+
+type Costs = Pick<Config, 'VERIFY_COST'>;
+
+const pool = 'verification';
+
+/**
+ * Creates a job that verifies emails. A repeated email is verified and charged only once. Two emails are equal if they
+ * differ only in case or in white space at the ends.
+ * @throws DomainError `not_found` with one fault for each contact that does not belong to the customer.
+ * @throws InsufficientCredits if the customer has fewer credits than the job may cost.
+ */
+export async function startEmailVerification(
+  sql: Transaction,
+  customerId: string,
+  { VERIFY_COST: cost }: Costs,
+  { emails, sync_crm = false }: VerifyEmail,
+): Promise<JobStarted> {
+  const contacts = emails.flatMap(({ contact_id: id }, i) =>
+    id === undefined ? [] : [{ noun: 'contact' as const, id, path: `/emails/${i}/contact_id` }],
+  );
+  await requireReferences(sql, customerId, contacts);
+  const { inputs, distinct } = toInputs(
+    emails,
+    ({ email }) => emailKey(email),
+    ({ email, contact_id: id }) => ({ item: email, contact_ids: id === undefined ? [] : [id] }),
+  );
+  const given = { type: 'verify_email', sync_crm, request: {}, pool, total: inputs.length, cost } as const;
+  return startJob(sql, customerId, { ...given, reserved: distinct * cost, inputs });
+}
+
+/**
+ * Creates a job that verifies the work emails of all contacts in a list, and stores the outcomes with these contacts.
+ * @throws DomainError `not_found` if the list does not exist; `conflict` if the list has too many contacts.
+ * @throws InsufficientCredits if the customer has fewer credits than the job may cost.
+ */
+export async function startListVerification(
+  sql: Transaction,
+  customerId: string,
+  { VERIFY_COST: cost }: Costs,
+  listId: string,
+): Promise<JobStarted> {
+  const request = { list_id: listId };
+  const given = { type: 'verify_list', sync_crm: true, request, pool, total: 0, cost, reserved: 0 } as const;
+  const job = await insertJob(sql, customerId, given);
+  const total = await insertListInputs(sql, customerId, job.id, listId);
+  await setJobTotal(sql, customerId, job.id, { total, reserved: total * cost });
+  await enqueueTurn(sql, queueOf(given.type), customerId);
+  await reserveCredits(sql, customerId, job.id, { pool, amount: total * cost });
+  return job;
+}

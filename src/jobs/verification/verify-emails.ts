@@ -1,0 +1,227 @@
+import type { Transaction } from '../../database/db.ts';
+import { retryLevel } from '../../database/outages.ts';
+import { isUnavailable } from '../../errors.ts';
+import { saveVerifications, type ContactVerification } from '../../queries/crm/contact-verifications.ts';
+import {
+  findDuplicateInputs,
+  findFirstOpenInput,
+  findNextEmails,
+  findSettledPositions,
+  type JobInput,
+} from '../../queries/jobs/job-inputs.ts';
+import type { LeasedJob } from '../../queries/jobs/leases.ts';
+import type { JobRow, NewResult } from '../../queries/jobs/jobs.ts';
+import type { Verification } from '../../schemas/verification.ts';
+import { emailKey } from '../../text/normalise.ts';
+import { EmailsInFlight } from './emails-in-flight.ts';
+import type { JobContext } from '../handler.ts';
+import { settle, settledUpTo, underLease, type Delivery } from '../settle.ts';
+import type { JobBatch } from '../turns.ts';
+
+/**
+ * Milliseconds after which a batch that waits for slow mail servers continues in the background, so that the worker can
+ * serve other customers.
+ */
+const yieldMs = 10_000;
+
+/**
+ * Maximum number of contacts with which one transaction stores outcomes. This takes about 0.1 s. Thousands of contacts
+ * can have the same email.
+ */
+const contactsAtOnce = 1_000;
+
+/**
+ * Runs one batch of an email verification job. Stores each outcome soon after the verification ends. If the job has the
+ * option `sync_crm`, also stores the outcome with the contacts.
+ */
+export const verifyEmails: JobBatch = async (context, job, signal, continueInBackground) => {
+  const duplicates = await context.db.lookup((sql) => findDuplicateInputs(sql, job.customer_id, job.id));
+  const work = new EmailsInFlight(context, job.customer_id, signal);
+  const yieldTimer = setTimeout(continueInBackground, yieldMs);
+  const step = stepOf(context, job, work, new Duplicates(duplicates));
+  try {
+    for (let isCompleted = false; !isCompleted && !work.isOver;) {
+      isCompleted = await step().catch(async (error: unknown) => {
+        if (!isUnavailable(error) || work.size === 0 || work.isAbandoned) throw error;
+        context.log[retryLevel(error)]({ err: error }, 'verified emails could not be settled yet; retrying');
+        await work.sleep();
+        return false;
+      });
+    }
+  } finally {
+    clearTimeout(yieldTimer);
+    work.end();
+  }
+  if (work.fault !== undefined) throw work.fault;
+};
+
+/**
+ * Returns a function that runs one step of a batch: it starts more verifications, waits up to 500 ms, and stores the
+ * finished verifications. The function returns true if the job is COMPLETED.
+ */
+function stepOf(
+  context: JobContext,
+  job: LeasedJob,
+  work: EmailsInFlight,
+  duplicates: Duplicates,
+): () => Promise<boolean> {
+  const source = new Source(context, job);
+  return async () => {
+    const isExhausted = await source.takeInto(work);
+    await work.pause();
+    const verified = work.verified;
+    if (verified.length === 0 && !isExhausted) return false;
+    const items = isExhausted ? duplicates.all : verified.flatMap((email) => [email, ...duplicates.of(email.input)]);
+    const last = await saveAllButLast(context, job, items, duplicates);
+    const settled = await settle(context, job, (sql, held) => deliver(sql, held, items, last));
+    source.after = settledUpTo(settled);
+    work.release(verified);
+    return settled.isCompleted;
+  };
+}
+
+/** Reads the emails of a job that have no result yet from the database, and starts their verification. */
+class Source {
+  readonly #context: JobContext;
+  readonly #job: LeasedJob;
+  /** The domains of all emails whose verification has not started yet. Undefined if these domains are not known. */
+  #rest: readonly string[] | undefined;
+  /** Position in the list of the job's inputs. All inputs up to it have their results. */
+  after: number;
+
+  constructor(context: JobContext, job: LeasedJob) {
+    this.#context = context;
+    this.#job = job;
+    this.after = settledUpTo(job);
+  }
+
+  /**
+   * Starts more verifications, up to the capacity of `work`.
+   * @returns True if no email of the job is left to verify.
+   */
+  async takeInto(work: EmailsInFlight): Promise<boolean> {
+    for (let room = work.capacity, begun = 0; room > 0; room -= begun) {
+      const full = work.fullDomains;
+      // All remaining emails belong to full domains, so a query would find none.
+      if (this.#rest?.every((domain) => full.includes(domain)) && work.size > 0) return false;
+      const limit = room + work.size;
+      const inputs = await this.#read(full, limit);
+      begun = work.begin(inputs, room);
+      // The time to start emails can end during the read. Then nothing was started, and nothing would be next time.
+      if (work.capacity === 0) return false;
+      if (inputs.length === 0 && full.length === 0) return work.size === 0;
+      if (inputs.length < limit && begun < room) {
+        this.#rest = work.fullDomains;
+        return false;
+      }
+    }
+    return false;
+  }
+
+  #read(without: readonly string[], limit: number) {
+    const { customer_id: customerId, id } = this.#job;
+    return this.#context.db.lookup((sql) => findNextEmails(sql, customerId, id, { after: this.after, without, limit }));
+  }
+}
+
+/**
+ * The duplicate inputs of a job: inputs whose email also occurs in an earlier input. A duplicate gets its result
+ * together with the earlier input.
+ */
+class Duplicates {
+  readonly #byAddress: Map<string, JobInput[]>;
+  readonly all: readonly Item[];
+
+  constructor(inputs: readonly JobInput[]) {
+    this.all = inputs.map((input) => ({ input }));
+    this.#byAddress = Map.groupBy(inputs, ({ item }) => emailKey(item));
+  }
+
+  of({ item }: JobInput): Item[] {
+    return (this.#byAddress.get(emailKey(item)) ?? []).map((input) => ({ input }));
+  }
+}
+
+/** An input of a job, with the outcome of its verification. */
+interface Item {
+  input: JobInput;
+  /** The outcome. Undefined for a duplicate input, whose email also occurs in an earlier input. */
+  verification?: Verification;
+}
+
+/**
+ * If the job has the option `sync_crm`, stores the outcomes with the contacts, in transactions of limited size. Leaves
+ * out the last group of contacts, which is stored together with the results. A worker that dies before that repeats the
+ * verification, and stores its outcome with all contacts again.
+ * @param duplicates The duplicate inputs of the job, whose email also occurs in an earlier input.
+ * @returns The outcomes for the last group of contacts.
+ */
+async function saveAllButLast(
+  { db }: JobContext,
+  job: LeasedJob,
+  items: readonly Item[],
+  duplicates: Duplicates,
+): Promise<readonly Outcome[]> {
+  if (!job.sync_crm) return [];
+  const outcomes = items.flatMap(forContacts(duplicates));
+  const groups = Array.from({ length: Math.ceil(outcomes.length / contactsAtOnce) }, (_, i) =>
+    outcomes.slice(i * contactsAtOnce, (i + 1) * contactsAtOnce),
+  );
+  for (const group of groups.slice(0, -1))
+    await underLease(db, job, (sql) => saveVerifications(sql, job.customer_id, group));
+  return groups.at(-1) ?? [];
+}
+
+/**
+ * Converts verified inputs to job results, without inputs that already have a stored result. Also stores outcomes with
+ * contacts.
+ * @param outcomes The outcomes to store with contacts.
+ */
+async function deliver(
+  sql: Transaction,
+  job: JobRow,
+  items: readonly Item[],
+  outcomes: readonly Outcome[],
+): Promise<Delivery> {
+  const { customer_id: customerId, id } = job;
+  const positions = items.map(({ input }) => input.position);
+  const settled = await findSettledPositions(sql, customerId, id, positions);
+  const open = items.filter(({ input }) => !settled.has(input.position));
+  const toSave = outcomes.filter(({ position }) => !settled.has(position));
+  await saveVerifications(sql, customerId, toSave);
+  // Read before these results are saved. That is enough: the position only says where the next search for inputs
+  // begins.
+  const after = settledUpTo(job);
+  const first = await findFirstOpenInput(sql, customerId, id, after);
+  const results = open.map((item) => resultOf(job, item));
+  return { results, progress: { position: first === undefined ? after : first - 1 }, mayComplete: true };
+}
+
+/** The outcome of the input at `position`, for one contact. */
+interface Outcome extends ContactVerification {
+  position: number;
+}
+
+/**
+ * Returns a function that converts a verified input to the data to store with contacts: the email, its status and a
+ * contact, for each contact with this email. The function returns an empty array for a duplicate input.
+ * @param duplicates The duplicate inputs of the job, whose email also occurs in an earlier input.
+ */
+const forContacts =
+  (duplicates: Duplicates) =>
+  ({ input, verification }: Item): Outcome[] => {
+    if (!verification) return [];
+    const inputs = [input, ...duplicates.of(input).map((duplicate) => duplicate.input)];
+    const contactIds = new Set(inputs.flatMap(({ contact_ids }) => contact_ids));
+    const outcome = { position: input.position, address: input.item, status: verification.status };
+    return [...contactIds].map((contactId) => ({ ...outcome, contactId }));
+  };
+
+function resultOf({ cost }: JobRow, { input, verification }: Item): NewResult {
+  const { position, item, contact_ids } = input;
+  const about = { position, item, contact_id: contact_ids.length === 1 ? contact_ids[0]! : null };
+  if (!verification) return { ...about, status: 'skipped', reason: 'duplicate', charged: 0 };
+  // An unknown outcome is free: the mail server gave no clear answer.
+  const charged = verification.status === 'unknown' ? 0 : cost;
+  return { ...about, status: 'succeeded', charged, result: verification };
+}

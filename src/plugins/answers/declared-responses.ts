@@ -1,0 +1,57 @@
+import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
+import fp from 'fastify-plugin';
+import type { Access } from '../../schemas/base/scopes.ts';
+import { ErrorBody, Refusal } from '../../schemas/base/wire.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** True if the route responds to an unknown id with 200 and the body `null`, instead of with 404. */
+    nullForUnknown?: true;
+  }
+}
+
+/**
+ * Fastify plugin that requires every route to declare its responses. If a route responds with a success status that it
+ * has not declared, the response is replaced by an error, because undeclared bodies are not filtered.
+ */
+export default fp(
+  async (app) => {
+    app.addHook('onRoute', (route) => {
+      if (route.schema?.hide) return;
+      if (!route.schema?.response)
+        throw new Error(`${String(route.method)} ${route.url} does not declare its responses: add schema.response`);
+      route.schema.response = { ...commonErrors(route), ...route.schema.response };
+    });
+    // Not preSerialization: that hook is called for objects only.
+    app.addHook('onSend', (request, reply, payload, done) => {
+      const declared = request.routeOptions.schema?.response as Record<number, unknown> | undefined;
+      const isSlip = reply.statusCode < 400 && declared && !(reply.statusCode in declared);
+      if (isSlip) done(undeclared(request, reply));
+      else done(null, payload);
+    });
+  },
+  { name: 'declared-responses' },
+);
+
+/** Creates the error for a response with a status that its route does not declare. */
+const undeclared = ({ method, routeOptions }: FastifyRequest, { statusCode }: FastifyReply): Error =>
+  new Error(`${method} ${routeOptions.url} sends the undeclared status ${statusCode}`);
+
+/**
+ * Returns the schemas of the error responses that a route can send, by HTTP status. The statuses depend on the route's
+ * access rule, parameters, body and options.
+ */
+function commonErrors(route: RouteOptions): Record<number, unknown> {
+  const access: Access | undefined = route.config?.access;
+  const guarded = access !== undefined && !('public' in access);
+  const withBody = route.schema?.body !== undefined;
+  return {
+    ...(withBody || route.schema?.params ? { 400: ErrorBody } : {}),
+    ...(guarded ? { 401: Refusal, 403: Refusal, 429: ErrorBody } : {}),
+    ...(route.schema?.params && !route.config?.nullForUnknown ? { 404: ErrorBody } : {}),
+    ...(route.config?.idempotent ? { 409: ErrorBody, 422: ErrorBody } : {}),
+    ...(withBody ? { 413: ErrorBody, 415: ErrorBody } : {}),
+    500: ErrorBody,
+    503: ErrorBody,
+  };
+}

@@ -1,0 +1,53 @@
+import type { FastifyRequest } from 'fastify';
+import type { DomainError, Fault } from '../../errors.ts';
+import type { Batch, Outcome, ReadOutcome } from '../../queries/records/batches.ts';
+import {
+  batchStatuses,
+  maxBatchFaults,
+  type BatchAnswer,
+  type BatchBody,
+  type BatchKind,
+  type BatchOperation,
+} from '../../schemas/batches.ts';
+import { checkItems } from '../../validation/batch-items.ts';
+import { cutText } from './fault-list.ts';
+
+/** Validates each item of a batch request, and returns the request as a `Batch`. */
+export async function batchOf<T extends BatchOperation>(
+  { body, bodyBytes }: Pick<FastifyRequest<{ Body: BatchBody }>, 'body' | 'bodyBytes'>,
+  kind: BatchKind,
+  operation: T,
+): Promise<Omit<Batch, 'operation'> & { operation: T }> {
+  const { items, match = 'id', atomic: isAtomic = false } = body;
+  // The body is valid UTF-8, so only a `\\u` escape can produce text that cannot be stored.
+  const mayBeUnstorable = bodyBytes.includes(String.raw`\u`);
+  return { operation, match, isAtomic, items: await checkItems({ kind, operation, match, mayBeUnstorable }, items) };
+}
+
+/** Returns the response body of a batch request, built from the results of the items. */
+export function answerOf(outcomes: readonly (Outcome | ReadOutcome<object>)[]): BatchAnswer {
+  const counts = Object.fromEntries(batchStatuses.map((status) => [status, 0])) as BatchAnswer['data']['counts'];
+  for (const { status } of outcomes) counts[status] += 1;
+  const { failed } = counts;
+  const message = failed === 0 ? 'Batch done' : `Batch done, ${failed} of ${outcomes.length} items failed`;
+  return { success: failed === 0, message, data: { counts, results: resultsOf(outcomes) } };
+}
+
+function resultsOf(outcomes: readonly (Outcome | ReadOutcome<object>)[]): BatchAnswer['data']['results'] {
+  let room = maxBatchFaults.inAll;
+  return outcomes.map((outcome, index) => {
+    if (outcome.status !== 'failed') return { index, ...outcome };
+    const faults = outcome.error.faults.slice(0, Math.min(maxBatchFaults.ofItem, room));
+    room -= faults.length;
+    return { index, status: outcome.status, error: errorOf(outcome.error, faults) };
+  });
+}
+
+const errorOf = ({ code, message, matchingIds }: DomainError, faults: Fault[]) => ({
+  code,
+  message: cutText(message),
+  ...(faults.length > 0
+    ? { errors: faults.map((fault) => ({ path: cutText(fault.path), message: cutText(fault.message) })) }
+    : {}),
+  ...(matchingIds ? { matching_ids: matchingIds } : {}),
+});

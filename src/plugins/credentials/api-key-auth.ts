@@ -1,0 +1,87 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { batchLookups } from '../../database/batch-lookups.ts';
+import type { KeyCaller } from '../../credentials/caller.ts';
+import { Unauthorized } from '../../errors.ts';
+import type { UnauthenticatedLimit } from '../../limits/unauthenticated.ts';
+import { findKeyStates, recordKeyUse } from '../../queries/accounts/api-keys.ts';
+import { serviceItself } from '../../credentials/requester.ts';
+import { recogniseToken, type TokenHash } from '../../credentials/tokens.ts';
+
+/**
+ * Authenticates a request by its API key. Returns the owner and the scopes (permissions) of the key.
+ * @throws Unauthorized if the key is missing or invalid. The error message is the same in both cases.
+ * @throws DomainError `unavailable` if the database does not respond.
+ */
+export type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
+
+/**
+ * Creates the function that authenticates requests by API key. The function reads the key from the database for each
+ * request, so a revoked key is rejected at once.
+ * @param unauthenticatedLimit Limits how many keys are looked up for an IP address that sends many invalid keys.
+ */
+export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: UnauthenticatedLimit): KeyAuthenticator {
+  const find = batchLookups(
+    asText,
+    (hashes: TokenHash[]) => app.db.credentials((sql) => findKeyStates(sql, hashes)),
+    (key) => key.key_hash,
+  );
+  const noteUse = usageRecorder(app);
+  return async (request) => {
+    const hash = presentedHash(request.headers.authorization);
+    request.readEarly(asText(hash));
+    const key = await unauthenticatedLimit.lookUp(request.address, () => find(hash));
+    if (!key) throw new Unauthorized('key', 'unknown');
+    if (key.refusal) throw new Unauthorized('key', key.refusal);
+    if (key.use_unrecorded) noteUse(key.id);
+    return { kind: 'key', keyId: key.id, customerId: key.customer_id, userId: key.created_by, scopes: key.permissions };
+  };
+}
+
+/**
+ * Returns the hash of the API key in the request header `Authorization: X-API-Key <key>`. The word `X-API-Key` is
+ * case-insensitive (RFC 9110, 11.1).
+ * @throws Unauthorized if the header is missing or contains no well-formed key.
+ */
+function presentedHash(header: string | undefined): TokenHash {
+  if (header === undefined) throw new Unauthorized('key', 'missing');
+  const token = recogniseToken(/^x-api-key +(\S+)$/i.exec(header)?.[1] ?? '');
+  if (!token) throw new Unauthorized('key', 'malformed');
+  return token.hash();
+}
+
+/** Converts a hash from a buffer to a string, which can be the key of a map. Each byte becomes one character. */
+export const asText = (hash: TokenHash): string => hash.toString('latin1');
+
+/**
+ * Delay between the use of an API key and the database write that records this use (ms). One statement writes all uses
+ * during this time.
+ */
+const recordingDelay = 1_000;
+
+/**
+ * Returns a function that records the use of an API key. A background task updates `last_used_at` of all used keys, at
+ * most once per second, with one statement.
+ */
+function usageRecorder(app: FastifyInstance): (keyId: string) => void {
+  const pending = new Set<string>();
+  let timer: NodeJS.Timeout | undefined;
+
+  const flush = async () => {
+    clearTimeout(timer);
+    timer = undefined;
+    const keyIds = [...pending];
+    pending.clear();
+    if (keyIds.length === 0) return;
+    // A failed write is only logged: the key's next use records it again.
+    await app.db
+      .for({ customerId: serviceItself })
+      .transaction((sql) => recordKeyUse(sql, keyIds))
+      .catch((error: unknown) => app.log.warn({ err: error }, 'the last use of API keys was not recorded'));
+  };
+
+  app.addHook('onClose', flush);
+  return (keyId) => {
+    pending.add(keyId);
+    timer ??= setTimeout(() => void flush(), recordingDelay);
+  };
+}

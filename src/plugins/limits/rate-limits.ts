@@ -1,0 +1,135 @@
+import type { FastifyContextConfig, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
+import fp from 'fastify-plugin';
+import { serializeItem, serializeList, type Item } from 'structured-headers';
+import { ConcurrencyLimit } from '../../limits/concurrency.ts';
+import {
+  openRateLimits,
+  policies,
+  refuseIfPast,
+  secondsLeft,
+  windowSeconds,
+  type Limit,
+  type Policy,
+  type RateLimits,
+  type Use,
+} from '../../limits/rate-limits.ts';
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    rateLimits: RateLimits;
+  }
+  interface FastifyContextConfig {
+    /**
+     * The second rate limit of the route. A request with an API key counts toward the rate limit `default` and toward
+     * this rate limit.
+     */
+    limit?: 'prospects' | 'jobs' | 'bulk';
+    /**
+     * Marks a route whose requests are expensive while they run. Each customer may run two requests of the same kind at
+     * once in this process. This limit also applies if rate limits are disabled.
+     */
+    concurrent?: 'exports';
+  }
+}
+
+/**
+ * Fastify plugin that creates the rate limits (`app.rateLimits`) when the app starts, and closes them when the app
+ * closes.
+ */
+export default fp(
+  async (app) => {
+    const limits = await openRateLimits(app.config, app.log);
+    app.decorate('rateLimits', limits);
+    app.addHook('onClose', async () => limits.close());
+    app.addHook('onRoute', requireLimit);
+  },
+  { name: 'rate-limits', dependencies: ['services'] },
+);
+
+/**
+ * Checks that a route declares the rate limit `jobs` if it can respond with 402 (too few credits).
+ * @throws Error if the route does not declare the rate limit. The server then does not start.
+ */
+function requireLimit({ method, url, schema, config }: RouteOptions): void {
+  const responses: unknown = schema?.response;
+  const spends = typeof responses === 'object' && responses !== null && 402 in responses;
+  if (spends && config?.limit !== 'jobs')
+    throw new Error(`The route ${String(method)} ${url} spends credits and does not declare config.limit: 'jobs'`);
+}
+
+/** Returns the names of the rate limits that apply to a route, in the order in which they are checked. */
+export function policiesOf({ access, limit }: FastifyContextConfig): Policy[] {
+  if (!access || 'public' in access) return [];
+  if ('session' in access) return ['keys'];
+  if ('page' in access) return ['pages'];
+  return limit ? ['default', limit] : ['default'];
+}
+
+/**
+ * Counts an authenticated request toward each rate limit of its route, and sets the rate limit headers of the response.
+ * @throws DomainError `rate_limited` if the request exceeds a rate limit.
+ */
+export type RequestCounter = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+
+/**
+ * The enabled rate limits of a route, and the value of the response header `ratelimit-policy`, which describes these
+ * limits.
+ */
+interface RouteLimits {
+  limits: Limit[];
+  described: string;
+}
+
+/** Creates the function that counts requests toward the enabled rate limits of their routes. */
+export function requestCounter(all: RateLimits): RequestCounter {
+  const byRoute = new WeakMap<FastifyContextConfig, RouteLimits>();
+  const limitsOf = (config: FastifyContextConfig): RouteLimits => {
+    const limits = policiesOf(config).flatMap((policy) => all[policy] ?? []);
+    const routeLimits = { limits, described: describe(limits) };
+    byRoute.set(config, routeLimits);
+    return routeLimits;
+  };
+  const exports = new ConcurrencyLimit('exports', 2);
+  const enter = ({ caller: { customerId }, requester, routeOptions }: FastifyRequest, reply: FastifyReply): void => {
+    if (!routeOptions.config.concurrent) return;
+    requester.signal!.throwIfAborted(); // the caller has hung up, and `close` has been emitted already
+    exports.enter(customerId);
+    reply.raw.once('close', () => exports.leave(customerId));
+  };
+  return async (request, reply) => {
+    const { caller, routeOptions } = request;
+    const { config } = routeOptions;
+    const { limits, described } = byRoute.get(config) ?? limitsOf(config);
+    if (limits.length === 0) return enter(request, reply);
+    const holder = caller.kind === 'key' ? caller.keyId : caller.userId;
+    const uses = await Promise.all(limits.map((limit) => limit.count(holder)));
+    void reply.header('ratelimit-policy', described).header('ratelimit', uses.map(itemOf).join(', '));
+    refuseIfPast(uses);
+    enter(request, reply);
+  };
+}
+
+// Both headers are lists of structured fields (RFC 9651), in the format of draft-ietf-httpapi-ratelimit-headers-08 and
+// later.
+
+/**
+ * Formats the response header `ratelimit-policy`: the name, the maximum and the time window of each rate limit of a
+ * route.
+ */
+const describe = (limits: Limit[]): string =>
+  serializeList(
+    limits.map(({ policy, quota }): Item => [policy, new Map(Object.entries({ q: quota, w: windowSeconds }))]),
+  );
+
+/**
+ * Formats one element of the response header `ratelimit`: how many requests a rate limit still allows, and when its
+ * time window ends.
+ */
+function itemOf(use: Use): string {
+  // The library for structured fields would double the time of a request. Integers need no escaping.
+  const { policy, quota } = use.limit;
+  return `${names[policy]};r=${Math.max(0, quota - use.used)};t=${secondsLeft(use)}`;
+}
+
+/** The names of the rate limits as quoted strings, for response headers. */
+const names = Object.fromEntries(policies.map((policy) => [policy, serializeItem(policy)])) as Record<Policy, string>;

@@ -1,0 +1,146 @@
+import { Gauge, Registry } from '@prometheus-io/client';
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { Database, SharedDatabase } from '../../database/db.ts';
+import { processMetrics } from '../../process/metrics.ts';
+import { readBacklog, type Backlog } from '../../queries/jobs/backlog.ts';
+import { allCustomers } from '../../credentials/requester.ts';
+
+/** The services whose state is reported in the metrics. */
+export interface Observed {
+  db: Pick<SharedDatabase, 'for' | 'gates' | 'nodes'>;
+  catalog: Pick<Catalog, 'engine' | 'gates' | 'isRefusing'>;
+}
+
+// `/metrics` needs no authentication, so each call must be cheap.
+/** How long the metrics that come from the database are cached (ms). */
+const maxAgeMs = 5_000;
+
+/**
+ * Collects the metrics of the service for Prometheus: the state of the process, of the database and of the prospect
+ * catalog.
+ */
+export class ServiceMetrics {
+  readonly contentType: string;
+  readonly #all: Registry;
+  readonly #backlog: RecentBacklog;
+
+  constructor(observed: Observed) {
+    const state = new Registry();
+    this.#backlog = new RecentBacklog(observed.db);
+    addGates(state, observed);
+    addNodes(state, observed);
+    addCatalog(state, observed);
+    addBacklog(state, this.#backlog);
+    // With the PostgreSQL engine there is no index that could lag behind.
+    if (observed.catalog.engine === 'elasticsearch') addUnindexed(state, this.#backlog);
+    this.#all = Registry.merge([processMetrics, state]);
+    this.contentType = this.#all.contentType;
+  }
+
+  /**
+   * Returns all metrics in the Prometheus text format. If the database does not respond, the metrics from the database
+   * are missing.
+   */
+  async read(): Promise<string> {
+    await this.#backlog.refresh();
+    return this.#all.metrics();
+  }
+}
+
+/** One value of a gauge metric, with its labels. */
+type Value = [labels: Record<string, string>, value: number];
+
+/** Registers a gauge metric. The function `read` computes the values of the metric at each request for metrics. */
+function addGauge(state: Registry, name: string, help: string, labelNames: string[], read: () => Value[]): void {
+  const gauge = new Gauge({
+    name,
+    help,
+    labelNames,
+    registers: [],
+    collect: () => {
+      gauge.reset();
+      for (const [labels, value] of read()) gauge.set(labels, value);
+    },
+  });
+  state.registerMetric(gauge);
+}
+
+function addGates(state: Registry, { db, catalog }: Observed): void {
+  const add = (name: string, help: string, of: 'inside' | 'waiting' | 'limit') =>
+    addGauge(state, name, help, ['gate'], () =>
+      [...db.gates, ...catalog.gates].map((gate): Value => [{ gate: gate.name }, gate[of]]),
+    );
+  add('sales_data_gate_in_use', 'Slots of a gate in use.', 'inside');
+  add('sales_data_gate_waiting', 'Operations waiting for a slot of a gate.', 'waiting');
+  add('sales_data_gate_slots', 'Total slots of a gate.', 'limit');
+}
+
+function addNodes(state: Registry, { db }: Observed): void {
+  const help = '1 if this node of a distributed database responds, else 0. Its customers then get 503.';
+  addGauge(state, 'sales_data_database_node_up', help, ['node'], () =>
+    db.nodes.map(({ node, isUp }): Value => [{ node }, isUp ? 1 : 0]),
+  );
+}
+
+function addCatalog(state: Registry, { catalog }: Observed): void {
+  const help =
+    '1 while the circuit breaker is open: calls to the search cluster fail at once, because it did not respond.';
+  addGauge(state, 'sales_data_catalog_breaker_open', help, [], () => [[{}, catalog.isRefusing ? 1 : 0]]);
+}
+
+function addBacklog(state: Registry, backlog: RecentBacklog): void {
+  addGauge(state, 'sales_data_database_up', '1 if the database responded to the query for these metrics.', [], () => [
+    [{}, backlog.last ? 1 : 0],
+  ]);
+  const jobs = () => backlog.last?.jobs ?? [];
+  addGauge(
+    state,
+    'sales_data_jobs_unfinished',
+    'Jobs that have not ended, by type and status, in the whole database: the same in every process.',
+    ['type', 'status'],
+    () => jobs().map((of): Value => [{ type: of.type, status: of.status }, of.jobs]),
+  );
+  addGauge(
+    state,
+    'sales_data_jobs_oldest_pending_seconds',
+    'Age of the oldest job that no worker has started, by type, in the whole database.',
+    ['type'],
+    () =>
+      jobs()
+        .filter(({ status }) => status === 'PENDING')
+        .map(({ type, oldest_seconds }): Value => [{ type }, oldest_seconds]),
+  );
+}
+
+function addUnindexed(state: Registry, backlog: RecentBacklog): void {
+  const help = 'Unlocks that are not yet in the search index, in the whole database.';
+  addGauge(state, 'sales_data_unlocks_unindexed', help, [], () => (backlog.last ? [[{}, backlog.last.unindexed]] : []));
+}
+
+/**
+ * A cache for the backlog in the database: the jobs that have not ended, and the unlocked prospects that are not yet in
+ * the search index.
+ */
+class RecentBacklog {
+  readonly #db: Database;
+  #readAt = -Infinity;
+  #reading: Promise<void> | undefined;
+  /** The backlog at the last read, or undefined if the database did not respond. */
+  last: Backlog | undefined;
+
+  constructor(db: Observed['db']) {
+    this.#db = db.for({ customerId: allCustomers });
+  }
+
+  /** Reads the backlog from the database if the cached backlog is older than `maxAgeMs`. */
+  async refresh(): Promise<void> {
+    if (performance.now() - this.#readAt < maxAgeMs) return;
+    this.#reading ??= this.#read().finally(() => (this.#reading = undefined));
+    await this.#reading;
+  }
+
+  async #read(): Promise<void> {
+    this.last = await this.#db.search(readBacklog).catch(() => undefined);
+    this.#readAt = performance.now();
+  }
+}

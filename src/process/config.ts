@@ -1,0 +1,499 @@
+import { isIP } from 'node:net';
+import { Type, type Static, type TProperties } from '@sinclair/typebox';
+import { Value } from '@sinclair/typebox/value';
+import { parseRanges, rangeSyntax } from '../network/ip-addresses.ts';
+import { readSecretFiles, withPassword } from './secret-files.ts';
+import { isHeader, isRatio, isResourceAttribute } from './tracing-settings.ts';
+
+const port = (description: string, value: number) =>
+  Type.Integer({ minimum: 0, maximum: 65535, default: value, description });
+const milliseconds = (description: string, value: number) =>
+  Type.Integer({ minimum: 1, maximum: 3_600_000, default: value, description: `${description} (ms)` });
+const count = (description: string, value: number) =>
+  Type.Integer({ minimum: 1, maximum: 10_000, default: value, description });
+const credits = (item: string) =>
+  Type.Integer({ minimum: 0, maximum: 10_000, default: 1, description: `credits that ${item} costs` });
+const perMinute = (description: string, value: number) =>
+  Type.Integer({
+    minimum: 0,
+    maximum: 1_000_000_000,
+    default: value,
+    description: `${description} per minute; 0 turns this limit off`,
+  });
+const optionalInteger = (description: string, minimum: number, maximum: number) =>
+  Type.Optional(Type.Integer({ minimum, maximum, description }));
+const url = (description: string, pattern: string) => Type.Optional(Type.String({ pattern, description }));
+/**
+ * Returns the schema of an environment variable for a URL that can contain a password. The schema is marked as
+ * `secret`, which means that the value can also come from a file. For example, the variable `DATABASE_URL_FILE` can
+ * contain the path of a file with the value of `DATABASE_URL`.
+ */
+const secretUrl = (description: string, pattern: string) =>
+  Type.Optional(Type.String({ pattern, description, secret: true }));
+const secretText = (description: string) => Type.Optional(Type.String({ minLength: 1, description, secret: true }));
+
+/**
+ * The schema of all environment variables of the service. The table in docs/configuration.md is generated from this
+ * schema.
+ */
+export const ConfigSchema = Type.Object({
+  HOST: Type.String({
+    minLength: 1,
+    default: '127.0.0.1',
+    description: 'address to listen on; `0.0.0.0` in the image',
+  }),
+  PORT: port('port to listen on; 0 selects a free port', 3000),
+  METRICS_PORT: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 65535,
+      description:
+        'second port, for `/metrics`, `/healthz` and `/readyz`; `serve` then has no `/metrics` on `PORT`, but still the other two; if not set, `work` does not listen',
+    }),
+  ),
+  PUBLIC_URL: url('URL at which callers reach the service, shown in the OpenAPI document', '^https?://[^\\s]+$'),
+  DATABASE_URL: secretUrl(
+    'PostgreSQL 18 or newer, with the login of the service; if not set, an embedded server is started in `DATA_DIR`',
+    '^postgres(ql)?://[^\\s]+$',
+  ),
+  MIGRATION_DATABASE_URL: secretUrl(
+    'the same database with the login of its owner, for `migrate`; default: `DATABASE_URL`',
+    '^postgres(ql)?://[^\\s]+$',
+  ),
+  DATABASE_PASSWORD: secretText('password of the user in `DATABASE_URL`, as it is, with any character'),
+  MIGRATION_DATABASE_PASSWORD: secretText('password of the user in `MIGRATION_DATABASE_URL`'),
+  DATA_DIR: Type.String({
+    minLength: 1,
+    default: '.data',
+    description: 'data folder of the embedded PostgreSQL',
+  }),
+  DATABASE_LOOKUP_CONNECTIONS: count('pipelined connections for short reads', 2),
+  DATABASE_CREDENTIAL_CONNECTIONS: count('pipelined connections for looking up keys and sessions', 1),
+  DATABASE_SEARCH_CONNECTIONS: count('connections for filtered reads; one customer can use at most half of them', 12),
+  DATABASE_TRANSACTION_CONNECTIONS: count(
+    'connections for transactions; one customer can use at most half of them',
+    20,
+  ),
+  DATABASE_QUEUE_LENGTH: count(
+    'requests that may wait for a connection, per kind; one customer can use at most half of the queue; a request beyond that gets 503',
+    500,
+  ),
+  DATABASE_QUEUE_MS: milliseconds('longest total time that a request waits for connections before 503', 1_000),
+  REQUEST_TIMEOUT_MS: milliseconds(
+    'longest time for one request, waits included, before 503; an export may take an hour',
+    10_000,
+  ),
+  STATEMENT_TIMEOUT_MS: milliseconds('longest run of one SQL statement before 503', 10_000),
+  DATABASE_NODE_SILENCE_MS: milliseconds(
+    'time without a response after which a node of a distributed database counts as down, so that its customers get 503 at once',
+    1_200,
+  ),
+  OVERLOAD_MS: Type.Integer({
+    minimum: 0,
+    maximum: 60_000,
+    default: 1_000,
+    description: 'delay of the event loop that counts as overload: requests then get 503 (ms); 0 turns the check off',
+  }),
+  ELASTICSEARCH_URL: secretUrl(
+    'nodes of the Elasticsearch cluster that stores the prospect catalog, comma-separated; if not set, PostgreSQL stores it',
+    '^https?://[^\\s,]+(,https?://[^\\s,]+)*$',
+  ),
+  ELASTICSEARCH_API_KEY: secretText('API key of the Elasticsearch cluster, unless the URL contains a login'),
+  ELASTICSEARCH_INDEX: Type.String({
+    pattern: '^[a-z][a-z0-9_-]{0,99}$',
+    default: 'sales-data-prospects',
+    description: "name of the catalog's alias in Elasticsearch, and prefix of its indexes",
+  }),
+  ELASTICSEARCH_SHARDS: Type.Integer({
+    minimum: 1,
+    maximum: 1024,
+    default: 1,
+    description: 'shards of a new index',
+  }),
+  ELASTICSEARCH_REPLICAS: Type.Integer({
+    minimum: 0,
+    maximum: 16,
+    default: 1,
+    description: 'replicas of each shard of a new index',
+  }),
+  ELASTICSEARCH_READS: count('concurrent reads of Elasticsearch; one customer can use at most half of them', 8),
+  ELASTICSEARCH_TIMEOUT_MS: milliseconds('longest wait for the response of an Elasticsearch node before 503', 4_000),
+  ELASTICSEARCH_BULK_TIMEOUT_MS: milliseconds(
+    'longest wait for one bulk write of an import before it is retried',
+    60_000,
+  ),
+  PROSPECT_MASKING: Type.Union([Type.Literal('on'), Type.Literal('off')], {
+    default: 'on',
+    description: 'whether e-mail addresses and phones of prospects are masked until the customer has unlocked them',
+  }),
+  UNLOCK_COST: credits('an unlocked prospect'),
+  VERIFY_COST: credits('a verified e-mail address'),
+  VERIFY_DNS_SERVERS: Type.Optional(
+    Type.String({
+      pattern: '^[0-9a-fA-F.:\\[\\]]+(,[0-9a-fA-F.:\\[\\]]+)*$',
+      description: "DNS servers for MX lookups, `address` or `address:port`, comma-separated; default: the system's",
+    }),
+  ),
+  VERIFY_DNS_TIMEOUT_MS: milliseconds('longest wait for the response of a DNS server before a retry', 2_000),
+  VERIFY_DNS_TRIES: Type.Integer({
+    minimum: 1,
+    maximum: 10,
+    default: 2,
+    description: 'number of queries to each DNS server',
+  }),
+  VERIFY_SMTP: Type.Union([Type.Literal('off'), Type.Literal('on')], {
+    default: 'off',
+    description:
+      'whether mail servers are asked for the mailbox (RCPT, no mail is sent); if `off`, an address is `verified` if its domain accepts mail',
+  }),
+  VERIFY_SMTP_PORT: port('port of the mail servers', 25),
+  VERIFY_SMTP_SENDER: Type.Optional(
+    Type.String({
+      pattern: '^[!-;=?A-~]+@[A-Za-z0-9.-]+$',
+      description: 'sender address (MAIL FROM) given to mail servers; default: the empty sender `<>`',
+    }),
+  ),
+  VERIFY_SMTP_NAME: Type.Optional(
+    Type.String({
+      pattern: '^[A-Za-z0-9.-]+$',
+      description: "host name (EHLO) given to mail servers; it should match the reverse DNS of this machine's address",
+    }),
+  ),
+  VERIFY_SMTP_TIMEOUT_MS: milliseconds(
+    'longest wait for a connection to a mail server, and for each of its replies',
+    10_000,
+  ),
+  VERIFY_DEADLINE_MS: milliseconds(
+    'longest time to verify one address, without its wait in the queue; after that the address is `unknown`',
+    30_000,
+  ),
+  VERIFY_CONNECTIONS: count('concurrent mailbox checks, per process', 100),
+  VERIFY_DOMAIN_CONNECTIONS: count(
+    'concurrent mailbox checks of one domain, for all customers together, per process',
+    2,
+  ),
+  VERIFY_DOMAIN_INTERVAL_MS: Type.Integer({
+    minimum: 0,
+    maximum: 3_600_000,
+    default: 500,
+    description: 'shortest time between the starts of two mailbox checks of one domain (ms); 0: no pause',
+  }),
+  VERIFY_PRIVATE_ADDRESSES: Type.Union([Type.Literal('off'), Type.Literal('on')], {
+    default: 'off',
+    description: 'whether mail servers at private addresses are called too; for tests',
+  }),
+  LOG_LEVEL: Type.Union(
+    (['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const).map((level) => Type.Literal(level)),
+    { default: 'info', description: 'lowest level that is logged' },
+  ),
+  LOG_FORMAT: Type.Optional(
+    Type.Union([Type.Literal('json'), Type.Literal('pretty')], {
+      description: 'format of log lines; default: `pretty` on a terminal, otherwise `json`',
+    }),
+  ),
+  TRUST_PROXY: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description:
+        'proxies whose `X-Forwarded-For` is trusted: addresses, ranges such as `10.0.0.0/8`, `loopback`, `linklocal` or `uniquelocal`, comma-separated',
+    }),
+  ),
+  MAX_CONNECTIONS: Type.Integer({
+    minimum: 1,
+    maximum: 100_000,
+    default: 2_000,
+    description:
+      'concurrent connections of callers, per process; a further connection closes the one that has been idle longest. One address can hold at most as many connections as remain free',
+  }),
+  MAX_BUFFERED_MB: Type.Integer({
+    minimum: 16,
+    maximum: 65_536,
+    default: 256,
+    description:
+      'memory for bodies of requests and for answers that callers have not taken yet, per process (MiB); one customer has at most half',
+  }),
+  CONNECTION_SILENCE_MS: milliseconds(
+    'time after which a connection is closed on which a caller that has data to send or to read moves less than 1 KiB/s; while a file is uploaded or downloaded, one byte is enough',
+    30_000,
+  ),
+  CORS_ORIGINS: Type.Optional(
+    Type.String({ minLength: 1, description: 'origins that browsers may call from, comma-separated' }),
+  ),
+  RATE_LIMITS: Type.Union([Type.Literal('on'), Type.Literal('off')], {
+    default: 'on',
+    description: 'rate limits; `off` turns off every limit below',
+  }),
+  RATE_LIMIT_DEFAULT: perMinute('requests of one API key', 6_000),
+  RATE_LIMIT_PROSPECTS: perMinute('lists and counts of prospects, per API key', 600),
+  RATE_LIMIT_JOBS: perMinute('calls that start a job, per API key', 60),
+  RATE_LIMIT_BULK: perMinute('batches and exports, per API key', 600),
+  RATE_LIMIT_KEYS: perMinute('calls of `/api/api-key` and `/api/auth` with a session, per user', 60),
+  RATE_LIMIT_PAGES: perMinute('requests for pages under `/app`, per user', 600),
+  RATE_LIMIT_LOGIN: perMinute(
+    'failed logins of one account from one address (for all accounts together: three times as many)',
+    10,
+  ),
+  RATE_LIMIT_UNAUTHENTICATED: perMinute('requests from one address that get 401', 300),
+  REDIS_URL: secretUrl(
+    'Redis or Valkey server where all instances count requests together; if not set, each process counts its own requests',
+    '^rediss?://[^\\s]+$',
+  ),
+  REDIS_PASSWORD: secretText('password of the server in `REDIS_URL`'),
+  OTEL_EXPORTER_OTLP_ENDPOINT: secretUrl(
+    'OpenTelemetry collector that gets traces, at `/v1/traces` below this URL; if not set, tracing is off',
+    '^https?://[^\\s]+$',
+  ),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: secretUrl(
+    'full URL that gets traces, instead of `OTEL_EXPORTER_OTLP_ENDPOINT`',
+    '^https?://[^\\s]+$',
+  ),
+  OTEL_EXPORTER_OTLP_PROTOCOL: Type.Union([Type.Literal('http/protobuf'), Type.Literal('http/json')], {
+    default: 'http/protobuf',
+    description: 'encoding of the traces',
+  }),
+  OTEL_EXPORTER_OTLP_HEADERS: secretText(
+    'headers for the collector, `name=value`, comma-separated; write special characters as %XX',
+  ),
+  OTEL_TRACES_SAMPLER: Type.Optional(
+    Type.Union(
+      (
+        [
+          'always_on',
+          'always_off',
+          'traceidratio',
+          'parentbased_always_on',
+          'parentbased_always_off',
+          'parentbased_traceidratio',
+        ] as const
+      ).map((sampler) => Type.Literal(sampler)),
+      { description: 'which traces are recorded; default: `parentbased_always_on`' },
+    ),
+  ),
+  OTEL_TRACES_SAMPLER_ARG: Type.Optional(
+    Type.String({ description: 'share of the traces that a `…traceidratio` sampler records, from 0 to 1; default: 1' }),
+  ),
+  OTEL_RESOURCE_ATTRIBUTES: Type.Optional(
+    Type.String({
+      description: 'properties of this process in traces, `name=value`, comma-separated; write `,`, `=` and `%` as %XX',
+    }),
+  ),
+  OTEL_BSP_MAX_QUEUE_SIZE: optionalInteger('spans that wait in memory for the collector; default: 2048', 1, 1_000_000),
+  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: optionalInteger('spans in one request to the collector; default: 512', 1, 1_000_000),
+  OTEL_BSP_SCHEDULE_DELAY: optionalInteger(
+    'time between two requests to the collector (ms); default: 5000',
+    0,
+    3_600_000,
+  ),
+  OTEL_BSP_EXPORT_TIMEOUT: optionalInteger(
+    'longest time for one request to the collector (ms); default: 30000',
+    1,
+    3_600_000,
+  ),
+  OTEL_SERVICE_NAME: Type.String({
+    minLength: 1,
+    default: 'sales-data-api',
+    description: 'name of this service in logs and traces',
+  }),
+  KEY_PREFIX: Type.String({
+    pattern: '^[a-z][a-z0-9]{1,15}$',
+    default: 'sda',
+    description: 'first part of newly issued API keys',
+  }),
+  SHUTDOWN_GRACE_MS: Type.Integer({
+    minimum: 0,
+    maximum: 600_000,
+    default: 0,
+    description:
+      'time after SIGTERM in which `serve` still accepts requests while `/readyz` returns 503, so that load balancers stop sending them (ms); `compose.yaml` sets 5000',
+  }),
+  SHUTDOWN_MS: milliseconds(
+    'longest wait at SIGTERM, after the grace time, for requests in flight and for running mailbox checks',
+    15_000,
+  ),
+});
+
+/** The service's configuration, parsed from environment variables. The object is read-only. */
+export type Config = Readonly<Static<typeof ConfigSchema>>;
+
+/**
+ * Thrown if environment variables are invalid. `faults` contains one message for each problem. The messages do not
+ * contain values of variables, which can be secret.
+ */
+export class ConfigError extends Error {
+  readonly faults: string[];
+
+  constructor(faults: string[]) {
+    super(`The configuration is not valid:\n${faults.map((fault) => `  ${fault}`).join('\n')}`);
+    this.name = 'ConfigError';
+    this.faults = faults;
+  }
+}
+
+const properties: TProperties = ConfigSchema.properties;
+const secrets = Object.keys(properties).filter((name) => properties[name]!['secret'] === true);
+
+/**
+ * Parses environment variables into a `Config`. Ignores variables with an empty value. Reads secrets from files (see
+ * `readSecretFiles`), and inserts passwords into the database and Redis URLs.
+ * @throws ConfigError if a variable is invalid. The error lists all invalid variables.
+ */
+export function parseConfig(variables: Record<string, string | undefined>): Config {
+  const { environment, faults: fileFaults } = readSecretFiles(variables, secrets);
+  const given = Object.keys(properties).filter((name) => (environment[name] ?? '') !== '');
+  const raw = Object.fromEntries(given.map((name) => [name, read(properties[name]!, environment[name]!)]));
+  const parsed = Value.Default(ConfigSchema, raw) as Static<typeof ConfigSchema>;
+  const faulty = new Set([...Value.Errors(ConfigSchema, parsed)].map((error) => error.path.split('/')[1]!));
+  const faults = [
+    ...fileFaults,
+    ...[...faulty].map((name) => `${name}: ${expectation(properties[name]!)}`),
+    ...given.filter((name) => !faulty.has(name)).flatMap((name) => faultsOf(name, environment[name]!)),
+    ...passwordFaults(parsed),
+  ];
+  if (faults.length > 0) throw new ConfigError(faults);
+  return Object.freeze(insertPasswords(parsed));
+}
+
+/** Returns the URL at which callers reach the service, without a slash at its end. */
+export function publicUrl({ PUBLIC_URL, HOST, PORT }: Pick<Config, 'PUBLIC_URL' | 'HOST' | 'PORT'>): string {
+  const host = isIP(HOST) === 6 ? `[${HOST}]` : HOST;
+  return (PUBLIC_URL ?? `http://${host}:${PORT}`).replace(/\/$/, '');
+}
+
+/**
+ * Pairs of environment variables: a variable that contains a password, and the variable of the URL into which the
+ * password is inserted.
+ */
+const passwords = [
+  ['DATABASE_PASSWORD', 'DATABASE_URL'],
+  ['MIGRATION_DATABASE_PASSWORD', 'MIGRATION_DATABASE_URL'],
+  ['REDIS_PASSWORD', 'REDIS_URL'],
+] as const;
+
+const passwordFaults = (config: Config): string[] =>
+  passwords
+    .filter(([password, url]) => config[password] !== undefined && config[url] === undefined)
+    .map(([password, url]) => `${password}: is set without ${url}`);
+
+function insertPasswords(config: Config): Config {
+  const inserted = { ...config };
+  for (const [password, url] of passwords)
+    if (config[password] !== undefined) inserted[url] = withPassword(config[url]!, config[password]);
+  return inserted;
+}
+
+/**
+ * Converts the value of an environment variable to a number if its schema requires an integer and the value is written
+ * with digits only. Returns other values, such as `1.5` or `1e3`, unchanged, so that the schema rejects them.
+ */
+const read = (schema: TProperties[string], text: string): string | number =>
+  schema['type'] === 'integer' && /^-?\d{1,15}$/.test(text.trim()) ? Number(text) : text;
+
+/**
+ * Checks of environment variables that a schema cannot express. Each check returns one message for each problem,
+ * without the value of the variable.
+ */
+const checks: { readonly [name in keyof Config]?: (value: string) => string[] } = {
+  DATABASE_URL: databaseUrlFaults,
+  MIGRATION_DATABASE_URL: databaseUrlFaults,
+  PUBLIC_URL: (value) => (URL.canParse(value) ? [] : ['must be a URL such as https://api.example.com']),
+  ELASTICSEARCH_URL: (value) =>
+    elementFaults(value, isEncodedUrl, 'a URL such as http://search:9200; write % in a password as %25'),
+  OTEL_EXPORTER_OTLP_ENDPOINT: (value) => (URL.canParse(value) ? [] : ['must be a URL such as http://collector:4318']),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: (value) =>
+    URL.canParse(value) ? [] : ['must be a URL such as http://collector:4318/v1/traces'],
+  OTEL_EXPORTER_OTLP_HEADERS: (value) =>
+    elementFaults(value, isHeader, 'a header `name=value`; write `%`, `,`, `;` and characters outside ASCII as %XX'),
+  OTEL_TRACES_SAMPLER_ARG: (value) => (isRatio(value) ? [] : ['must be a number from 0 to 1']),
+  OTEL_RESOURCE_ATTRIBUTES: (value) =>
+    elementFaults(
+      value,
+      isResourceAttribute,
+      'an attribute `name=value` with at most 255 characters each; write `,`, `=` and `%` as %XX',
+    ),
+  REDIS_URL: (value) =>
+    isEncodedUrl(value)
+      ? []
+      : [
+          'must be a URL such as redis://redis:6379; write special characters in a password as %XX, or set REDIS_PASSWORD',
+        ],
+  TRUST_PROXY: (value) => parseRanges(value).faults.map((position) => `element ${position} must be ${rangeSyntax}`),
+  CORS_ORIGINS: (value) => elementFaults(value, isOrigin, 'an origin such as https://app.example.com, without a path'),
+  VERIFY_DNS_SERVERS: (value) => elementFaults(value, isServerAddress, 'an IP address or address:port'),
+};
+
+const faultsOf = (name: string, value: string): string[] =>
+  (checks[name as keyof Config]?.(value) ?? []).map((fault) => `${name}: ${fault}`);
+
+/**
+ * Checks the elements of a comma-separated list. Returns one error message for each invalid element. The message
+ * contains the position of the element, but not the element itself, which can be secret.
+ * @param isValid Returns true if an element is valid.
+ * @param expected A description of valid elements, such as `an IP address`.
+ */
+const elementFaults = (list: string, isValid: (element: string) => boolean, expected: string): string[] =>
+  list.split(',').flatMap((element, i) => (isValid(element.trim()) ? [] : [`element ${i + 1} must be ${expected}`]));
+
+/**
+ * Checks a database URL, which may contain several hosts, separated by commas. Returns an array with one error message
+ * if the URL is invalid, otherwise an empty array.
+ */
+function databaseUrlFaults(value: string): string[] {
+  const oneHost = value.replace(/^([a-z]+:\/\/(?:[^/?#]*@)?[^,/?#]*),[^/?#]*/, '$1');
+  const isUrl = URL.canParse(oneHost) && !value.includes('#') && isPercentEncoded(oneHost);
+  return isUrl
+    ? []
+    : [
+        'must be a URL such as postgres://user:password@host:5432/database; ' +
+          'write # / ? @ : and % in a password as %23 %2F %3F %40 %3A and %25, or put it into a variable of its own (DATABASE_PASSWORD)',
+      ];
+}
+
+/** Returns true if a text is a URL whose parts can be decoded. */
+const isEncodedUrl = (text: string): boolean => URL.canParse(text) && isPercentEncoded(text);
+
+/** Returns true if a URL has a valid percent-encoding and contains no NUL character. */
+function isPercentEncoded(url: string): boolean {
+  try {
+    return !decodeURIComponent(url).includes('\0');
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Returns true if a text is a web origin (such as `https://app.example.com`) in exactly the form that browsers send in
+ * the `Origin` header.
+ */
+const isOrigin = (text: string): boolean =>
+  /^https?:/.test(text)
+    ? URL.canParse(text) && new URL(text).origin === text
+    : /^[a-z][a-z0-9+.-]*:\/\/[\w.-]+$/.test(text);
+
+const isServerAddress = (text: string): boolean => {
+  const [, bracketed, plain] = /^(?:\[([^\]]+)\](?::\d{1,5})?|([\d.]+)(?::\d{1,5})?)$/.exec(text) ?? [];
+  return isIP(bracketed ?? plain ?? text) > 0;
+};
+
+/**
+ * Parses the environment variables of this process into a `Config`.
+ * @throws ConfigError if a variable is invalid.
+ */
+export const readConfig = (): Config => parseConfig(process.env);
+
+/**
+ * Returns the environment variables of this process, without those whose names match a pattern. Used for child
+ * processes.
+ */
+export const environmentWithout = (pattern: RegExp): Record<string, string | undefined> =>
+  Object.fromEntries(Object.entries(process.env).filter(([variable]) => !pattern.test(variable)));
+
+/**
+ * Returns an error message that describes the allowed values of an environment variable.
+ * @param schema The schema of the variable.
+ */
+function expectation(schema: TProperties[string]): string {
+  if (schema['anyOf']) return `must be one of ${schema['anyOf'].map((one: { const: string }) => one.const).join(', ')}`;
+  if (schema['type'] === 'integer') return `must be a whole number from ${schema['minimum']} to ${schema['maximum']}`;
+  if (schema['pattern']) return `must match ${schema['pattern']}`;
+  return 'must not be empty';
+}

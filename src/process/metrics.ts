@@ -1,0 +1,100 @@
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from '@prometheus-io/client';
+import packageJson from '../../package.json' with { type: 'json' };
+
+/*
+ * Metrics that this process counts itself. They belong to the process, not to an app or a database, as Prometheus
+ * expects: Prometheus adds up the counters of all processes. No label contains a customer, a key, an address or an id.
+ */
+
+/** The Prometheus registry for the metrics of this process, such as counters, memory and event loop delay. */
+export const processMetrics = new Registry();
+
+/** Starts to measure memory, garbage collection and event loop delay. Further calls have no effect. */
+export function measureProcess(): void {
+  if (processMetrics.getSingleMetric('process_start_time_seconds')) return;
+  collectDefaultMetrics({ register: processMetrics });
+}
+
+const registers = [processMetrics];
+
+/**
+ * Duration of HTTP requests, from the arrival of the request headers to the end of the response (seconds).
+ * @see https://opentelemetry.io/docs/specs/semconv/http/http-metrics/#metric-httpserverrequestduration
+ */
+export const requestDuration = new Histogram({
+  name: 'http_server_request_duration_seconds',
+  help: 'Duration of HTTP requests by route, method and status; unknown paths and methods that a path does not support count as one route.',
+  labelNames: ['http_request_method', 'http_route', 'http_response_status_code'] as const,
+  buckets: [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10],
+  registers,
+});
+
+/**
+ * How long an operation waited before it started (seconds). It waits if too many operations already use the same
+ * resource (see `Gate`). 0 if it did not wait.
+ */
+export const gateWait = new Histogram({
+  name: 'sales_data_gate_wait_seconds',
+  help: 'Time that an operation waited for a slot, by gate: a lane of the database, or the reads of the search cluster.',
+  labelNames: ['gate'] as const,
+  buckets: [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5],
+  registers,
+});
+
+/**
+ * Number of operations that were rejected by a `Gate`, which limits how many operations use a resource at the same
+ * time. A `Gate` rejects an operation if too many are waiting or if the wait takes too long.
+ */
+export const gateRefusals = new Counter({
+  name: 'sales_data_gate_refused_total',
+  help: 'Operations rejected because no slot became free in time, by gate.',
+  labelNames: ['gate'] as const,
+  registers,
+});
+
+/**
+ * Number of requests that were checked against a rate limit. Labels: `policy` is the name of the rate limit, and
+ * `outcome` is `allowed` or `refused`.
+ */
+export const limitedRequests = new Counter({
+  name: 'sales_data_rate_limit_requests_total',
+  help: 'Requests counted under a rate limit, by policy and outcome.',
+  labelNames: ['policy', 'outcome'] as const,
+  registers,
+});
+
+/** Duration of calls to Elasticsearch, which stores the prospect catalog (seconds). */
+export const catalogCallDuration = new Histogram({
+  name: 'sales_data_catalog_call_duration_seconds',
+  help: 'Duration of calls to the search cluster, by outcome.',
+  labelNames: ['outcome'] as const,
+  buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60],
+  registers,
+});
+
+/** Number of jobs that have ended, by type and final status. */
+export const finishedJobs = new Counter({
+  name: 'sales_data_jobs_finished_total',
+  help: 'Jobs that ended, by type and final status.',
+  labelNames: ['type', 'status'] as const,
+  registers,
+});
+
+/**
+ * Number of credits that were granted, reserved, spent, released or corrected, by pool (kind of credits) and kind of
+ * change. A correction that removes credits counts as `adjust_down`.
+ */
+export const movedCredits = new Counter({
+  name: 'sales_data_credits_total',
+  help: 'Credits moved by ledger entries, by pool and kind.',
+  labelNames: ['pool', 'kind'] as const,
+  registers,
+});
+
+const buildInfo = new Gauge({
+  name: 'sales_data_build_info',
+  help: 'Always 1; the label is the release.',
+  labelNames: ['version'] as const,
+  registers,
+});
+buildInfo.set({ version: packageJson.version }, 1);

@@ -1,0 +1,251 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import { conflict, type RefusalCause } from '../../errors.ts';
+import { keyLimits, type ApiKey, type Duration } from '../../schemas/api-keys.ts';
+import type { Actor } from '../../schemas/audit.ts';
+import type { Scope } from '../../schemas/base/scopes.ts';
+import type { RawToken, TokenHash } from '../../credentials/tokens.ts';
+import { recordEvent } from './audit.ts';
+
+/**
+ * The state of an API key, as read to authenticate a request. `refusal` says why the key cannot be used now; it is null
+ * if the key is valid.
+ */
+export interface KeyState {
+  key_hash: TokenHash;
+  id: string;
+  customer_id: string;
+  created_by: string;
+  permissions: Scope[];
+  refusal: Extract<RefusalCause, 'revoked' | 'expired' | 'suspended'> | null;
+  /** True if `last_used_at` must be updated, because it is empty or at least a minute old. */
+  use_unrecorded: boolean;
+}
+
+/**
+ * Returns the current states of the API keys with these hashes. A hash that belongs to no key is missing in the result.
+ */
+export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
+  sql<KeyState[]>`
+    select k.key_hash, k.id, k.customer_id, k.created_by, k.permissions,
+      case
+        when k.revoked_at is not null then 'revoked'
+        when k.expires_at <= now() then 'expired'
+        when (select c.status from customers c where c.id = k.customer_id) <> 'OK' then 'suspended'
+      end as refusal,
+      coalesce(k.last_used_at <= now() - interval '1 minute', true) as use_unrecorded
+    from api_keys k
+    where k.key_hash = any(${sql.array(hashes)})`;
+
+/**
+ * Sets the time of last use of these API keys, at most once a minute for each key. Skips a key whose row another
+ * transaction has locked.
+ */
+export async function recordKeyUse(sql: Transaction, keyIds: string[]): Promise<void> {
+  // A locked row: another process records the same use, or the key is being changed.
+  await sql`
+    update api_keys
+    set last_used_at = now()
+    where id in (
+      select id
+      from api_keys
+      where id = any(${keyIds}::uuid[])
+        and coalesce(last_used_at <= now() - interval '1 minute', true)
+      for no key update skip locked
+    )`;
+}
+
+const status = (sql: Sql | Transaction) => sql`
+  case when revoked_at is not null then 'revoked' when expires_at <= now() then 'expired' else 'active' end`;
+
+const issued = (sql: Sql | Transaction) => sql`
+  id, name, start, permissions, ${status(sql)} as status, expires_at, created_at`;
+
+/** The data of a new or rotated API key that a response shows, without the secret. */
+export type IssuedRow = Pick<ApiKey, 'id' | 'name' | 'start' | 'permissions' | 'status' | 'expires_at' | 'created_at'>;
+
+const shown = (sql: Sql | Transaction) => sql`
+  ${issued(sql)}, updated_at, last_used_at, revoked_at, created_by`;
+
+/** When an API key ends: a time in the future if the key is live, which means neither revoked nor expired. */
+const endsAt = (sql: Sql | Transaction) => sql`least(revoked_at, expires_at)`;
+
+/** Returns the customer's live API keys, and those that ended last (`keyLimits.endedShown`). The newest key comes first. */
+export const listApiKeys = (sql: Sql | Transaction, customerId: string): Promise<ApiKey[]> =>
+  sql<ApiKey[]>`
+    with ended as (
+      select ${shown(sql)}
+      from api_keys
+      where customer_id = ${customerId}
+        and ${endsAt(sql)} <= now()
+      order by ${endsAt(sql)} desc
+      limit ${keyLimits.endedShown}
+    )
+    select ${shown(sql)}
+    from api_keys
+    where customer_id = ${customerId}
+      and ${endsAt(sql)} > now()
+    union all
+    select *
+    from ended
+    order by id desc`;
+
+/** Returns an API key of the customer, or undefined if there is no such key. */
+export async function findApiKey(sql: Sql | Transaction, customerId: string, id: string): Promise<ApiKey | undefined> {
+  const [key] = await sql<ApiKey[]>`
+    select ${shown(sql)}
+    from api_keys
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  return key;
+}
+
+export interface NewKey {
+  name: string;
+  expiration: Duration;
+  permissions: Scope[];
+  createdBy: string;
+}
+
+/**
+ * Creates an API key and an audit event for it. Returns the new row, without the secret.
+ * @throws DomainError `conflict` if the customer has as many live keys as `keyLimits` allows.
+ */
+export async function createApiKey(
+  sql: Transaction,
+  customerId: string,
+  given: NewKey,
+  token: RawToken,
+  by: Actor,
+): Promise<IssuedRow> {
+  await requireRoomForKey(sql, customerId);
+  const [row] = await sql<[IssuedRow]>`
+    with written as (
+      insert into api_keys (customer_id, key_hash, name, start, permissions, duration_days, expires_at, created_by)
+      values (
+        ${customerId}, ${token.hash()}, ${given.name}, ${token.start}, ${given.permissions}::text[], ${given.expiration},
+        now() + make_interval(hours => 24 * ${given.expiration}::int), ${given.createdBy}
+      )
+      returning *
+    )
+    select ${issued(sql)}
+    from written`;
+  await recordEvent(sql, { event: 'api_key.generated', customerId, apiKeyId: row.id, by, details: described(row) });
+  return row;
+}
+
+/** Throws `conflict` if the customer can have no further live key. Concurrent calls for one customer wait in turn. */
+async function requireRoomForKey(sql: Transaction, customerId: string): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`api keys:${customerId}`}, 0))`;
+  const [{ live }] = await sql<[{ live: number }]>`
+    select count(*) as live
+    from api_keys
+    where customer_id = ${customerId}
+      and ${endsAt(sql)} > now()`;
+  if (live < keyLimits.live) return;
+  throw conflict(`A customer can have at most ${keyLimits.live} API keys that are neither revoked nor expired`);
+}
+
+const described = (row: IssuedRow) => ({ name: row.name, start: row.start });
+
+/**
+ * The state of an API key before its secret is replaced (rotation). The rotation fails if the key has changed
+ * meanwhile, so only one of two concurrent rotations succeeds.
+ */
+export interface KeyVersion {
+  customer_id: string;
+  id: string;
+  key_hash: TokenHash;
+  status: ApiKey['status'];
+}
+
+/** Returns the current secret hash and status of these API keys. A key that does not exist is missing in the result. */
+export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' | 'id'>[]): Promise<KeyVersion[]> =>
+  sql<KeyVersion[]>`
+    select customer_id, id, key_hash, ${status(sql)} as status
+    from api_keys
+    join unnest(
+      ${keys.map((key) => key.customer_id)}::uuid[],
+      ${keys.map((key) => key.id)}::uuid[]
+    ) as wanted (customer_id, id) using (customer_id, id)`;
+
+/**
+ * The changes to an API key that are made together with its rotation (the replacement of its secret). A field that is
+ * undefined stays as it is.
+ */
+export interface KeyChanges {
+  name: string | undefined;
+  expiration: Duration | undefined;
+  permissions: Scope[] | undefined;
+}
+
+/**
+ * Rotates an API key: replaces its secret, and makes the given `changes`. The new secret is valid for
+ * `changes.expiration` days, or, if this is undefined, for as many days as the old secret was.
+ * @returns the changed key. Returns undefined, and changes nothing, if the key is no longer active, or if its secret
+ *   was replaced after `before` was read
+ */
+export async function rotateApiKey(
+  sql: Transaction,
+  before: KeyVersion,
+  changes: KeyChanges,
+  token: RawToken,
+  by: Actor,
+): Promise<IssuedRow | undefined> {
+  const { customer_id: customerId, id: apiKeyId } = before;
+  const days = changes.expiration ?? null;
+  const [row] = await sql<IssuedRow[]>`
+    with written as (
+      update api_keys
+      set key_hash = ${token.hash()},
+        start = ${token.start},
+        name = coalesce(${changes.name ?? null}, name),
+        permissions = coalesce(${changes.permissions ?? null}::text[], permissions),
+        duration_days = coalesce(${days}::int, duration_days),
+        expires_at = now() + make_interval(hours => 24 * coalesce(${days}::int, duration_days)),
+        updated_at = (select clock_timestamp())
+      where customer_id = ${customerId}
+        and id = ${apiKeyId}
+        and key_hash = ${before.key_hash}
+        and revoked_at is null
+        and expires_at > now()
+      returning *
+    )
+    select ${issued(sql)}
+    from written`;
+  if (!row) return undefined;
+  await recordEvent(sql, { event: 'api_key.rotated', customerId, apiKeyId, by, details: described(row) });
+  return row;
+}
+
+/**
+ * Revokes an API key permanently. Does nothing if the key is already revoked.
+ * @returns true if the customer has this key
+ */
+export async function revokeApiKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
+  const [revoked] = await sql<IssuedRow[]>`
+    with written as (
+      update api_keys
+      set revoked_at = (select clock_timestamp()), updated_at = (select clock_timestamp())
+      where customer_id = ${customerId}
+        and id = ${id}
+        and revoked_at is null
+      returning *
+    )
+    select ${issued(sql)}
+    from written`;
+  if (!revoked) return (await findApiKey(sql, customerId, id)) !== undefined;
+  await recordEvent(sql, { event: 'api_key.revoked', customerId, apiKeyId: id, by, details: described(revoked) });
+  return true;
+}
+
+/**
+ * Returns the id of the customer that owns an API key, or undefined if there is no such key. Searches the keys of all
+ * customers, so only the command line uses it.
+ */
+export async function findCustomerOfKey(sql: Sql | Transaction, id: string): Promise<string | undefined> {
+  const [row] = await sql<{ customer_id: string }[]>`
+    select customer_id
+    from api_keys
+    where id = ${id}`;
+  return row?.customer_id;
+}

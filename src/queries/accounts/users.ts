@@ -1,0 +1,180 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import { commandLine, type Actor } from '../../schemas/audit.ts';
+import type { Role, User } from '../../schemas/users.ts';
+import { violatedConstraint } from '../../errors.ts';
+import { fold } from '../../text/fold.ts';
+import type { TokenHash } from '../../credentials/tokens.ts';
+import { recordEvent } from './audit.ts';
+import { blockLogins, deleteSessions } from './sessions.ts';
+
+const columns = (sql: Sql | Transaction) => sql`id, name, email, role, active`;
+
+/** Returns all users of the customer, newest first. */
+export const listUsers = (sql: Sql | Transaction, customerId: string): Promise<User[]> =>
+  sql<User[]>`
+    select ${columns(sql)}
+    from users
+    where customer_id = ${customerId}
+    order by id desc`;
+
+/** Returns the customer's oldest active admin, or undefined if there is none. */
+export async function findFirstAdmin(sql: Sql | Transaction, customerId: string): Promise<User | undefined> {
+  const [row] = await sql<User[]>`
+    select ${columns(sql)}
+    from users
+    where customer_id = ${customerId}
+      and role = 'admin'
+      and active
+    order by id
+    limit 1`;
+  return row;
+}
+
+/** A user to create. */
+export interface NewUser {
+  email: string;
+  name: string;
+  role: Role;
+  passwordHash: string;
+}
+
+/**
+ * Creates a user and an audit event for it.
+ * @returns undefined when a user of any customer already has this e-mail address, ignoring case and accents
+ */
+export async function createUser(
+  sql: Transaction,
+  customerId: string,
+  given: NewUser,
+  by: Actor,
+): Promise<User | undefined> {
+  const row = await insertUser(sql, customerId, given);
+  if (row)
+    await recordEvent(sql, { event: 'user.created', customerId, userId: row.id, by, details: { role: row.role } });
+  return row;
+}
+
+async function insertUser(sql: Transaction, customerId: string, given: NewUser): Promise<User | undefined> {
+  // Not `on conflict do nothing`: in a distributed database it locks all users and customers. Two transactions that
+  // have each inserted a customer would wait for each other.
+  try {
+    const [row] = await sql.savepoint(
+      (inner) => inner<User[]>`
+        insert into users (customer_id, email, email_folded, name, role, password_hash)
+        values (${customerId}, ${given.email}, ${fold(given.email)}, ${given.name}, ${given.role}, ${given.passwordHash})
+        returning ${columns(inner)}`,
+    );
+    return row;
+  } catch (error) {
+    if (violatedConstraint(error) === 'users_email_key') return undefined;
+    throw error;
+  }
+}
+
+/** A user account with the fields that a login checks. */
+export interface Account {
+  id: string;
+  customer_id: string;
+  email: string;
+  name: string;
+  role: Role;
+  password_hash: string;
+  /** The reason why the account cannot be used now. Null if the account can be used. */
+  refusal: 'deactivated' | 'suspended' | null;
+}
+
+/** SQL that selects user accounts with their customer's status. The caller adds the `where` clause. */
+const account = (sql: Sql | Transaction) => sql`
+  select u.id, u.customer_id, u.email, u.name, u.role, u.password_hash,
+    case when not u.active then 'deactivated' when c.status <> 'OK' then 'suspended' end as refusal
+  from users u
+  join customers c on c.id = u.customer_id`;
+
+/** Returns the account with this e-mail address, or undefined. Case and accents do not matter. */
+export async function findAccountByEmail(sql: Sql | Transaction, email: string): Promise<Account | undefined> {
+  const [row] = await sql<Account[]>`${account(sql)} where u.email_folded = ${fold(email)}`;
+  return row;
+}
+
+/** Returns the account of a user, or undefined if the customer has no such user. */
+export async function findAccount(
+  sql: Sql | Transaction,
+  customerId: string,
+  userId: string,
+): Promise<Account | undefined> {
+  const [row] = await sql<Account[]>`${account(sql)} where u.customer_id = ${customerId} and u.id = ${userId}`;
+  return row;
+}
+
+/**
+ * Returns the id of the customer that a user belongs to, or undefined if there is no such user. Searches the users of
+ * all customers, so only the command line uses it.
+ */
+export async function findCustomerOfUser(sql: Sql | Transaction, userId: string): Promise<string | undefined> {
+  const [row] = await sql<{ customer_id: string }[]>`
+    select customer_id
+    from users
+    where id = ${userId}`;
+  return row?.customer_id;
+}
+
+/**
+ * Changes a user's password, and deletes the user's other sessions. The caller must have checked the old password.
+ * @param account the user, with the password hash that the caller has checked
+ * @param kept token hash of the current session, which is not deleted
+ * @returns false, and changes nothing, if the stored password hash is no longer the one in `account`
+ */
+export async function changePassword(
+  sql: Transaction,
+  account: Account,
+  passwordHash: string,
+  kept: TokenHash,
+  by: Actor,
+): Promise<boolean> {
+  const { customer_id: customerId, id: userId } = account;
+  await blockLogins(sql, userId);
+  const changed = await sql`
+    update users
+    set password_hash = ${passwordHash}, updated_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${userId}
+      and password_hash = ${account.password_hash}`;
+  if (changed.count === 0) return false;
+  await deleteSessions(sql, customerId, userId, kept);
+  await recordEvent(sql, { event: 'user.password_changed', customerId, userId, by });
+  return true;
+}
+
+/** Sets a user's password from the command line, and deletes all sessions of the user. */
+export async function resetPassword(
+  sql: Transaction,
+  customerId: string,
+  userId: string,
+  passwordHash: string,
+): Promise<void> {
+  await blockLogins(sql, userId);
+  await sql`
+    update users
+    set password_hash = ${passwordHash}, updated_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${userId}`;
+  await deleteSessions(sql, customerId, userId);
+  await recordEvent(sql, { event: 'user.password_reset', customerId, userId, by: commandLine });
+}
+
+/**
+ * Deactivates a user and deletes all sessions of the user. API keys that the user created stay valid. Does nothing if
+ * the user is already inactive.
+ */
+export async function deactivateUser(sql: Transaction, customerId: string, userId: string): Promise<void> {
+  await blockLogins(sql, userId);
+  const changed = await sql`
+    update users
+    set active = false, updated_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${userId}
+      and active`;
+  if (changed.count === 0) return;
+  await deleteSessions(sql, customerId, userId);
+  await recordEvent(sql, { event: 'user.deactivated', customerId, userId, by: commandLine });
+}

@@ -1,0 +1,143 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+
+/** Returns those of the given prospect ids that the customer has unlocked (paid to see). */
+export async function findUnlocked(
+  sql: Sql | Transaction,
+  customerId: string,
+  prospectIds: string[],
+): Promise<Set<string>> {
+  const rows = await sql<{ prospect_id: string }[]>`
+    select prospect_id
+    from unlocks
+    where customer_id = ${customerId} and prospect_id = any(${prospectIds}::uuid[])`;
+  return new Set(rows.map((row) => row.prospect_id));
+}
+
+/**
+ * Unlocks prospects for a customer permanently, which means that the customer pays to see them. If two transactions
+ * unlock the same prospect, only one of them returns its id.
+ * @param jobId the job that unlocks the prospects, if any
+ * @returns ids of the prospects that were not unlocked before
+ */
+export async function insertUnlocks(
+  sql: Transaction,
+  customerId: string,
+  prospectIds: string[],
+  jobId: string | null = null,
+): Promise<string[]> {
+  const rows = await sql<{ prospect_id: string }[]>`
+    insert into unlocks (customer_id, prospect_id, job_id)
+    select ${customerId}::uuid, id, ${jobId}::uuid
+    from unnest(${prospectIds}::uuid[]) id
+    order by id
+    on conflict do nothing
+    returning prospect_id`;
+  return rows.map((row) => row.prospect_id);
+}
+
+/** Returns a map from prospect id to the ids of all customers that have unlocked the prospect (paid to see it). */
+export async function findUnlockingCustomers(
+  sql: Sql | Transaction,
+  prospectIds: string[],
+): Promise<Map<string, string[]>> {
+  const rows = await sql<{ prospect_id: string; customers: string[] }[]>`
+    select prospect_id, array_agg(customer_id order by customer_id) as customers
+    from unlocks
+    where prospect_id = any(${prospectIds}::uuid[])
+    group by prospect_id`;
+  return new Map(rows.map((row) => [row.prospect_id, row.customers]));
+}
+
+/**
+ * Returns the prospect ids of unlocks that the search cluster has not confirmed yet, oldest unlock first. An unlock
+ * means that a customer has paid to see a prospect.
+ * @param limit maximum number of unlocks to read
+ * @param except ids of prospects to leave out
+ */
+export async function findUnindexedProspects(
+  sql: Sql | Transaction,
+  limit: number,
+  except: readonly string[] = [],
+): Promise<string[]> {
+  const rows = await sql<{ prospect_id: string }[]>`
+    select prospect_id
+    from unlocks
+    where not in_catalog
+      and prospect_id <> all(${except as string[]}::uuid[])
+    order by unlocked_at
+    limit ${limit}`;
+  return [...new Set(rows.map((row) => row.prospect_id))];
+}
+
+/**
+ * Returns the ids of the prospects in a job's results that the customer has unlocked, but whose unlock the search
+ * cluster has not confirmed yet.
+ */
+export async function findUnindexedUnlocksOfJob(
+  sql: Sql | Transaction,
+  customerId: string,
+  jobId: string,
+): Promise<string[]> {
+  const rows = await sql<{ prospect_id: string }[]>`
+    select u.prospect_id
+    from job_results r
+    join unlocks u on u.customer_id = r.customer_id and u.prospect_id = r.item::uuid
+    where r.customer_id = ${customerId}
+      and r.job_id = ${jobId}
+      and not u.in_catalog`;
+  return rows.map((row) => row.prospect_id);
+}
+
+/** The primary key of an unlock: one customer has unlocked (paid to see) one prospect. */
+export interface UnlockKey {
+  customer_id: string;
+  prospect_id: string;
+}
+
+/**
+ * Returns the unlocks of the given prospects, by any customer, that the search cluster has not confirmed yet. An unlock
+ * means that a customer has paid to see a prospect.
+ */
+export const findUnindexedUnlocks = (sql: Sql | Transaction, prospectIds: string[]): Promise<UnlockKey[]> => sql<
+  UnlockKey[]
+>`
+  select customer_id, prospect_id
+  from unlocks
+  where prospect_id = any(${prospectIds}::uuid[])
+    and not in_catalog`;
+
+/**
+ * Marks unlocks (prospects that customers paid to see) as stored in the search index too. Locks the rows in the order
+ * of their keys, to avoid deadlocks.
+ */
+export async function markIndexed(sql: Transaction, unlocks: readonly UnlockKey[]): Promise<void> {
+  const byCustomer = Map.groupBy(unlocks, ({ customer_id }) => customer_id);
+  const customers = [...byCustomer.keys()].sort();
+  // There is one statement per customer, because customers may later be stored on different database nodes.
+  await Promise.all(customers.map((customerId) => markIndexedOf(sql, customerId, byCustomer.get(customerId)!)));
+}
+
+/** Marks unlocks of one customer (prospects that the customer paid to see) as stored in the search index too. */
+const markIndexedOf = (sql: Transaction, customerId: string, unlocks: readonly UnlockKey[]) => sql`
+  update unlocks u
+  set in_catalog = true
+  from (
+    select prospect_id
+    from unlocks
+    where customer_id = ${customerId}
+      and prospect_id = any(${unlocks.map(({ prospect_id }) => prospect_id)}::uuid[])
+      and not in_catalog
+    order by prospect_id
+    for no key update
+  ) marked
+  where u.customer_id = ${customerId}
+    and u.prospect_id = marked.prospect_id`;
+
+/**
+ * Counts the unlocks (prospects that a customer paid to see) of all customers that the search cluster has not confirmed
+ * yet.
+ */
+export async function countUnindexed(sql: Sql | Transaction): Promise<number> {
+  const [row] = await sql<[{ count: number }]>`select count(*) from unlocks where not in_catalog`;
+  return row.count;
+}

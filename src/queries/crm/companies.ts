@@ -1,0 +1,243 @@
+import type { Database, Sql, Transaction } from '../../database/db.ts';
+import { notFound } from '../../errors.ts';
+import { requireMatch } from '../../text/etag.ts';
+import { companySource, fromOf } from '../../filters/columns.ts';
+import { searchColumnsOfCompany } from '../../filters/search-columns.ts';
+import { parseRecordQuery } from '../../filters/record-query.ts';
+import { constant, type FragmentMaker } from '../../filters/sql.ts';
+import { arrayLiteral } from '../../filters/terms.ts';
+import {
+  companyFields,
+  type Company,
+  type CompanyCount,
+  type CompanyCreate,
+  type CompanyPatch,
+  type CompanyQuery,
+} from '../../schemas/companies.ts';
+import type { CompanyExport } from '../../schemas/files.ts';
+import type { Metadata } from '../../schemas/base/wire.ts';
+import { normalise } from '../../text/normalise.ts';
+import { removeCompanies, updateDependants } from './company-changes.ts';
+import type { WrittenTable } from '../records/batch-rows.ts';
+import { withLastWrites } from '../records/last-writes.ts';
+import { mergeCustomFields } from '../records/custom-fields.ts';
+import { lockAndReadRules } from '../memberships/list-rules.ts';
+import { countRecordPages, readAllRecords, readRecordPage, type RecordPage } from './record-pages.ts';
+
+/** The columns of a company that callers can set. */
+export type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
+
+/** The default values of a new company's columns. */
+export const blankCompany: CompanyColumns = {
+  external_id: null,
+  company_name: '',
+  type: '',
+  size: '',
+  industry: '',
+  social2_url: null,
+  profnet_url: null,
+  social1_url: null,
+  location_locality: null,
+  location_metro: null,
+  location_region: null,
+  location_street_address: null,
+  location_address_line_2: null,
+  location_postal_code: null,
+  location_country: '',
+  custom_fields: {},
+};
+
+/**
+ * SQL columns of a company as responses show them. For a company that was never verified, `last_verified` is its
+ * creation time.
+ */
+const shown = `
+  co.id,
+  ${companyFields.map((column) => `co.${column}`).join(', ')},
+  coalesce(co.last_verified, co.created_at) as last_verified,
+  co.verification_status,
+  co.score,
+  co.created_at,
+  co.updated_at`;
+const projection = (sql: FragmentMaker) => constant(sql, shown);
+
+/** Returns one page of the customer's companies, with the filters and order of the request. */
+export const listCompanies = (db: Database, customerId: string, request: CompanyQuery): Promise<RecordPage<Company>> =>
+  readRecordPage(db, parseRecordQuery(companySource, customerId, request), projection);
+
+/** Returns all companies of the customer that match the request, as a generator of pages. */
+export const exportCompanies = (
+  db: Database,
+  customerId: string,
+  request: Pick<CompanyExport, 'filters' | 'order_by'>,
+): Promise<AsyncGenerator<Company[]>> =>
+  readAllRecords(db, parseRecordQuery(companySource, customerId, request), projection);
+
+/** Returns the number of companies that match the request, and the number of pages. */
+export const countCompanies = (db: Database, customerId: string, request: CompanyCount): Promise<Metadata> =>
+  countRecordPages(db, parseRecordQuery(companySource, customerId, request), 'companies');
+
+/** Returns the customer's company with this id, or undefined. */
+export async function findCompany(
+  sql: Sql | Transaction,
+  customerId: string,
+  id: string,
+): Promise<Company | undefined> {
+  const [found] = await findCompanies(sql, customerId, [id]);
+  return found;
+}
+
+/** Returns the customer's companies with these ids, in any order. Leaves out unknown ids. */
+export const findCompanies = (sql: Sql | Transaction, customerId: string, ids: readonly string[]): Promise<Company[]> =>
+  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
+  sql<Company[]>`
+    select found.*
+    from unnest(${ids as string[]}::uuid[]) as wanted (id)
+    cross join lateral (
+      select ${projection(sql)}
+      from ${fromOf(sql, companySource, customerId)}
+      where co.customer_id = ${customerId}
+        and co.id = wanted.id
+        and ${sql.unsafe(companySource.visible!)}
+      offset 0
+    ) as found`;
+
+/**
+ * Creates a company. Several companies may have the same name.
+ * @returns the id of the new company
+ */
+export async function createCompany(sql: Transaction, customerId: string, body: CompanyCreate): Promise<string> {
+  const columns = { ...blankCompany, ...normalise(body) };
+  const [company] = await sql<{ id: string }[]>`
+    insert into companies ${sql({ customer_id: customerId, ...encoded(sql, customerId, columns) })}
+    returning id`;
+  await withLastWrites(sql, customerId, async (last) => last.count('companies', 1));
+  return company!.id;
+}
+
+/**
+ * Locks a company to which a contact will refer. Until the transaction ends, other transactions cannot change or delete
+ * the company.
+ * @param path JSON pointer to the company id in the request, for the error
+ * @returns the company's id
+ * @throws DomainError `not_found` if the customer has no such company
+ */
+export async function lockCompanyForContact(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  path: string,
+): Promise<string> {
+  const [company] = await sql<{ id: string }[]>`
+    select id
+    from companies
+    where customer_id = ${customerId}
+      and id = ${id}
+      and deleted_at is null
+    for share`;
+  if (!company) throw notFound('company', [path]);
+  return company.id;
+}
+
+/**
+ * Updates the fields of a company that `patch` contains. Locks the row first, so no concurrent update is lost.
+ * @throws DomainError `not_found` if the customer has no such company
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
+ */
+export async function updateCompany(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  patch: CompanyPatch,
+  ifMatch?: string,
+): Promise<void> {
+  const rules = await lockAndReadRules(sql, customerId);
+  const current = await lockCompany(sql, customerId, id, 'no key update', ifMatch);
+  if (Object.keys(patch).length === 0) return;
+  const columns = patchedCompany(current, patch);
+  await sql`
+    update companies
+    set ${sql(encoded(sql, customerId, columns))}, updated_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  const change = { id, before: current, after: columns };
+  await withLastWrites(sql, customerId, (last) => updateDependants(sql, customerId, rules, [change], last));
+}
+
+/**
+ * Deletes a company. Its contacts and opportunities stay, without a company.
+ * @throws DomainError `not_found` if the customer has no such company
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
+ */
+export async function deleteCompany(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
+  const rules = await lockAndReadRules(sql, customerId);
+  await lockCompany(sql, customerId, id, 'update', ifMatch);
+  await withLastWrites(sql, customerId, (last) => removeCompanies(sql, customerId, rules, [id], last));
+}
+
+/** Returns the columns of a company after a PATCH. */
+export function patchedCompany(current: CompanyColumns, { custom_fields, ...fields }: CompanyPatch): CompanyColumns {
+  return {
+    ...current,
+    ...normalise(fields),
+    ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields) } : {}),
+  };
+}
+
+/**
+ * Locks a company until the transaction ends, and returns its columns. With `strength = 'update'`, other transactions
+ * also cannot add contacts or opportunities to the company.
+ * @throws DomainError `not_found` if the customer has no such company
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
+ */
+async function lockCompany(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  strength: 'update' | 'no key update',
+  ifMatch: string | undefined,
+): Promise<CompanyColumns> {
+  const [row] = await lockCompanyRows(sql, customerId, [id], strength);
+  if (!row) throw notFound('company');
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findCompany(sql, customerId, id))!);
+  const { id: _, ...columns } = row;
+  return columns;
+}
+
+/**
+ * Locks companies until the transaction ends, and returns their ids and columns. With `strength = 'update'`, other
+ * transactions also cannot add contacts or opportunities to the companies.
+ */
+export const lockCompanyRows = (
+  sql: Transaction,
+  customerId: string,
+  ids: readonly string[],
+  strength: 'update' | 'no key update',
+): Promise<(CompanyColumns & { id: string })[]> => sql<(CompanyColumns & { id: string })[]>`
+  select id, ${sql(companyFields)}
+  from companies
+  where customer_id = ${customerId}
+    and id = any(${ids as string[]}::uuid[])
+    and deleted_at is null
+  order by id
+  for ${sql.unsafe(strength)}`;
+
+/**
+ * Returns the columns of a company to insert or update, together with the columns that searches use (`folded` and
+ * `terms`).
+ */
+export function companyRow(customerId: string, columns: CompanyColumns) {
+  const { folded, terms } = searchColumnsOfCompany(customerId, columns);
+  return { ...columns, folded, terms: arrayLiteral(terms) };
+}
+
+/** The table of companies, for batches. */
+export const companiesWritten: WrittenTable<ReturnType<typeof companyRow>> = {
+  name: 'companies',
+  columns: [...companyFields, 'folded', 'terms'],
+};
+
+function encoded(sql: Transaction, customerId: string, columns: CompanyColumns) {
+  const row = companyRow(customerId, columns);
+  return { ...row, custom_fields: sql.json(row.custom_fields), folded: sql.json(row.folded) };
+}

@@ -1,0 +1,108 @@
+import type { Transaction } from '../../database/db.ts';
+import type { Company } from '../../schemas/companies.ts';
+import {
+  affectsLists,
+  beginSettling,
+  detachContacts,
+  findLarge,
+  type CompanyField,
+} from '../memberships/company-settlements.ts';
+import { lockContactsOfCompanies } from '../records/contact-locks.ts';
+import type { LastWrites } from '../records/last-writes.ts';
+import { refreshMembers } from '../memberships/list-members.ts';
+import type { LockedRules } from '../memberships/list-rules.ts';
+import { detachOpportunities } from '../sales/opportunities.ts';
+
+/** The fields of a company that also appear in its contacts. */
+const shownByContacts = ['company_name', 'industry'] as const;
+
+/** An updated company: its fields before and after this transaction. */
+export interface ChangedCompany {
+  id: string;
+  before: Pick<Company, (typeof shownByContacts)[number]>;
+  after: Pick<Company, (typeof shownByContacts)[number]>;
+}
+
+/**
+ * Updates the list memberships of contacts after changes of their companies, because list rules can test the company of
+ * a contact. Workers update many contacts later. The caller must have locked the companies.
+ */
+export async function updateDependants(
+  sql: Transaction,
+  customerId: string,
+  rules: LockedRules,
+  changes: readonly ChangedCompany[],
+  last: LastWrites,
+): Promise<void> {
+  const concerning = rules.isEmpty ? [] : changes.filter((change) => changedFields(change).length > 0);
+  const large = concerning.length > 0 ? await findLarge(sql, customerId, idsOf(concerning)) : new Set<string>();
+  const small = idsOf(concerning.filter(({ id }) => !large.has(id)));
+  const contactIds = small.length > 0 ? await lockContactsOfCompanies(sql, customerId, small) : [];
+  await settleLater(
+    sql,
+    customerId,
+    concerning.filter(({ id }) => large.has(id)),
+    last,
+  );
+  await refreshMembers(sql, customerId, rules, contactIds, last);
+}
+
+const idsOf = (changes: readonly ChangedCompany[]): string[] => changes.map(({ id }) => id);
+
+const changedFields = ({ before, after }: ChangedCompany): CompanyField[] =>
+  shownByContacts.filter((name) => before[name] !== after[name]).map((name): CompanyField => `company.${name}`);
+
+/**
+ * Makes workers update the contacts of large companies. Does nothing if no list rule uses the changed fields.
+ */
+async function settleLater(
+  sql: Transaction,
+  customerId: string,
+  changes: readonly ChangedCompany[],
+  last: LastWrites,
+): Promise<void> {
+  if (changes.length === 0) return;
+  const fields = [...new Set(changes.flatMap(changedFields))];
+  if (await affectsLists(sql, customerId, fields))
+    await beginSettling(sql, customerId, idsOf(changes), { isDeletion: false }, last);
+}
+
+/**
+ * Deletes companies. Their contacts and opportunities are kept, without a company. The caller must have locked the
+ * companies (`for update`). Workers detach many contacts and opportunities later.
+ */
+export async function removeCompanies(
+  sql: Transaction,
+  customerId: string,
+  rules: LockedRules,
+  ids: readonly string[],
+  last: LastWrites,
+): Promise<void> {
+  if (ids.length === 0) return;
+  await sql`
+    update companies
+    set deleted_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = any(${ids as string[]}::uuid[])`;
+  last.count('companies', -ids.length);
+  const large = await findLarge(sql, customerId, ids);
+  const small = ids.filter((id) => !large.has(id));
+  const contactIds = small.length > 0 ? await lockContactsOfCompanies(sql, customerId, small) : [];
+  if (large.size > 0) await beginSettling(sql, customerId, [...large], { isDeletion: true }, last);
+  if (small.length > 0) await removeSmall(sql, customerId, rules, { ids: small, contactIds, last });
+}
+
+async function removeSmall(
+  sql: Transaction,
+  customerId: string,
+  rules: LockedRules,
+  { ids, contactIds, last }: { ids: string[]; contactIds: string[]; last: LastWrites },
+): Promise<void> {
+  await detachContacts(sql, customerId, ids, contactIds);
+  await detachOpportunities(sql, customerId, ids);
+  await sql`
+    delete from companies
+    where customer_id = ${customerId}
+      and id = any(${ids}::uuid[])`;
+  await refreshMembers(sql, customerId, rules, contactIds, last);
+}

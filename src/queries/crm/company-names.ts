@@ -1,0 +1,181 @@
+import type { Transaction } from '../../database/db.ts';
+import { searchColumnsOfCompany } from '../../filters/search-columns.ts';
+import type { Company } from '../../schemas/companies.ts';
+import { fold } from '../../text/fold.ts';
+import { normalise } from '../../text/normalise.ts';
+import type { LastWrites } from '../records/last-writes.ts';
+import { lockValues, type LockedValue } from '../records/value-locks.ts';
+
+/** The name and industry of a company. A contact can refer to its company by name. */
+export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
+
+/**
+ * Finds the customer's oldest company with a given name, or creates a company. Case and accents in the name are
+ * ignored. The industry is used only for a new company. The company stays locked until the transaction ends, so other
+ * transactions cannot change or delete it.
+ * @param last collects what the transaction writes last
+ * @returns the company's id; null if another transaction deleted the company while this transaction waited for the lock
+ */
+export async function findOrCreateCompany(
+  sql: Transaction,
+  customerId: string,
+  given: NamedCompany,
+  last: LastWrites,
+): Promise<string | null> {
+  const name = fold(given.company_name);
+  // Usually the company exists. While it does not, no row is locked yet, so it is not too late to lock its name.
+  const found = (await lockOldest(sql, customerId, [name], [])).byName.get(name);
+  if (found !== undefined) return found;
+  const { byName } = await lockCompanies(sql, customerId, { names: [name] });
+  if (byName.has(name)) return byName.get(name)!;
+  return (await createCompanies(sql, customerId, [given], last)).get(name)!;
+}
+
+/** Companies that contacts will refer to. They are locked until the transaction ends. */
+export interface LockedCompanies {
+  /**
+   * A map from company name (in lower case, without accents) to the id of the oldest company with this name. A name
+   * without a company is missing. The id is null if another transaction deleted the company while this transaction
+   * waited for the lock.
+   */
+  byName: Map<string, string | null>;
+  /** The requested ids that belong to existing companies, in lower case. */
+  byId: Set<string>;
+}
+
+/** The names, ids and other values that `lockCompanies` locks. */
+interface Wanted {
+  /** Names of companies in lower case, without accents. */
+  names: readonly string[];
+  /** Ids of companies. */
+  ids?: readonly string[];
+  /** Other values that the transaction needs to lock. They are locked together with the names. */
+  values?: readonly LockedValue[];
+}
+
+/**
+ * Locks companies to which contacts will refer, so that other transactions cannot change or delete them. If no company
+ * has a given name, locks the name, so that other transactions cannot create this company. Case and accents in a name
+ * are ignored.
+ */
+export async function lockCompanies(
+  sql: Transaction,
+  customerId: string,
+  { names, ids = [], values = [] }: Wanted,
+): Promise<LockedCompanies> {
+  const existing = await findNames(sql, customerId, names);
+  const missing = names.filter((name) => !existing.has(name));
+  await lockValues(sql, customerId, [...missing.map((value) => ({ kind: 'company_name' as const, value })), ...values]);
+  return lockOldest(sql, customerId, names, ids);
+}
+
+/** SQL condition: the company `r` is not deleted and has the name `wanted.name`. */
+const hasName = `
+  r.customer_id = $1::uuid
+  and (r.folded ->> 'company_name') collate "C" = wanted.name
+  and r.deleted_at is null`;
+
+async function findNames(sql: Transaction, customerId: string, names: readonly string[]): Promise<Set<string>> {
+  if (names.length === 0) return new Set();
+  const rows = await sql.unsafe<{ name: string }[]>(
+    `
+    select wanted.name
+    from unnest($2::text[]) as wanted (name)
+    cross join lateral (select 1 from companies r where ${hasName} limit 1) found`,
+    [customerId, names as string[]],
+    { prepare: true },
+  );
+  return new Set(rows.map(({ name }) => name));
+}
+
+/**
+ * Locks companies by name and by id, in the order of their ids, to avoid deadlocks. If another transaction renames a
+ * company at the same moment, the result can contain the company under its old name.
+ */
+async function lockOldest(
+  sql: Transaction,
+  customerId: string,
+  names: readonly string[],
+  ids: readonly string[],
+): Promise<LockedCompanies> {
+  const byName = new Map<string, string | null>();
+  const byId = new Set<string>();
+  if (names.length + ids.length === 0) return { byName, byId };
+  const rows = await sql.unsafe<{ name: string | null; id: string; is_deleted: boolean }[]>(
+    lockOldestStatement,
+    [customerId, names as string[], ids as string[]],
+    { prepare: true },
+  );
+  for (const { name, id, is_deleted } of rows) {
+    if (name !== null) byName.set(name, is_deleted ? null : id);
+    else if (!is_deleted) byId.add(id);
+  }
+  return { byName, byId };
+}
+
+// Lateral subqueries, no joins, for the reason that `lookUp` gives.
+const lockOldestStatement = `
+  select wanted.name, co.id, co.is_deleted
+  from (
+    select oldest.name, oldest.id
+    from (
+      select wanted.name, oldest.id
+      from unnest($2::text[]) as wanted (name)
+      cross join lateral (
+        select r.id
+        from companies r
+        where ${hasName}
+        order by r.id
+        limit 1
+      ) oldest
+      union all
+      select null, unnest($3::uuid[])
+    ) oldest
+    order by oldest.id
+  ) wanted
+  cross join lateral (
+    select co.id, co.deleted_at is not null as is_deleted
+    from companies co
+    where co.customer_id = $1::uuid
+      and co.id = wanted.id
+    for share
+  ) co`;
+
+/**
+ * Creates companies. The caller must have locked their names with `lockCompanies`. If two of the given companies have
+ * the same name, only the first one is created.
+ * @param last collects what the transaction writes last
+ * @returns a map from company name (in lower case, without accents) to company id
+ */
+export async function createCompanies(
+  sql: Transaction,
+  customerId: string,
+  given: readonly NamedCompany[],
+  last: LastWrites,
+): Promise<Map<string, string>> {
+  const wanted = new Map<string, NamedCompany>();
+  for (const company of given) {
+    const name = fold(company.company_name);
+    if (!wanted.has(name)) wanted.set(name, company);
+  }
+  return insertCompanies(sql, customerId, [...wanted.values()], last);
+}
+
+async function insertCompanies(
+  sql: Transaction,
+  customerId: string,
+  given: readonly NamedCompany[],
+  last: LastWrites,
+): Promise<Map<string, string>> {
+  if (given.length === 0) return new Map();
+  const companies = given
+    .map(normalise)
+    .map((company) => ({ ...company, ...searchColumnsOfCompany(customerId, company) }));
+  const rows = await sql<{ name: string; id: string }[]>`
+    insert into companies (customer_id, company_name, industry, folded, terms)
+    select ${customerId}, company_name, industry, folded, terms
+    from jsonb_to_recordset(${sql.json(companies)}) as given (company_name text, industry text, folded jsonb, terms integer[])
+    returning folded ->> 'company_name' as name, id`;
+  last.count('companies', rows.length);
+  return new Map(rows.map(({ name, id }) => [name, id]));
+}

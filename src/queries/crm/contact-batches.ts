@@ -1,0 +1,264 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import { DomainError, notFound } from '../../errors.ts';
+import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
+import { contactBatches } from '../../schemas/batches.ts';
+import { fold } from '../../text/fold.ts';
+import { assignExternalIds, externalIdsOf } from '../records/batch-external-ids.ts';
+import {
+  canonicalOf,
+  contactTable,
+  lockedValuesOf,
+  lockMatching,
+  matchItems,
+  readMatched,
+} from '../records/batch-matches.ts';
+import { insertRows, isUnchanged, updateRows, without } from '../records/batch-rows.ts';
+import {
+  alive,
+  endIfAtomic,
+  fail,
+  lacksRequired,
+  openItems,
+  outcomesOf,
+  type ReadOutcome,
+  withRepeats,
+  type Batch,
+  type Item,
+  type Outcome,
+} from '../records/batches.ts';
+import { findUnknownReferences } from './contact-references.ts';
+import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
+import {
+  blank,
+  contactsWritten,
+  contactRow,
+  findContacts,
+  lockContactRows,
+  patchedContact,
+  removeContacts,
+  type ContactColumns,
+} from './contacts.ts';
+import type { LastWrites } from '../records/last-writes.ts';
+import { findManualLists, refreshMembers, setManualLists } from '../memberships/list-members.ts';
+import { lockAndReadRules, lockRulesShared, type LockedRules } from '../memberships/list-rules.ts';
+import { lockValues } from '../records/value-locks.ts';
+
+type ContactItem = Item<ContactColumns>;
+
+/**
+ * Writes a batch of contacts. The result is the same as if the items were sent one by one, with one exception: if two
+ * items identify the same contact, the later item fails. Runs in the caller's transaction, which should not hold other
+ * locks.
+ * @param last collects what the transaction writes last
+ * @returns the result of each item, in the order of the items
+ * @throws the error of the first failed item if the batch is atomic
+ * @throws DomainError `unavailable` if other requests keep changing the same contacts
+ */
+export const writeContactBatch = (
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  last: LastWrites,
+): Promise<Outcome[]> =>
+  withRepeats(sql, last, (attempt, own) =>
+    (batch.operation === 'delete' ? deleteAll : writeAll)(attempt, customerId, batch, own),
+  );
+
+async function deleteAll(sql: Transaction, customerId: string, batch: Batch, last: LastWrites): Promise<Outcome[]> {
+  const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
+  await lockRulesShared(sql, customerId);
+  await lockValues(sql, customerId, lockedValuesOf(batch.match, items));
+  await lockContacts(sql, customerId, batch, items);
+  endIfAtomic(batch, items);
+  const deleted = alive(items);
+  await removeContacts(
+    sql,
+    customerId,
+    deleted.map(({ stored }) => stored!.id),
+    last,
+  );
+  for (const item of deleted) item.outcome = { status: 'deleted', id: item.stored!.id };
+  return outcomesOf(items);
+}
+
+// The steps are those of the calls for one contact, in the same order, so that an item fails with the same error.
+async function writeAll(sql: Transaction, customerId: string, batch: Batch, last: LastWrites): Promise<Outcome[]> {
+  const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
+  const rules = await lockAndReadRules(sql, customerId);
+  const companies = await lockCompaniesOf(sql, customerId, batch, items);
+  await lockContacts(sql, customerId, batch, items);
+  for (const item of alive(items)) setColumns(batch, item, companies);
+  await failUnknownReferences(sql, customerId, items);
+  await assignExternalIds(sql, customerId, contactTable, items);
+  endIfAtomic(batch, items);
+  await setNewCompanies(sql, customerId, items, companies, last);
+  await write(sql, customerId, rules, items, last);
+  return outcomesOf(items);
+}
+
+/** Returns the field `company` of an item. */
+const companyOf = ({ body }: ContactItem): CompanyReference | null | undefined =>
+  body['company'] as CompanyReference | null | undefined;
+
+/** Returns the list ids in the field `list_ids` of an item, or undefined if the item has no such field. */
+const listsOf = ({ body }: ContactItem): string[] | undefined => body['list_ids'] as string[] | undefined;
+
+/**
+ * Locks the values that identify the items' contacts, the external ids, and the companies to which the items refer.
+ * Returns the companies.
+ */
+function lockCompaniesOf(
+  sql: Transaction,
+  customerId: string,
+  { match }: Batch,
+  items: readonly ContactItem[],
+): Promise<LockedCompanies> {
+  const references = alive(items).flatMap((item) => companyOf(item) ?? []);
+  const names = new Set(references.flatMap(({ name }) => (name === undefined ? [] : [fold(name)])));
+  const ids = new Set(references.flatMap(({ id }) => id ?? []));
+  const values = [...lockedValuesOf(match, items), ...externalIdsOf(items)];
+  return lockCompanies(sql, customerId, { names: [...names], ids: [...ids], values });
+}
+
+/** Locks the contacts that the items identify, and saves them in `item.stored`. */
+const lockContacts = (
+  sql: Transaction,
+  customerId: string,
+  { operation, match }: Batch,
+  items: readonly ContactItem[],
+): Promise<void> =>
+  lockMatching(
+    sql,
+    customerId,
+    contactTable,
+    { match, creates: operation === 'upsert', lock: (ids) => lockContactRows(sql, customerId, ids) },
+    items,
+  );
+
+/**
+ * Computes the new contact columns for one item. The item fails if its company is unknown, or if it creates a contact
+ * but lacks a required field.
+ */
+function setColumns({ match, optional }: Batch, item: ContactItem, companies: LockedCompanies): void {
+  const lacks = item.stored ? undefined : lacksRequired(contactBatches, item.body, optional);
+  if (lacks) return fail(item, lacks);
+  const id = companyOf(item)?.id;
+  if (id !== undefined && !companies.byId.has(id)) return fail(item, notFound('company', ['/company/id']));
+  const companyId = companyIdOf(companyOf(item), companies);
+  try {
+    item.columns = item.stored
+      ? patchedContact(without('id', item.stored), without(match, item.body), companyId)
+      : patchedContact(blank, item.body, companyId);
+  } catch (error) {
+    if (!(error instanceof DomainError)) throw error;
+    fail(item, error);
+  }
+  return undefined;
+}
+
+/**
+ * Returns the company id for the field `company` of an item. Returns undefined if the item has no such field, and null
+ * if the contact has no company or its company must still be created.
+ */
+function companyIdOf(
+  company: CompanyReference | null | undefined,
+  { byName }: LockedCompanies,
+): string | null | undefined {
+  if (!company) return company;
+  return company.name === undefined ? (company.id ?? null) : (byName.get(fold(company.name)) ?? null);
+}
+
+/** Lets the items fail that refer to unknown lists or users. */
+async function failUnknownReferences(
+  sql: Transaction,
+  customerId: string,
+  items: readonly ContactItem[],
+): Promise<void> {
+  const open = alive(items);
+  const errors = await findUnknownReferences(
+    sql,
+    customerId,
+    open.map(({ body }) => body),
+  );
+  for (const [i, error] of errors.entries()) if (error) fail(open[i]!, error);
+}
+
+/** Creates the companies to which the items refer and which do not exist yet. */
+async function setNewCompanies(
+  sql: Transaction,
+  customerId: string,
+  items: readonly ContactItem[],
+  { byName }: LockedCompanies,
+  last: LastWrites,
+): Promise<void> {
+  const missing = alive(items).flatMap((item) => {
+    const { name, industry = '' } = companyOf(item) ?? {};
+    return name === undefined || byName.has(fold(name)) ? [] : [{ item, company: { company_name: name, industry } }];
+  });
+  const given: NamedCompany[] = missing.map(({ company }) => company);
+  const created = await createCompanies(sql, customerId, given, last);
+  for (const { item, company } of missing) item.columns!.company_id = created.get(fold(company.company_name))!;
+}
+
+/** Inserts or updates the contact of each item that has not failed. Also updates list memberships and counts. */
+async function write(
+  sql: Transaction,
+  customerId: string,
+  rules: LockedRules,
+  items: readonly ContactItem[],
+  last: LastWrites,
+): Promise<void> {
+  await setUnchanged(sql, customerId, items, last);
+  const [created, changed] = [[] as ContactItem[], [] as ContactItem[]];
+  for (const item of alive(items)) (item.stored ? changed : created).push(item);
+  const rowOf = ({ columns }: ContactItem) => contactRow(customerId, columns!);
+  const newIds = await insertRows(sql, customerId, contactsWritten, created, rowOf);
+  await updateRows(sql, customerId, contactsWritten, changed, (item) => ({ id: item.stored!.id, ...rowOf(item) }));
+  for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
+  for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
+  const written = [...created, ...changed].map((item) => ({ item, id: idOf(item) }));
+  const lists = written.flatMap(({ item, id }) => {
+    const wanted = listsOf(item);
+    return wanted && (item.stored || wanted.length > 0) ? [[id, wanted] as const] : [];
+  });
+  await setManualLists(sql, customerId, new Map(lists), last);
+  last.count('contacts', created.length);
+  await refreshMembers(
+    sql,
+    customerId,
+    rules,
+    written.map(({ id }) => id),
+    last,
+  );
+}
+
+const idOf = ({ outcome }: ContactItem): string => (outcome as { id: string }).id;
+
+/** Sets the result of an item to `unchanged` if the item changes nothing in its contact. */
+async function setUnchanged(
+  sql: Transaction,
+  customerId: string,
+  items: readonly ContactItem[],
+  last: LastWrites,
+): Promise<void> {
+  const same = alive(items).filter(({ stored, columns }) => stored && isUnchanged(stored, columns!));
+  const listed = same.filter((item) => listsOf(item) !== undefined).map(({ stored }) => stored!.id);
+  const manual = await findManualLists(sql, customerId, listed, last);
+  for (const item of same) {
+    const { id } = item.stored!;
+    const wanted = listsOf(item);
+    const isSame = !wanted || new Set(wanted).symmetricDifference(new Set(manual.get(id))).size === 0;
+    if (isSame) item.outcome = { status: 'unchanged', id };
+  }
+}
+
+/** Reads the contacts that the items identify. Returns one result for each item. */
+export async function readContactBatch(
+  sql: Sql,
+  customerId: string,
+  { match, items: given }: Pick<Batch, 'match' | 'items'>,
+): Promise<ReadOutcome<ContactDetail>[]> {
+  const items = openItems<never>({ operation: 'read', match, items: given }, canonicalOf(match));
+  const matched = await matchItems(sql, customerId, contactTable, { match, creates: false }, items);
+  return readMatched(contactTable, match, items, matched, await findContacts(sql, customerId, [...matched.values()]));
+}

@@ -1,0 +1,62 @@
+import type { Transaction } from '../../database/db.ts';
+import type { Verification } from '../../schemas/verification.ts';
+import { emailKey } from '../../text/normalise.ts';
+import { lockedInOrder } from '../records/contact-locks.ts';
+import { withLastWrites } from '../records/last-writes.ts';
+import { refreshMembers } from '../memberships/list-members.ts';
+import { lockAndReadRules } from '../memberships/list-rules.ts';
+
+/** The result of verifying an email address, for one contact that has this address. */
+export interface ContactVerification {
+  address: string;
+  status: Verification['status'];
+  contactId: string;
+}
+
+/**
+ * Saves the results of email verifications in contacts, and updates the contacts' list memberships. Skips contacts that
+ * were deleted or whose work email has changed.
+ */
+export async function saveVerifications(
+  sql: Transaction,
+  customerId: string,
+  verifications: readonly ContactVerification[],
+): Promise<void> {
+  const given = [...new Set(verifications.map(({ contactId }) => contactId))];
+  if (given.length === 0) return;
+  const rules = await lockAndReadRules(sql, customerId);
+  const addressOf = new Map(
+    (await lockAddresses(sql, customerId, given)).map((contact) => [contact.id, emailKey(contact.work_email)]),
+  );
+  const verified = verifications.flatMap(({ address, status, contactId: id }) =>
+    addressOf.get(id) === emailKey(address) ? { id, status } : [],
+  );
+  const ids = verified.map(({ id }) => id);
+  // One time for all columns: in a distributed database each subquery reads the clock at another moment.
+  await sql`
+    with clock as materialized (
+      select clock_timestamp() as now
+    )
+    update contacts c
+    set
+      verification_status = v.status,
+      last_verified = clock.now,
+      crm_synced_at = clock.now,
+      updated_at = clock.now
+    from unnest(${ids}::uuid[], ${verified.map(({ status }) => status)}::text[]) as v (id, status), clock
+    where c.customer_id = ${customerId}
+      and c.id = v.id`;
+  await withLastWrites(sql, customerId, (last) => refreshMembers(sql, customerId, rules, ids, last));
+}
+
+/** Locks contacts until the transaction ends, and returns their work emails. */
+const lockAddresses = (
+  sql: Transaction,
+  customerId: string,
+  ids: readonly string[],
+): Promise<{ id: string; work_email: string }[]> => sql`
+  select id, work_email
+  from contacts
+  where customer_id = ${customerId}
+    and id = any(${ids as string[]}::uuid[])
+  ${lockedInOrder(sql)}`;

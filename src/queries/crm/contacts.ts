@@ -1,0 +1,395 @@
+import type { Database, Sql, Transaction } from '../../database/db.ts';
+import { notFound } from '../../errors.ts';
+import { requireMatch } from '../../text/etag.ts';
+import { contactSource, fromOf } from '../../filters/columns.ts';
+import { searchColumnsOfContact } from '../../filters/search-columns.ts';
+import { parseRecordQuery } from '../../filters/record-query.ts';
+import { constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
+import { arrayLiteral } from '../../filters/terms.ts';
+import {
+  contactFields,
+  type CompanyReference,
+  type Contact,
+  type ContactCount,
+  type ContactCreate,
+  type ContactDetail,
+  type ContactPatch,
+  type ContactQuery,
+} from '../../schemas/contacts.ts';
+import type { ContactExport } from '../../schemas/files.ts';
+import type { Metadata } from '../../schemas/base/wire.ts';
+import { fold } from '../../text/fold.ts';
+import { normalise } from '../../text/normalise.ts';
+import type { WrittenTable } from '../records/batch-rows.ts';
+import { lockCompanyForContact } from './companies.ts';
+import { findOrCreateCompany } from './company-names.ts';
+import { findUnknownReferences } from './contact-references.ts';
+import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
+import { mergeCustomFields } from '../records/custom-fields.ts';
+import {
+  changedContact,
+  removeFromAllLists,
+  newContact,
+  refreshMember,
+  setManualLists,
+  type RuleContact,
+} from '../memberships/list-members.ts';
+import { lockAndReadRules, lockRulesShared, type LockedRules } from '../memberships/list-rules.ts';
+import { removeFromOpportunities } from '../sales/opportunity-contacts.ts';
+import { countRecordPages, readAllRecords, readRecordPage, type RecordPage } from './record-pages.ts';
+
+/** The columns of a contact that callers can set. */
+export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
+
+/** The default values of a new contact's columns. */
+export const blank: ContactColumns = {
+  external_id: null,
+  first_name: '',
+  middle_name: null,
+  last_name: '',
+  gender: null,
+  birth_year: null,
+  profnet_url: null,
+  social1_url: null,
+  social2_url: null,
+  work_email: '',
+  personal_email: null,
+  other_emails: null,
+  industry: '',
+  job_title: '',
+  location_locality: '',
+  location_country: '',
+  location_region: '',
+  location_postal_code: null,
+  mobile_phone: null,
+  phone_numbers: [],
+  custom_fields: {},
+  assigned_to: null,
+  company_id: null,
+};
+
+/**
+ * SQL columns of a contact as responses show them. For a contact that was never verified, `last_verified` is its
+ * creation time.
+ */
+const shown = `
+  c.id,
+  ${contactFields.map((column) => `c.${column}`).join(', ')},
+  json_build_object('id', co.id, 'company_name', coalesce(co.company_name, ''), 'industry', coalesce(co.industry, '')) as company,
+  c.score,
+  c.verification_status,
+  coalesce(c.last_verified, c.created_at) as last_verified,
+  c.crm_synced_at,
+  c.created_at,
+  c.updated_at`;
+const projection = (sql: FragmentMaker) => constant(sql, shown);
+
+/** Returns one page of the customer's contacts, with the filters and order of the request. */
+export const listContacts = (db: Database, customerId: string, request: ContactQuery): Promise<RecordPage<Contact>> =>
+  readRecordPage(db, parseRecordQuery(contactSource, customerId, request), projection);
+
+/** Returns all contacts of the customer that match the request, as a generator of pages. */
+export const exportContacts = (
+  db: Database,
+  customerId: string,
+  request: Pick<ContactExport, 'filters' | 'order_by'>,
+): Promise<AsyncGenerator<Contact[]>> =>
+  readAllRecords(db, parseRecordQuery(contactSource, customerId, request), projection);
+
+/** Returns the number of contacts that match the request, and the number of pages. */
+export const countContacts = (db: Database, customerId: string, request: ContactCount): Promise<Metadata> =>
+  countRecordPages(db, parseRecordQuery(contactSource, customerId, request), 'contacts');
+
+/**
+ * Returns the customer's contact with this id, or undefined. The result includes the ids of the lists that the contact
+ * was added to manually.
+ */
+export async function findContact(
+  sql: Sql | Transaction,
+  customerId: string,
+  id: string,
+): Promise<ContactDetail | undefined> {
+  const [found] = await findContacts(sql, customerId, [id]);
+  return found;
+}
+
+/** Returns the customer's contacts with these ids, in any order. Leaves out unknown ids. */
+export const findContacts = (
+  sql: Sql | Transaction,
+  customerId: string,
+  ids: readonly string[],
+): Promise<ContactDetail[]> =>
+  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
+  sql<ContactDetail[]>`
+    select found.*
+    from unnest(${ids as string[]}::uuid[]) as wanted (id)
+    cross join lateral (
+      select
+        ${projection(sql)},
+        array(
+          select m.list_id
+          from list_members m
+          where m.customer_id = ${customerId}
+            and m.contact_id = c.id
+            and m.by_hand
+            and not exists (
+              select 1
+              from lists deleted
+              where deleted.customer_id = ${customerId}
+                and deleted.id = m.list_id
+                and deleted.deleted_at is not null
+            )
+          union all
+          select l.id
+          from lists l
+          cross join lateral (
+            select p.contact_ids
+            from copied_members p
+            where p.customer_id = ${customerId}
+              and p.list_id = l.id
+              and p.first_id <= c.id
+            order by p.first_id desc
+            limit 1
+          ) part
+          where l.customer_id = ${customerId}
+            and l.fill_version is not null
+            and l.deleted_at is null
+            and c.id = any(part.contact_ids)
+          order by list_id
+        ) as list_ids
+      from ${fromOf(sql, contactSource, customerId)}
+      where c.customer_id = ${customerId}
+        and c.id = wanted.id
+      offset 0
+    ) as found`;
+
+/**
+ * Creates a contact with its company and list memberships.
+ * @returns the id of the new contact
+ * @throws DomainError `not_found` if a company or list in `body` does not belong to the customer; nothing is written in
+ *   this case
+ */
+export const createContact = (sql: Transaction, customerId: string, body: ContactCreate): Promise<string> =>
+  withLastWrites(sql, customerId, (last) => create(sql, customerId, body, last));
+
+async function create(sql: Transaction, customerId: string, body: ContactCreate, last: LastWrites): Promise<string> {
+  const { company, list_ids, ...fields } = body;
+  const rules = await lockAndReadRules(sql, customerId);
+  last.count('contacts', 1);
+  const company_id = await resolveCompany(sql, customerId, company ?? null, last);
+  await requireKnown(sql, customerId, body);
+  const columns = { ...blank, ...normalise(fields), company_id };
+  const contact = await insertContact(sql, customerId, columns, rules);
+  if (list_ids?.length) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
+  await refreshMember(sql, customerId, rules, contact, last);
+  return contact.id;
+}
+
+/**
+ * Inserts a contact and returns its id. If the customer has list rules, also returns the fields of the contact that
+ * list rules can test.
+ */
+async function insertContact(
+  sql: Transaction,
+  customerId: string,
+  columns: ContactColumns,
+  rules: LockedRules,
+): Promise<RuleContact> {
+  const insert = sql`insert into contacts ${sql({ customer_id: customerId, ...encoded(sql, customerId, columns) })}`;
+  const [contact] = rules.isEmpty
+    ? await sql<RuleContact[]>`${insert} returning id`
+    : await sql<RuleContact[]>`with contacts as (${insert} returning *) ${newContact(sql, customerId)}`;
+  return contact!;
+}
+
+/**
+ * Updates the fields of a contact that `patch` contains. Locks the row first, so no concurrent update is lost.
+ * @throws DomainError `not_found` if the customer has no such contact
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
+ */
+export const updateContact = (
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  patch: ContactPatch,
+  ifMatch?: string,
+): Promise<void> => withLastWrites(sql, customerId, (last) => update(sql, customerId, { id, patch, ifMatch }, last));
+
+async function update(
+  sql: Transaction,
+  customerId: string,
+  { id, patch, ifMatch }: { id: string; patch: ContactPatch; ifMatch: string | undefined },
+  last: LastWrites,
+): Promise<void> {
+  const { company, list_ids } = patch;
+  const rules = await lockAndReadRules(sql, customerId);
+  // The company is locked before the contact: see the order of locks in value-locks.ts.
+  const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, last);
+  await requireKnown(sql, customerId, patch);
+  const current = await lockContact(sql, customerId, id, ifMatch);
+  if (Object.keys(patch).length === 0) return;
+  const contact = await updateContactRow(sql, customerId, id, patchedContact(current, patch, company_id), rules);
+  if (list_ids) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
+  await refreshMember(sql, customerId, rules, contact, last);
+}
+
+/**
+ * Returns the columns of a contact after a PATCH.
+ * @param companyId the id of the company in `patch`; undefined if `patch` has no company
+ */
+export function patchedContact(
+  current: ContactColumns,
+  { company: _company, list_ids: _lists, custom_fields, ...fields }: ContactPatch,
+  companyId: string | null | undefined,
+): ContactColumns {
+  return {
+    ...current,
+    ...normalise(fields),
+    ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields) } : {}),
+    ...(companyId === undefined ? {} : { company_id: companyId }),
+  };
+}
+
+/** @throws DomainError `not_found` if `body` refers to lists or to a user that the customer does not have */
+async function requireKnown(sql: Transaction, customerId: string, body: ContactPatch): Promise<void> {
+  const [unknown] = await findUnknownReferences(sql, customerId, [body]);
+  if (unknown) throw unknown;
+}
+
+/**
+ * Updates the row of a contact, which the caller must have locked, and returns its id. If the customer has list rules,
+ * also returns the fields of the contact that list rules can test.
+ */
+async function updateContactRow(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  columns: ContactColumns,
+  rules: LockedRules,
+): Promise<RuleContact> {
+  const update = sql`
+    update contacts r
+    set
+      ${sql(encoded(sql, customerId, columns))},
+      ${verificationOf(sql, sql`${fold(columns.work_email)}`)},
+      updated_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  const [contact] = rules.isEmpty
+    ? await sql<RuleContact[]>`${update} returning id`
+    : await sql<RuleContact[]>`with contacts as (${update} returning *) ${changedContact(sql, customerId)}`;
+  return contact!;
+}
+
+/**
+ * Deletes a contact and removes it from its lists and opportunities.
+ * @throws DomainError `not_found` if the customer has no such contact
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
+ */
+export async function deleteContact(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
+  await lockRulesShared(sql, customerId);
+  await lockContact(sql, customerId, id, ifMatch);
+  await withLastWrites(sql, customerId, (last) => removeContacts(sql, customerId, [id], last));
+}
+
+/** Deletes contacts and removes them from lists and opportunities. The caller must have locked the contacts. */
+export async function removeContacts(
+  sql: Transaction,
+  customerId: string,
+  ids: readonly string[],
+  last: LastWrites,
+): Promise<void> {
+  if (ids.length === 0) return;
+  await removeFromOpportunities(sql, customerId, ids, last);
+  await removeFromAllLists(sql, customerId, ids, last);
+  await sql`
+    delete from contacts
+    where customer_id = ${customerId}
+      and id = any(${ids as string[]}::uuid[])`;
+  last.count('contacts', -ids.length);
+}
+
+/**
+ * Locks a contact until the transaction ends, and returns its columns. Other transactions cannot add the contact to a
+ * list until then.
+ * @throws DomainError `not_found` if the customer has no such contact
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
+ */
+async function lockContact(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  ifMatch?: string,
+): Promise<ContactColumns> {
+  const [row] = await lockContactRows(sql, customerId, [id]);
+  if (!row) throw notFound('contact');
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findContact(sql, customerId, id))!);
+  const { id: _, ...columns } = row;
+  return columns;
+}
+
+/**
+ * Locks contacts until the transaction ends, and returns their ids and columns. Other transactions cannot add the
+ * contacts to a list until then.
+ */
+export const lockContactRows = (
+  sql: Transaction,
+  customerId: string,
+  ids: readonly string[],
+): Promise<(ContactColumns & { id: string })[]> => sql<(ContactColumns & { id: string })[]>`
+  select id, ${constant(sql, contactFields.join(', '))}, company_id
+  from contacts
+  where customer_id = ${customerId}
+    and id = any(${ids as string[]}::uuid[])
+  order by id
+  for update`;
+
+/**
+ * Returns the company id for the `company` field of a contact, or null for a contact without a company. If the company
+ * is given by name and does not exist, creates it. The company stays locked until the transaction ends.
+ */
+async function resolveCompany(
+  sql: Transaction,
+  customerId: string,
+  company: CompanyReference | null,
+  last: LastWrites,
+): Promise<string | null> {
+  const { id, name, industry = '' } = company ?? {};
+  if (name !== undefined) return findOrCreateCompany(sql, customerId, { company_name: name, industry }, last);
+  return id === undefined ? null : lockCompanyForContact(sql, customerId, id, '/company/id');
+}
+
+/**
+ * Returns the columns of a contact to insert or update, together with the columns that searches use (`folded` and
+ * `terms`).
+ */
+export function contactRow(customerId: string, columns: ContactColumns) {
+  const { folded, terms } = searchColumnsOfContact(customerId, columns);
+  return { ...columns, folded, terms: arrayLiteral(terms) };
+}
+
+/**
+ * SQL assignments for an update of the contact `r`: with another work e-mail it is unverified again, because the stored
+ * verification is about the old one.
+ * @param email SQL expression: the new work e-mail in lower case
+ */
+const verificationOf = (sql: Transaction, email: Fragment): Fragment => sql`
+  verification_status = case when r.folded ->> 'work_email' = ${email} then r.verification_status else 'unverified' end,
+  last_verified = case when r.folded ->> 'work_email' = ${email} then r.last_verified end`;
+
+/** The table of contacts, for batches. */
+export const contactsWritten: WrittenTable<ReturnType<typeof contactRow>> = {
+  name: 'contacts',
+  columns: [...contactFields, 'company_id', 'folded', 'terms'],
+  alsoSet: (sql) => verificationOf(sql, sql`given.folded ->> 'work_email'`),
+};
+
+function encoded(sql: Transaction, customerId: string, columns: ContactColumns) {
+  const row = contactRow(customerId, columns);
+  return {
+    ...row,
+    phone_numbers: sql.json(row.phone_numbers),
+    custom_fields: sql.json(row.custom_fields),
+    folded: sql.json(row.folded),
+  };
+}

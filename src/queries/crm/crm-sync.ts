@@ -1,0 +1,229 @@
+import type { Transaction } from '../../database/db.ts';
+import type { SearchColumns } from '../../filters/search-columns.ts';
+import { constant } from '../../filters/sql.ts';
+import { contactFields } from '../../schemas/contacts.ts';
+import type { Prospect } from '../../schemas/prospects.ts';
+import { fold } from '../../text/fold.ts';
+import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
+import { lockContacts } from '../records/contact-locks.ts';
+import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
+import { countryCodes } from './country-codes.ts';
+import { refreshMembers } from '../memberships/list-members.ts';
+import { lockAndReadRules } from '../memberships/list-rules.ts';
+import { companyOf, fillIn, syncedColumns, toContact, toRow, type SyncedContact } from './prospect-contacts.ts';
+
+/** A contact to insert or update, made from one or more prospects of a batch. */
+interface Slot {
+  /** Id of the contact; undefined until a new contact is inserted. */
+  id: string | undefined;
+  contact: SyncedContact;
+}
+
+/**
+ * Creates contacts from prospects, with their companies and list memberships. If a contact with the same prospect id or
+ * the same work email already exists, updates this contact instead.
+ * @returns a map from prospect id to contact id; prospects with the same email have the same contact
+ */
+export async function syncProspects(
+  sql: Transaction,
+  customerId: string,
+  prospects: readonly Prospect[],
+): Promise<Map<string, string>> {
+  // Locks are taken in the order that all writers use (value-locks.ts).
+  if (prospects.length === 0) return new Map();
+  const codeOf = await countryCodes();
+  const given = prospects.map((prospect) => toContact(prospect, codeOf));
+  const rules = await lockAndReadRules(sql, customerId);
+  const locked = await lockForSync(sql, customerId, prospects, given);
+  const batch = new Batch(await lockStored(sql, customerId, given));
+  const slots = given.map((contact) => batch.add(contact));
+  await withLastWrites(sql, customerId, async (last) => {
+    await fillCompanies(sql, customerId, { prospects, slots, locked }, last);
+    await write(sql, customerId, [...new Set(slots)], last);
+    await refreshMembers(sql, customerId, rules, [...new Set(slots.map(({ id }) => id!))], last);
+  });
+  return new Map(prospects.map(({ _id }, i) => [_id, slots[i]!.id!]));
+}
+
+/**
+ * The contacts for a batch of prospects. Prospects with the same id or work email as an earlier prospect, or as a
+ * stored contact, get the same contact.
+ */
+class Batch {
+  readonly #byProspect = new Map<string, Slot>();
+  readonly #byEmail = new Map<string, Slot>();
+
+  /**
+   * Creates a batch.
+   * @param stored the existing contacts that may match prospects of the batch, the oldest first
+   */
+  constructor(stored: readonly Slot[]) {
+    for (const slot of stored) this.#note(slot);
+  }
+
+  add(given: SyncedContact): Slot {
+    const slot = this.#byProspect.get(given.prospect_id!) ?? this.#byEmail.get(fold(given.work_email));
+    const added = slot ?? { id: undefined, contact: given };
+    added.contact = fillIn(added.contact, given);
+    this.#note(added);
+    return added;
+  }
+
+  #note(slot: Slot): void {
+    const { prospect_id, work_email } = slot.contact;
+    const email = fold(work_email);
+    if (prospect_id !== null && !this.#byProspect.has(prospect_id)) this.#byProspect.set(prospect_id, slot);
+    if (email !== '' && !this.#byEmail.has(email)) this.#byEmail.set(email, slot);
+  }
+}
+
+/**
+ * Locks prospect ids, emails and companies of a batch. Until the transaction ends, other transactions cannot create
+ * contacts with these ids or emails.
+ */
+function lockForSync(
+  sql: Transaction,
+  customerId: string,
+  prospects: readonly Prospect[],
+  given: readonly SyncedContact[],
+): Promise<LockedCompanies> {
+  const companies = prospects.map(companyOf).filter((company) => company !== undefined);
+  const names = [...new Set(companies.map(({ company_name }) => fold(company_name)))];
+  const values = [
+    ...prospects.map(({ _id }) => ({ kind: 'prospect_id' as const, value: _id })),
+    ...emailsOf(given).map((value) => ({ kind: 'work_email' as const, value })),
+  ];
+  return lockCompanies(sql, customerId, { names, values });
+}
+
+/** Returns the distinct work emails of contacts, in lower case. */
+const emailsOf = (given: readonly SyncedContact[]): string[] =>
+  [...new Set(given.map(({ work_email }) => fold(work_email)))].filter((email) => email !== '');
+
+/**
+ * Finds the stored contacts that have the same prospect id or work email as one of the `given` contacts. Returns their
+ * ids.
+ */
+function findContacts(
+  sql: Transaction,
+  customerId: string,
+  given: readonly SyncedContact[],
+): Promise<{ id: string }[]> {
+  const ids = given.map(({ prospect_id }) => prospect_id!);
+  return sql<{ id: string }[]>`
+    select id
+    from contacts
+    where customer_id = ${customerId}
+      and prospect_id is not null
+      and prospect_id = any(${ids}::uuid[])
+    union
+    select oldest.id
+    from unnest(${emailsOf(given)}::text[]) as wanted (email)
+    cross join lateral (
+      select id
+      from contacts
+      where customer_id = ${customerId}
+        and (folded ->> 'work_email') collate "C" = wanted.email
+      order by id
+      limit 1
+    ) oldest`;
+}
+
+/**
+ * Locks the stored contacts that may match the `given` contacts until the transaction ends. Returns their current
+ * values, the oldest contact first. A company that is deleted counts as none.
+ */
+async function lockStored(sql: Transaction, customerId: string, given: readonly SyncedContact[]): Promise<Slot[]> {
+  const ids = (await findContacts(sql, customerId, given)).map(({ id }) => id);
+  if (ids.length === 0) return [];
+  // Both statements are sent together. The second statement's snapshot is taken after the first has the locks, so it also
+  // sees a company that another transaction created for one of these contacts.
+  const [, contacts] = await Promise.all([
+    lockContacts(sql, customerId, ids),
+    sql<(SyncedContact & { id: string })[]>`
+      select
+        id,
+        ${constant(sql, contactFields.join(', '))},
+        prospect_id,
+        score,
+        verification_status,
+        last_verified,
+        (
+          select co.id
+          from companies co
+          where co.customer_id = ${customerId}
+            and co.id = contacts.company_id
+            and co.deleted_at is null
+        ) as company_id
+      from contacts
+      where customer_id = ${customerId}
+        and id = any(${ids}::uuid[])
+      order by id`,
+  ]);
+  return contacts.map(({ id, ...contact }) => ({ id, contact }));
+}
+
+/**
+ * Gives each contact without a company the company of its first prospect that has one. Finds or creates these companies.
+ * @param slots for each prospect, its contact
+ */
+async function fillCompanies(
+  sql: Transaction,
+  customerId: string,
+  { prospects, slots, locked }: { prospects: readonly Prospect[]; slots: readonly Slot[]; locked: LockedCompanies },
+  last: LastWrites,
+): Promise<void> {
+  const wanted = new Map<Slot, NamedCompany>();
+  for (const [i, slot] of slots.entries()) {
+    const company = companyOf(prospects[i]!);
+    if (company && slot.contact.company_id === null && !wanted.has(slot)) wanted.set(slot, company);
+  }
+  const missing = [...wanted.values()].filter(({ company_name }) => !locked.byName.has(fold(company_name)));
+  const ids = new Map([...locked.byName, ...(await createCompanies(sql, customerId, missing, last))]);
+  for (const [slot, { company_name }] of wanted)
+    slot.contact = { ...slot.contact, company_id: ids.get(fold(company_name)) ?? null };
+}
+
+/** The columns of a contact that searches use, with their SQL types. */
+const searchColumns = { folded: 'jsonb', terms: 'integer[]' } as const satisfies Record<keyof SearchColumns, string>;
+
+const columns = Object.keys({ ...syncedColumns, ...searchColumns }).join(', ');
+const typed = Object.entries({ ...syncedColumns, ...searchColumns }).map(([column, type]) => `${column} ${type}`);
+const updates = Object.keys({ ...syncedColumns, ...searchColumns }).map((column) => `${column} = given.${column}`);
+
+/** Updates the contacts that already exist. Inserts the new contacts, and saves their ids in `slots`. */
+async function write(sql: Transaction, customerId: string, slots: readonly Slot[], last: LastWrites): Promise<void> {
+  const [stored, fresh] = [slots.filter(({ id }) => id !== undefined), slots.filter(({ id }) => id === undefined)];
+  await updateContacts(sql, customerId, stored);
+  const inserted = await insertContacts(sql, customerId, fresh);
+  for (const slot of fresh) slot.id = inserted.get(slot.contact.prospect_id!)!;
+  last.count('contacts', fresh.length);
+}
+
+async function updateContacts(sql: Transaction, customerId: string, stored: readonly Slot[]): Promise<void> {
+  if (stored.length === 0) return;
+  const rows = stored.map(({ id, contact }) => ({ id: id!, ...toRow(customerId, contact) }));
+  await sql`
+    update contacts c
+    set ${constant(sql, updates.join(', '))}, crm_synced_at = (select clock_timestamp()), updated_at = (select clock_timestamp())
+    from jsonb_to_recordset(${sql.json(rows)}) as given (id uuid, ${constant(sql, typed.join(', '))})
+    where c.customer_id = ${customerId}
+      and c.id = any(${rows.map(({ id }) => id)}::uuid[]) -- else it may go through all the customer has
+      and c.id = given.id`;
+}
+
+/** Inserts contacts. Returns a map from prospect id to contact id. */
+async function insertContacts(
+  sql: Transaction,
+  customerId: string,
+  fresh: readonly Slot[],
+): Promise<Map<string, string>> {
+  if (fresh.length === 0) return new Map();
+  const rows = fresh.map(({ contact }) => toRow(customerId, contact));
+  const inserted = await sql<{ id: string; prospect_id: string }[]>`
+    insert into contacts (customer_id, ${constant(sql, columns)}, crm_synced_at)
+    select ${customerId}, ${constant(sql, columns)}, (select clock_timestamp())
+    from jsonb_to_recordset(${sql.json(rows)}) as given (${constant(sql, typed.join(', '))})
+    returning id, prospect_id`;
+  return new Map(inserted.map(({ id, prospect_id }) => [prospect_id, id]));
+}

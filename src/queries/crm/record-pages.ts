@@ -1,0 +1,273 @@
+import type { Database, Sql, Transaction } from '../../database/db.ts';
+import { isLongText, withLongTexts, type Position } from '../../filters/cursor.ts';
+import {
+  hasManyWithoutTerms,
+  isIndexable,
+  isNewestFirst,
+  manyOfNewest,
+  moreOfNewest,
+  filterUsesCompany,
+} from '../../filters/paging/narrowing.ts';
+import {
+  candidateCountClauses,
+  candidatePageClauses,
+  countClauses,
+  newestClauses,
+  newestPageClauses,
+  pageClauses,
+  type PageClauses,
+} from '../../filters/paging/page-clauses.ts';
+import { defaultOrder } from '../../filters/order.ts';
+import { longTextsOf } from '../../filters/paging/page-context.ts';
+import { nextCursor, positionOf, type RecordQuery } from '../../filters/record-query.ts';
+import { recorder, run } from '../../filters/sql-recorder.ts';
+import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
+import { singleList, type Filter } from '../../filters/tree.ts';
+import type { Metadata } from '../../schemas/base/wire.ts';
+import { storedCountClauses, readCount, type Counted } from '../records/counters.ts';
+import { countStale } from '../memberships/list-counts.ts';
+import { readExactly, type ExactQuery } from '../memberships/stale-lists.ts';
+
+/** A page of records. `nextCursor` is the cursor for the next page, or undefined if no page follows. */
+export interface RecordPage<Row> {
+  rows: Row[];
+  nextCursor: string | undefined;
+}
+
+/**
+ * Reads one page of records: those that match the query, with its order and limit.
+ * @param projection returns the SQL columns to select
+ * @throws DomainError `validation_failed` if the cursor needs texts that its row no longer has
+ */
+export async function readRecordPage<Row extends object>(
+  db: Database,
+  request: RecordQuery,
+  projection: (sql: FragmentMaker) => Fragment,
+): Promise<RecordPage<Row>> {
+  const listing = await readLongTexts(db, request);
+  const rows = await readRecords<Row>(db, laneOf(db, listing), listing, projection, readRows);
+  return { rows, nextCursor: nextCursor(listing, rows) };
+}
+
+/**
+ * Returns the query with the long texts of its cursor, which has only their hashes. Reads them from the last row of the
+ * previous page.
+ */
+export async function readLongTexts(db: Pick<Database, 'search'>, listing: RecordQuery): Promise<RecordQuery> {
+  const { after } = listing;
+  if (!after?.values.some(isLongText)) return listing;
+  const [row] = await db.search((sql) => run<{ texts: unknown[] }>(sql, longTextsOf(recorder, listing, after)));
+  return { ...listing, after: withLongTexts(after, row?.texts) };
+}
+
+/**
+ * Reads one page of records. The result is exact even if stored list memberships are out of date.
+ * @param strategy builds the SQL statement and runs it
+ */
+const readRecords = <Row extends object>(
+  db: Database,
+  lane: Database['search'],
+  listing: RecordQuery,
+  projection: (sql: FragmentMaker) => Fragment,
+  strategy: typeof readRows,
+): Promise<Row[]> =>
+  readExactly(db, lane, listing, (sql, reading) =>
+    strategy((page) => readGuarded<Row>(sql, reading, statementOf(page, projection)), sql, reading),
+  );
+
+const statementOf = (page: PageClauses, projection: (sql: FragmentMaker) => Fragment): Fragment => recorder`
+  select ${projection(recorder)}
+  from ${page.from}
+  where ${page.where}
+  order by ${page.orderBy}
+  limit ${page.limit}`;
+
+/**
+ * Runs a statement that reads a page. Returns undefined if the query's SQL condition `guard` is false, because stored
+ * data may then be out of date.
+ */
+async function readGuarded<Row extends object>(
+  sql: Sql | Transaction,
+  { guard }: ExactQuery,
+  statement: Fragment,
+): Promise<Row[] | undefined> {
+  if (!guard) return run<Row>(sql, statement);
+  // The row of the guard tells an empty page from stored data that is out of date.
+  const [first, ...others] = await run<Guarded>(
+    sql,
+    recorder`
+      select guard.is_exact, page.*
+      from (select ${guard(recorder)} as is_exact) guard
+      left join lateral (select true as is_found, shown.* from (${statement}) shown where guard.is_exact) page on true`,
+  );
+  if (!first!.is_exact) return undefined;
+  return first!.is_found ? ([first!, ...others].map(withoutGuard) as Row[]) : [];
+}
+
+/** A row of a guarded page. There is one row without a record if the page is empty. */
+interface Guarded {
+  is_exact: boolean;
+  is_found: boolean | null;
+}
+
+const withoutGuard = ({ is_exact, is_found, ...row }: Guarded): object => {
+  void [is_exact, is_found];
+  return row;
+};
+
+/**
+ * Reads a page of an export. Tests every record, without a search index: an export reads all pages, and it would be
+ * slower to select candidates from an index for each page.
+ */
+const readOn: typeof readRows = (read, _sql, reading) => read(pageClauses(recorder, reading));
+
+/**
+ * Number of records in one page of an export. Each page is read by one statement, and at most two pages are in memory.
+ */
+export const exportPage = 500;
+
+/**
+ * Reads all records that match a query, as a generator of pages. Each page is a separate statement, so no transaction
+ * stays open. The data may change between two pages. The next page is read while the caller processes the current one.
+ * @param listing the query. Its limit, page and cursor are ignored.
+ * @returns the generator, after the first page was read
+ */
+export async function readAllRecords<Row extends object>(
+  db: Database,
+  listing: RecordQuery,
+  projection: (sql: FragmentMaker) => Fragment,
+): Promise<AsyncGenerator<Row[]>> {
+  const read = (after: Position | undefined): Promise<Row[]> =>
+    readRecords(db, db.search, { ...listing, limit: exportPage, offset: 0, after }, projection, readOn);
+  return followPages(await read(undefined), (last) => read(positionOf(listing, last)));
+}
+
+async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise<Row[]>): AsyncGenerator<Row[]> {
+  for (let page = first; ;) {
+    const next = page.length < exportPage ? undefined : readAfter(page.at(-1)!);
+    // It may fail while nobody waits for it. It is awaited below, unless the caller stops reading.
+    next?.catch(() => undefined);
+    yield page;
+    if (!next) return;
+    page = await next;
+  }
+}
+
+/**
+ * Minimum number of matches that a search of the newest records must find before a larger number of the newest records
+ * is searched. If the search finds fewer matches, an index is used. If the matches fill the page, neither is necessary.
+ */
+const fairlyMany = 5;
+
+/**
+ * Reads one page of records. If the sort order is newest first, it begins with a search of the newest records, which
+ * fill the page if many of them match. Otherwise an index selects candidates (records that may match), and only the
+ * candidates are tested. If no index can be used, or if many records match, tests all records.
+ */
+async function readRows<Row>(
+  read: (page: PageClauses) => Promise<Row[] | undefined>,
+  sql: Sql | Transaction,
+  reading: ExactQuery,
+): Promise<Row[] | undefined> {
+  const isNarrow = isIndexable(recorder, reading);
+  const isNewest = isNarrow && isNewestFirst(reading);
+  const isDone = (rows: Row[] | undefined) => rows === undefined || rows.length === reading.limit;
+  const first = isNewest ? await read(newestPageClauses(recorder, reading)) : [];
+  if (isDone(first)) return first;
+  if (!isNarrow || !(await hasTerms(sql, reading))) return read(pageClauses(recorder, reading));
+  if (first!.length >= fairlyMany) {
+    const more = await read(newestPageClauses(recorder, reading, moreOfNewest));
+    if (isDone(more)) return more;
+  }
+  const isByIndex = isNewest || !(await isCommon(sql, reading));
+  return read((isByIndex ? candidatePageClauses : pageClauses)(recorder, reading));
+}
+
+/**
+ * Returns true if the index of search terms finds the customer's records. Returns false if too many records are not in
+ * the index yet, because each of these records is also a candidate.
+ */
+async function hasTerms(sql: Sql | Transaction, listing: ExactQuery): Promise<boolean> {
+  const [row] = await run<{ many: boolean }>(sql, recorder`select ${hasManyWithoutTerms(recorder, listing)} as many`);
+  return !row!.many;
+}
+
+/** Returns true if many of the customer's newest records match the filter. */
+async function isCommon(sql: Sql | Transaction, listing: RecordQuery): Promise<boolean> {
+  const { from, where } = newestClauses(recorder, { ...listing, order: defaultOrder, after: undefined });
+  const rows = await run(sql, recorder`select from ${from} where ${where} limit ${manyOfNewest}::bigint`);
+  return rows.length === manyOfNewest;
+}
+
+/**
+ * Returns the number of records that match a query, and the number of pages.
+ * @param everything name of the counter of all records of this kind. If the query has no filter, this stored count is
+ *   returned.
+ */
+export async function countRecordPages(db: Database, listing: RecordQuery, everything: Counted): Promise<Metadata> {
+  if (asksForAll(listing.filter)) {
+    const total = await db.lookup((sql) => readCount(sql, listing.customerId, everything));
+    return metadataOf(total, listing);
+  }
+  const total = await readExactly(db, laneOf(db, listing), listing, (sql, reading) => countExactly(sql, reading));
+  return metadataOf(total, listing);
+}
+
+/**
+ * Returns the number of records that match a query. Returns undefined if the query's SQL condition `guard` is false,
+ * because stored data may then be out of date.
+ */
+async function countExactly(sql: Sql | Transaction, reading: ExactQuery): Promise<number | undefined> {
+  const { customerId, staleList, guard } = reading;
+  if (staleList) return (await countStale(sql, customerId, [staleList])).get(staleList.id);
+  const list = singleList(reading.filter);
+  const { total, from, where } =
+    list === undefined ? await countOfMatches(sql, reading) : storedCountClauses(recorder, customerId, list);
+  const [row] = await run<{ total: number }>(
+    sql,
+    recorder`
+    select ${total} as total
+    from ${from}
+    where ${where}
+    ${guard ? recorder`having ${guard(recorder)}` : recorder``}`,
+  );
+  return row?.total;
+}
+
+/** Returns the SQL clauses that count the matching records. Uses an index if this is cheaper. */
+async function countOfMatches(sql: Sql | Transaction, reading: ExactQuery) {
+  const isByIndex =
+    isIndexable(recorder, reading) &&
+    (await hasTerms(sql, reading)) &&
+    !(filterUsesCompany(reading.source, reading.filter) && (await isCommon(sql, reading)));
+  return {
+    total: recorder`count(*)`,
+    ...(isByIndex ? candidateCountClauses(recorder, reading) : countClauses(recorder, reading)),
+  };
+}
+
+/**
+ * Returns the numbers of records and pages, in the format of the API's responses. Without records, `total_pages` is 0.
+ */
+export const metadataOf = (total: number, { limit, offset }: Pick<RecordQuery, 'limit' | 'offset'>): Metadata => ({
+  pagination: {
+    current_page: offset / limit + 1,
+    total_records: total,
+    total_pages: Math.ceil(total / limit),
+  },
+});
+
+/** Maximum offset (number of skipped records) at which a page is cheap to read. */
+const shallow = 1_000;
+
+/**
+ * Returns the group of database connections for a query. Cheap queries (the first pages of all records, or of one list)
+ * have their own group, so that expensive queries cannot delay them.
+ */
+function laneOf(db: Database, { filter, order, offset }: RecordQuery): Database['search'] {
+  const [key] = order;
+  const isPlain = asksForAll(filter) || singleList(filter) !== undefined;
+  return isPlain && offset <= shallow && order.length === 1 && key?.field === 'created_at' ? db.lookup : db.search;
+}
+
+const asksForAll = (filter: Filter): boolean => filter.kind === 'all' && filter.of.length === 0;

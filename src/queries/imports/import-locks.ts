@@ -1,0 +1,57 @@
+import type { Transaction } from '../../database/db.ts';
+import type { CompanyReference } from '../../schemas/contacts.ts';
+import { fold } from '../../text/fold.ts';
+import { externalIdsOf } from '../records/batch-external-ids.ts';
+import { canonicalOf, companyTable, contactTable, lockedValuesOf, matchItems } from '../records/batch-matches.ts';
+import { openItems } from '../records/batches.ts';
+import { lockCompanyRows } from '../crm/companies.ts';
+import { lockCompanies } from '../crm/company-names.ts';
+import { lockContactRows } from '../crm/contacts.ts';
+import type { ImportSettings } from './imports.ts';
+import { lockRulesShared } from '../memberships/list-rules.ts';
+import { lockValues } from '../records/value-locks.ts';
+
+/**
+ * Takes all locks that an import needs to write several batches in one transaction. All locks are taken at once, in the
+ * order that value-locks.ts describes, to avoid deadlocks with other transactions.
+ * @param items the valid items of all these batches
+ * @returns the external ids of the stored records that the items identify, by match value (such as an email)
+ */
+export async function lockForBatches(
+  sql: Transaction,
+  customerId: string,
+  { object, match: given }: Pick<ImportSettings, 'object' | 'match'>,
+  items: readonly object[],
+): Promise<Map<string, string>> {
+  const match = given ?? 'id';
+  const operation = given === null ? 'create' : 'read';
+  const open = openItems({ operation, match, items }, canonicalOf(match));
+  const values = [...lockedValuesOf(match, open), ...externalIdsOf(open)];
+  await lockRulesShared(sql, customerId);
+  if (object === 'contacts') await lockCompanies(sql, customerId, { ...companiesOf(items), values });
+  else await lockValues(sql, customerId, values);
+  if (given === null) return new Map();
+  const table = object === 'contacts' ? contactTable : companyTable;
+  const matched = await matchItems(sql, customerId, table, { match, creates: true }, open);
+  const ids = [...matched.values()];
+  const rows: { id: string; external_id: string | null }[] =
+    object === 'contacts'
+      ? await lockContactRows(sql, customerId, ids)
+      : await lockCompanyRows(sql, customerId, ids, 'no key update');
+  const externalIds = new Map(rows.map(({ id, external_id }) => [id, external_id]));
+  return new Map(
+    [...matched].flatMap(([value, id]) => {
+      const externalId = externalIds.get(id) ?? null;
+      return externalId === null ? [] : [[value, externalId]];
+    }),
+  );
+}
+
+/** Returns the names and the ids of the companies that contacts refer to. */
+function companiesOf(items: readonly object[]): { names: string[]; ids: string[] } {
+  const references = items.flatMap((item) => (item as { company?: CompanyReference | null }).company ?? []);
+  return {
+    names: [...new Set(references.flatMap(({ name }) => (name === undefined ? [] : [fold(name)])))],
+    ids: [...new Set(references.flatMap(({ id }) => id ?? []))],
+  };
+}

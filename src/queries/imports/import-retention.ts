@@ -1,0 +1,81 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import { allImports, endImport, lockImport } from './imports.ts';
+
+/**
+ * How long the failed records of an import are stored after the import has ended. They can be read for 30 days. A
+ * download that begins before that takes at most an hour, and must not lose records that it has not read yet.
+ */
+const retention = '30 days 2 hours';
+/** How long an import can wait for its file or for its start. It is cancelled after this time. */
+const patience = '24 hours';
+
+/**
+ * Maximum number of rows of the table `import_errors` that one transaction deletes. A row contains up to 1,000 failed
+ * records.
+ */
+const batchSize = 50;
+
+/** The id of an import, with the id of its customer. */
+export interface OwnedImport {
+  customer_id: string;
+  id: string;
+}
+
+/** Returns imports that have waited for their file or their start for more than 24 hours. */
+export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport[]> => sql<OwnedImport[]>`
+  select customer_id, id
+  from imports
+  where finished_at is null
+    and status in ('UPLOADING', 'UPLOADED')
+    and created_at < now() - ${patience}::interval
+  limit ${limit}`;
+
+/**
+ * Cancels an import and deletes its file, but only if the import still waits for its file or its start.
+ * @returns true if the import was cancelled
+ */
+export async function expireImport(sql: Transaction, customerId: string, id: string): Promise<boolean> {
+  const { status } = await lockImport(sql, customerId, id, allImports);
+  const isWaiting = status === 'UPLOADING' || status === 'UPLOADED';
+  if (isWaiting) await endImport(sql, customerId, id, { status: 'CANCELLED' });
+  return isWaiting;
+}
+
+/**
+ * Deletes stored failed records of one import that can no longer be read, up to a fixed number. The import itself
+ * is kept.
+ * @returns false if there was nothing to delete
+ */
+export async function purgeEndedImport(sql: Transaction): Promise<boolean> {
+  const [ended] = await sql<OwnedImport[]>`
+    select customer_id, id
+    from imports
+    where finished_at <= (select clock_timestamp()) - ${retention}::interval
+      and purged_at is null
+    order by finished_at
+    limit 1`;
+  if (!ended) return false;
+  const { count } = await sql`
+    delete from import_errors
+    where customer_id = ${ended.customer_id}
+      and import_id = ${ended.id}
+      and position <= coalesce(
+        (
+          select position
+          from import_errors
+          where customer_id = ${ended.customer_id}
+            and import_id = ${ended.id}
+          order by position
+          offset ${batchSize - 1}
+          limit 1
+        ),
+        9223372036854775807
+      )`;
+  if (count === batchSize) return true;
+  await sql`
+    update imports
+    set purged_at = (select clock_timestamp())
+    where customer_id = ${ended.customer_id}
+      and id = ${ended.id}`;
+  return true;
+}

@@ -1,0 +1,74 @@
+import type { Sql } from '../../database/db.ts';
+import type { RunType } from '../../database/queues.ts';
+import type { JobStatus } from '../../schemas/jobs.ts';
+
+/** The unfinished work of all customers, shown to operators. */
+export interface Backlog {
+  /**
+   * The number of unfinished jobs for each type and status, and the age in seconds of the oldest of these jobs. An
+   * import whose file is completely uploaded counts as a job of the type `import`.
+   */
+  jobs: { type: RunType; status: JobStatus; jobs: number; oldest_seconds: number }[];
+  /** Number of unlocks (prospects that a customer paid to see) that are not in the search index yet. */
+  unindexed: number;
+}
+
+/**
+ * Counts the unfinished work of all customers: jobs that have not ended, and unlocked prospects that are not in the
+ * search index yet.
+ */
+export async function readBacklog(sql: Sql): Promise<Backlog> {
+  const [jobs, [unlocks]] = await Promise.all([
+    sql<Backlog['jobs']>`
+      select
+        type,
+        status,
+        count(*) as jobs,
+        extract(epoch from now() - min(created_at))::float8 as oldest_seconds
+      from jobs
+      where finished_at is null
+      group by type, status
+      union all
+      select
+        'import',
+        status,
+        count(*),
+        extract(epoch from now() - min(served_at))::float8
+      from imports
+      where finished_at is null
+        and status in ('PENDING', 'PROCESSING')
+      group by status`,
+    sql<[{ unindexed: number }]>`
+      select count(*) as unindexed
+      from unlocks
+      where not in_catalog`,
+  ]);
+  return { jobs, unindexed: unlocks.unindexed };
+}
+
+/**
+ * Returns false if work is waiting but no worker is running: a job or an import has waited for a minute, and no worker
+ * process has sent a heartbeat for a minute. Otherwise returns true.
+ */
+export async function hasWorkersForJobs(sql: Sql): Promise<boolean> {
+  const [row] = await sql<[{ has_workers: boolean }]>`
+    select
+      exists (
+        select 1
+        from worker_slots
+        where seen_at > now() - interval '1 minute'
+      ) or not exists (
+        select 1
+        from jobs
+        where finished_at is null
+          and status = 'PENDING'
+          and created_at < now() - interval '1 minute'
+        union all
+        select 1
+        from imports
+        where finished_at is null
+          and status = 'PENDING'
+          and served_at < now() - interval '1 minute'
+      ) as has_workers`;
+  return row.has_workers;
+}

@@ -1,0 +1,213 @@
+import { afterCommit } from '../../database/after-commit.ts';
+import type { Database, Sql, Transaction } from '../../database/db.ts';
+import { InsufficientCredits } from '../../errors.ts';
+import { scopeOf } from '../../filters/cursor.ts';
+import { all } from '../../filters/tree.ts';
+import { movedCredits } from '../../process/metrics.ts';
+import { pools, type Credits, type EntryKind, type LedgerEntry, type Pool } from '../../schemas/credits.ts';
+import { cursorAfter, limitAndOffset, positionBefore, type PageOrCursor } from '../records/paging.ts';
+import type { RecordPage } from '../crm/record-pages.ts';
+
+/*
+ * All job starts and turns of a customer update the same balance row. So each transaction moves credits last: the row's
+ * lock is short, and a transaction that holds it waits for no other lock.
+ */
+
+/** Creates the two credit balances of a new customer, each with 0 credits. */
+export async function insertBalances(sql: Transaction, customerId: string): Promise<void> {
+  await sql`
+    insert into credit_balances (customer_id, pool)
+    select ${customerId}, pool
+    from unnest(${pools}::text[]) as pool`;
+}
+
+/** A number of credits in one of a customer's pools. */
+export interface Amount {
+  pool: Pool;
+  /** Number of credits, an integer. */
+  amount: number;
+}
+
+/**
+ * Reserves credits for a job. Writes nothing if the amount is 0.
+ * @throws InsufficientCredits when fewer credits are available
+ */
+export async function reserveCredits(
+  sql: Transaction,
+  customerId: string,
+  jobId: string,
+  given: Amount,
+): Promise<void> {
+  const { pool, amount } = given;
+  if (amount === 0) return;
+  const isMoved = await move(sql, customerId, {
+    ...given,
+    kind: 'reserve',
+    available: -amount,
+    reserved: amount,
+    jobId,
+  });
+  if (isMoved) return;
+  throw new InsufficientCredits({
+    required: amount,
+    available: await findAvailableCredits(sql, customerId, pool),
+    pool,
+  });
+}
+
+/** Charges credits that were reserved for a job. */
+export const chargeCredits = (sql: Transaction, customerId: string, jobId: string, given: Amount): Promise<void> =>
+  requireMove(sql, customerId, { ...given, kind: 'charge', available: 0, reserved: -given.amount, jobId });
+
+/** Releases credits that were reserved for a job and not spent. */
+export const releaseCredits = (sql: Transaction, customerId: string, jobId: string, given: Amount): Promise<void> => {
+  const { amount } = given;
+  return requireMove(sql, customerId, { ...given, kind: 'release', available: amount, reserved: -amount, jobId });
+};
+
+/** Grants credits to a customer. */
+export const grantCredits = (
+  sql: Transaction,
+  customerId: string,
+  given: Amount & { note: string | null },
+): Promise<void> => requireMove(sql, customerId, { ...given, kind: 'grant', available: given.amount, reserved: 0 });
+
+/**
+ * Corrects a customer's credit balance, up or down.
+ * @throws InsufficientCredits when the correction takes more credits than are available
+ */
+export async function adjustCredits(
+  sql: Transaction,
+  customerId: string,
+  given: Amount & { note: string | null },
+): Promise<void> {
+  const { pool, amount } = given;
+  if (await move(sql, customerId, { ...given, kind: 'adjust', available: amount, reserved: 0 })) return;
+  throw new InsufficientCredits({
+    required: -amount,
+    available: await findAvailableCredits(sql, customerId, pool),
+    pool,
+  });
+}
+
+interface Move extends Amount {
+  kind: EntryKind;
+  /** Change of the available credits. */
+  available: number;
+  /** Change of the reserved credits. */
+  reserved: number;
+  jobId?: string;
+  note?: string | null;
+}
+
+async function requireMove(sql: Transaction, customerId: string, given: Move): Promise<void> {
+  if (given.amount === 0) return;
+  if (!(await move(sql, customerId, given)))
+    throw new Error(`Cannot ${given.kind} ${given.amount} credits: the ${given.pool} balance is missing or too low`);
+}
+
+/**
+ * Changes a credit balance and inserts the ledger entry, in one statement.
+ * @returns false, and writes nothing, if fewer credits are available than needed
+ */
+async function move(sql: Transaction, customerId: string, given: Move): Promise<boolean> {
+  const { pool, kind, amount, jobId = null, note = null } = given;
+  const { count } = await sql`
+    with moved as (
+      update credit_balances
+      set
+        available = available + ${given.available}::bigint,
+        reserved = reserved + ${given.reserved}::bigint,
+        entries = entries + 1,
+        updated_at = (select clock_timestamp())
+      where customer_id = ${customerId}
+        and pool = ${pool}
+        and available + ${given.available}::bigint >= 0
+      returning pool, entries, available, reserved
+    )
+    insert into credit_entries (customer_id, pool, number, kind, amount, balance_after, reserved_after, job_id, note)
+    select ${customerId}::uuid, pool, entries, ${kind}, ${amount}::bigint, available, reserved, ${jobId}::uuid, ${note}::text
+    from moved`;
+  if (count === 1) afterCommit(sql, () => countMove(given));
+  return count === 1;
+}
+
+function countMove({ pool, kind, amount }: Move): void {
+  movedCredits.inc({ pool, kind: amount < 0 ? `${kind}_down` : kind }, Math.abs(amount));
+}
+
+/** Returns the available credits of a pool, without the reserved ones. */
+export async function findAvailableCredits(sql: Sql | Transaction, customerId: string, pool: Pool): Promise<number> {
+  const [balance] = await sql<{ available: number }[]>`
+    select available
+    from credit_balances
+    where customer_id = ${customerId}
+      and pool = ${pool}`;
+  return balance?.available ?? 0;
+}
+
+/** Returns the credits in both pools of a customer, read at the same moment. */
+export async function findCredits(sql: Sql | Transaction, customerId: string): Promise<Credits> {
+  const rows = await sql<{ pool: Pool; balance: number; reserved: number }[]>`
+    select pool, available as balance, reserved
+    from credit_balances
+    where customer_id = ${customerId}`;
+  return Object.fromEntries(rows.map(({ pool, ...credits }) => [pool, credits])) as Credits;
+}
+
+/**
+ * Returns a page of the customer's credit ledger, newest first.
+ * @throws DomainError `validation_failed` if the cursor was returned for another list
+ */
+export async function listEntries(
+  db: Database,
+  customerId: string,
+  paginate: PageOrCursor = {},
+): Promise<RecordPage<LedgerEntry>> {
+  const keyset = { scope: scopeOf('ledger', customerId, all([]), []), columns: [] };
+  const after = positionBefore(keyset, paginate)?.id;
+  const rows = await db.search(
+    (sql) => sql<LedgerEntry[]>`
+      select id, pool, kind, amount, balance_after, reserved_after, job_id, note, created_at
+      from credit_entries
+      where customer_id = ${customerId}
+        ${after === undefined ? sql`` : sql`and id < ${after}`}
+      order by id desc
+      ${limitAndOffset(sql, paginate)}`,
+  );
+  return { rows, nextCursor: cursorAfter(keyset, paginate, rows, ({ id }) => ({ id, values: [] })) };
+}
+
+/** The credits of one pool that jobs spent on one day. */
+export interface DailyCharge {
+  /** The day in UTC, e.g. `2026-03-04`. */
+  day: string;
+  pool: Pool;
+  amount: number;
+}
+
+/** Returns for each pool the credits spent on each of the last days, oldest day first. The last day is today (UTC). */
+export const listDailyCharges = (sql: Sql, customerId: string, days: number): Promise<DailyCharge[]> => sql<
+  DailyCharge[]
+>`
+  with calendar as (
+    select (now() at time zone 'UTC')::date - ago as day
+    from generate_series(0, ${days - 1}::int) as ago
+  ),
+  charged as (
+    select (created_at at time zone 'UTC')::date as day, pool, sum(amount) as amount
+    from credit_entries
+    where customer_id = ${customerId}
+      and kind = 'charge'
+      and id >= (
+        -- The smallest id of the first day: ids begin with their time in milliseconds.
+        select rpad(lpad(to_hex((extract(epoch from min(day)) * 1000)::bigint), 12, '0'), 32, '0')::uuid
+        from calendar
+      )
+    group by 1, 2
+  )
+  select calendar.day, pools.pool, coalesce(charged.amount, 0) as amount
+  from calendar
+  cross join unnest(${pools}::text[]) as pools (pool)
+  left join charged on charged.day = calendar.day and charged.pool = pools.pool
+  order by calendar.day`;

@@ -1,0 +1,85 @@
+import type { Transaction } from '../../database/db.ts';
+
+/** How long the inputs and results of a job are stored after the job has ended. */
+const retention = '30 days';
+
+/**
+ * Returns true if all inputs and results of an ended job are still stored. The inputs and results are deleted 30 days
+ * after the end of the job. The caller must have locked the job, to prevent this deletion.
+ */
+export async function isRetained(sql: Transaction, customerId: string, jobId: string): Promise<boolean> {
+  const [job] = await sql<{ is_retained: boolean }[]>`
+    select finished_at > (select clock_timestamp()) - ${retention}::interval and purged_at is null as is_retained
+    from jobs
+    where customer_id = ${customerId}
+      and id = ${jobId}`;
+  return job!.is_retained;
+}
+
+/** Maximum number of job inputs that one transaction deletes. The same limit applies to job results. */
+const batchSize = 5_000;
+
+/**
+ * Deletes inputs and results of one job that ended more than 30 days ago: at most 5,000 inputs and 5,000 results in
+ * each call. The job itself and its credit ledger entries are kept.
+ * @returns false if there was nothing to delete, or another transaction has locked the job
+ */
+export async function purgeEndedJob(sql: Transaction): Promise<boolean> {
+  const [job] = await sql<{ customer_id: string; id: string }[]>`
+    select customer_id, id
+    from jobs
+    where finished_at <= (select clock_timestamp()) - ${retention}::interval
+      and purged_at is null
+    order by finished_at
+    limit 1`;
+  if (!job || !(await lockEndedJob(sql, job.customer_id, job.id))) return false;
+  const removed = [await removeSome(sql, job.customer_id, job.id, 'job_inputs')];
+  removed.push(await removeSome(sql, job.customer_id, job.id, 'job_results'));
+  if (removed.some((count) => count === batchSize)) return true;
+  await sql`
+    update jobs
+    set purged_at = (select clock_timestamp())
+    where customer_id = ${job.customer_id}
+      and id = ${job.id}`;
+  return true;
+}
+
+/**
+ * Locks an ended job whose inputs and results are not completely deleted yet. Returns false if they are already
+ * deleted, or if another transaction has locked the job.
+ */
+async function lockEndedJob(sql: Transaction, customerId: string, id: string): Promise<boolean> {
+  const { count } = await sql`
+    select
+    from jobs
+    where customer_id = ${customerId}
+      and id = ${id}
+      and purged_at is null
+    for no key update skip locked`;
+  return count === 1;
+}
+
+async function removeSome(
+  sql: Transaction,
+  customerId: string,
+  jobId: string,
+  table: 'job_inputs' | 'job_results',
+): Promise<number> {
+  const { count } = await sql`
+    delete from ${sql(table)}
+    where customer_id = ${customerId}
+      and job_id = ${jobId}
+      and position <= coalesce(
+        (
+          select position
+          from ${sql(table)}
+          where customer_id = ${customerId}
+            and job_id = ${jobId}
+          order by position
+          offset ${batchSize - 1}
+          limit 1
+        ),
+        2147483647
+      )`;
+  return count;
+}

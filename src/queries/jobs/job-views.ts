@@ -1,0 +1,163 @@
+import type { Database, Sql, Transaction } from '../../database/db.ts';
+import { notFound } from '../../errors.ts';
+import type { Column } from '../../filters/columns.ts';
+import { scopeOf } from '../../filters/cursor.ts';
+import { all } from '../../filters/tree.ts';
+import type { Job, JobItem, JobQuery, JobStatus, JobType } from '../../schemas/jobs.ts';
+import { cursorAfter, limitAndOffset, positionBefore, type PageOrCursor } from '../records/paging.ts';
+import type { RecordPage } from '../crm/record-pages.ts';
+
+/** The job types that a caller may see. Jobs of other types are hidden from this caller. */
+export type VisibleTypes = readonly JobType[];
+
+const projection = (sql: Sql | Transaction) => sql`
+  j.id,
+  j.type,
+  j.status,
+  j.sync_crm,
+  j.total,
+  j.succeeded + j.failed + j.skipped as processed,
+  j.succeeded,
+  j.failed,
+  j.skipped,
+  jsonb_build_object('pool', j.pool, 'reserved', j.reserved, 'charged', j.charged, 'refunded', j.refunded) as credits,
+  j.error,
+  j.created_at,
+  j.started_at,
+  j.finished_at`;
+
+/**
+ * Returns a job as the API shows it.
+ * @throws DomainError `not_found` if the customer has no such job, or if its type is not in `visible`
+ */
+export async function requireJobView(
+  sql: Sql | Transaction,
+  customerId: string,
+  id: string,
+  visible: VisibleTypes,
+): Promise<Job> {
+  const [job] = await sql<Job[]>`
+    select ${projection(sql)}
+    from jobs j
+    where j.customer_id = ${customerId}
+      and j.id = ${id}
+      and j.type = any(${visible as JobType[]})`;
+  if (!job) throw notFound('job');
+  return job;
+}
+
+/** Returns a page of the customer's jobs, newest first. Leaves out jobs whose type is not in `visible`. */
+export const listJobs = (
+  sql: Sql,
+  customerId: string,
+  { filters = {}, paginate = {} }: JobQuery,
+  visible: VisibleTypes,
+): Promise<Job[]> => sql<Job[]>`
+  select ${projection(sql)}
+  from jobs j
+  where j.customer_id = ${customerId}
+    and j.type = any(${visible.filter((type) => filters.type === undefined || type === filters.type)})
+    ${filters.status === undefined ? sql`` : sql`and j.status = ${filters.status}`}
+  order by j.id desc
+  ${limitAndOffset(sql, paginate)}`;
+
+/** Describes the column `position`, which defines the order of a job's results and is part of their cursors. */
+const position: Column = { type: 'integer', value: 'position', raw: 'position', required: true };
+
+/**
+ * Returns a page of a job's results, in the order of the job's inputs.
+ * @throws DomainError `not_found` if the customer has no such job, or if its type is not in `visible`
+ * @throws DomainError `validation_failed` if the cursor belongs to another list
+ */
+export async function listItems(
+  db: Database,
+  customerId: string,
+  id: string,
+  paginate: PageOrCursor = {},
+  visible: VisibleTypes,
+): Promise<RecordPage<JobItem>> {
+  const keyset = { scope: scopeOf(`results of ${id}`, customerId, all([]), []), columns: [position] };
+  const after = positionBefore(keyset, paginate)?.values[0] as number | undefined;
+  const rows = await db.search(async (sql) => {
+    await requireJobView(sql, customerId, id, visible);
+    return sql<(JobItem & { position: number })[]>`
+      select position, item, contact_id, status, reason, charged, result, finished_at
+      from job_results
+      where customer_id = ${customerId}
+        and job_id = ${id}
+        ${after === undefined ? sql`` : sql`and position > ${after}`}
+      order by position
+      ${limitAndOffset(sql, paginate)}`;
+  });
+  const nextCursor = cursorAfter(keyset, paginate, rows, (row) => ({ id: id, values: [row.position] }));
+  return { rows, nextCursor };
+}
+
+/**
+ * Locks a job until the transaction ends, and returns its status. Workers cannot save results of the job until then.
+ * @throws DomainError `not_found` if the customer has no such job, or if its type is not in `visible`
+ */
+export async function lockJob(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  visible: VisibleTypes,
+): Promise<JobStatus> {
+  const [job] = await sql<{ status: JobStatus }[]>`
+    select status
+    from jobs
+    where customer_id = ${customerId}
+      and id = ${id}
+      and type = any(${visible as JobType[]})
+    for no key update`;
+  if (!job) throw notFound('job');
+  return job.status;
+}
+
+/** Stores the result `skipped` for every input of a job that has no result yet. The caller must have locked the job. */
+export async function skipOpenInputs(sql: Transaction, customerId: string, id: string): Promise<void> {
+  await sql`
+    with skips as (
+      insert into job_results (customer_id, job_id, position, item, contact_id, status, reason, charged)
+      select
+        customer_id, job_id, position, item, case when cardinality(contact_ids) = 1 then contact_ids[1] end,
+        'skipped', 'cancelled', 0
+      from job_inputs
+      where customer_id = ${customerId}
+        and job_id = ${id}
+      on conflict do nothing
+      returning position
+    )
+    update jobs
+    set skipped = skipped + (select count(*) from skips)
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/** A job with the id of its customer. */
+export type OwnedJob = Job & { customer_id: string };
+
+/** Returns the latest jobs, newest first, for operators: the jobs of all customers or of one customer. */
+export const listLatestJobs = (
+  sql: Sql,
+  { customer, status, limit }: { customer: string | undefined; status: JobStatus | undefined; limit: number },
+): Promise<OwnedJob[]> => sql<OwnedJob[]>`
+  select j.customer_id, ${projection(sql)}
+  from jobs j
+  where ${customer === undefined ? sql`true` : sql`j.customer_id = ${customer}`}
+    ${status === undefined ? sql`` : sql`and j.status = ${status}`}
+  order by j.id desc
+  limit ${limit}`;
+
+/**
+ * Returns the id of the customer that owns a job. Only operators look up jobs across customers.
+ * @throws DomainError `not_found` when the job does not exist
+ */
+export async function findOwnerOfJob(sql: Sql | Transaction, id: string): Promise<string> {
+  const [job] = await sql<{ customer_id: string }[]>`
+    select customer_id
+    from jobs
+    where id = ${id}`;
+  if (!job) throw notFound('job');
+  return job.customer_id;
+}

@@ -1,0 +1,228 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import { aliveSeconds, typesOf, type JobQueue, type RunQueue } from '../../database/queues.ts';
+import { enqueueTurn, sendTurn } from '../records/turns.ts';
+import { importColumns, type ImportRow } from '../imports/import-progress.ts';
+import { jobColumns, type JobRow } from './jobs.ts';
+
+/** For each queue, the row of a run: a job, or an import. Workers process a run only under a lease. */
+interface RunRows extends Record<RunQueue, JobRow | ImportRow> {
+  unlock: JobRow;
+  verify: JobRow;
+  import: ImportRow;
+}
+
+/** The row of a run of this queue. A run is a job or an import. */
+export type Run<Q extends RunQueue = RunQueue> = RunRows[Q];
+
+/** A run and the id of its lease. A lease is a worker's time-limited claim on a run. */
+export type Leased<Q extends RunQueue = RunQueue> = Run<Q> & { queue: Q; lease: string };
+
+export type LeasedJob = Leased<JobQueue>;
+export type LeasedImport = Leased<'import'>;
+
+/** Where the runs of a queue are stored. `isOfQueue` is an SQL condition on an unfinished row `r` of the table. */
+const storeOf = (sql: Sql | Transaction, queue: RunQueue) =>
+  queue === 'import'
+    ? { table: sql`imports`, columns: importColumns(sql), isOfQueue: sql`r.status in ('PENDING', 'PROCESSING')` }
+    : { table: sql`jobs`, columns: jobColumns(sql), isOfQueue: sql`r.type = any(${typesOf[queue] as string[]})` };
+
+/** SQL condition: the run `r` is unfinished and in this queue, and its customer `c` is not suspended. */
+const isOpen = (sql: Sql | Transaction, queue: RunQueue) => sql`
+  r.finished_at is null
+  and ${storeOf(sql, queue).isOfQueue}
+  and c.status = 'OK'`;
+
+/** SQL condition: `isOpen`, and no worker has a valid lease on the run. */
+const isWaiting = (sql: Sql | Transaction, queue: RunQueue) => sql`
+  ${isOpen(sql, queue)}
+  and (r.leased_until is null or r.leased_until <= (select clock_timestamp()))`;
+
+/**
+ * Gives one waiting run of the customer to this worker for a limited time (a lease). Chooses the run that has not been
+ * processed for the longest time. Runs of a suspended customer wait until the customer is resumed.
+ * @param only id of a run; if given, only this run is considered
+ * @returns the run, or undefined if no run is waiting
+ */
+export async function leaseRun<Q extends RunQueue>(
+  sql: Transaction,
+  customerId: string,
+  queue: Q,
+  only?: string,
+): Promise<Leased<Q> | undefined> {
+  const { table, columns } = storeOf(sql, queue);
+  const [run] = await sql<(Run<Q> & { lease: string })[]>`
+    with next (next_id, now) as (
+      select r.id, (select clock_timestamp())
+      from ${table} r
+      join customers c on c.id = r.customer_id
+      where r.customer_id = ${customerId}
+        ${only === undefined ? sql`` : sql`and r.id = ${only}`}
+        and ${isWaiting(sql, queue)}
+      order by r.served_at nulls first, r.id
+      limit 1
+      for no key update of r skip locked
+    )
+    update ${table} r
+    set
+      status = 'PROCESSING',
+      lease = (select gen_random_uuid()),
+      leased_until = (select clock_timestamp()) + ${aliveSeconds} * interval '1 second',
+      served_at = next.now,
+      started_at = coalesce(r.started_at, next.now)
+    from next
+    where r.customer_id = ${customerId}
+      and r.id = next.next_id
+    returning ${columns}, lease`;
+  return run && { ...run, queue };
+}
+
+/**
+ * Extends a worker's time-limited claim on a run (its lease). Never shortens the lease.
+ * @returns false when the lease is lost: another worker has the run, or the run has ended
+ */
+export async function renewLease(sql: Transaction, customerId: string, run: Leased): Promise<boolean> {
+  const { count } = await sql`
+    update ${storeOf(sql, run.queue).table}
+    set leased_until = greatest(leased_until, (select clock_timestamp()) + ${aliveSeconds} * interval '1 second')
+    where customer_id = ${customerId}
+      and id = ${run.id}
+      and lease = ${run.lease}`;
+  return count === 1;
+}
+
+/**
+ * Locks the run's row until the transaction ends and returns the row. Returns undefined if the worker has lost its
+ * time-limited claim on the run (`run.lease`), because the run has ended or another worker has taken it. A claim whose
+ * time has passed counts until then. Does not extend the claim.
+ */
+export async function lockRun<Q extends RunQueue>(
+  sql: Transaction,
+  customerId: string,
+  run: Leased<Q>,
+): Promise<Run<Q> | undefined> {
+  const { table, columns } = storeOf(sql, run.queue);
+  const [row] = await sql<Run<Q>[]>`
+    select ${columns}
+    from ${table}
+    where customer_id = ${customerId}
+      and id = ${run.id}
+      and lease = ${run.lease}
+    for no key update`;
+  return row;
+}
+
+/**
+ * Ends a worker's time-limited claim on a run (its lease), so that any worker can take the run at once. Does nothing if
+ * the worker has already lost the claim.
+ */
+export async function releaseLease(sql: Transaction, customerId: string, run: Leased): Promise<void> {
+  await sql`
+    update ${storeOf(sql, run.queue).table}
+    set lease = null, leased_until = null
+    where customer_id = ${customerId}
+      and id = ${run.id}
+      and lease = ${run.lease}`;
+}
+
+/**
+ * Makes a run wait after an error, before a worker tries it again. Does nothing if the caller has lost its time-limited
+ * claim on the run (its lease). Afterwards nobody has a claim, so that a later `releaseLease` does not end the wait.
+ * @param seconds time until a worker can take the run again
+ * @param failed true if the run's count of `failures` must be increased
+ */
+export async function backOff(
+  sql: Transaction,
+  customerId: string,
+  run: Leased,
+  { seconds, failed }: { seconds: number; failed: boolean },
+): Promise<void> {
+  await sql`
+    update ${storeOf(sql, run.queue).table}
+    set
+      lease = (select gen_random_uuid()),
+      leased_until = (select clock_timestamp()) + ${seconds} * interval '1 second',
+      failures = failures + ${failed ? 1 : 0}
+    where customer_id = ${customerId}
+      and id = ${run.id}
+      and lease = ${run.lease}`;
+}
+
+/** The earliest time at which a worker can process a run of one customer. */
+interface NextTurn {
+  /** Seconds from now until a run can be processed, rounded up. 0 if a run can be processed now. */
+  seconds: number;
+  /** Time at which a run can be processed: Unix time in seconds, rounded up. */
+  at: number;
+}
+
+/**
+ * Returns the earliest time at which a worker can process a run of this customer: now, or when another worker's
+ * time-limited claim (lease) on a run expires. Returns undefined when all runs have ended, or the customer is suspended.
+ * @param least minimum number of seconds from now
+ */
+async function findNextTurn(
+  sql: Transaction,
+  customerId: string,
+  queue: RunQueue,
+  least: number,
+): Promise<NextTurn | undefined> {
+  const [next] = await sql<NextTurn[]>`
+    select
+      ceil(extract(epoch from due - (select clock_timestamp()))) as seconds,
+      ceil(extract(epoch from due)) as at
+    from (
+      select min(greatest(r.leased_until, (select clock_timestamp()) + ${least} * interval '1 second')) as due
+      from ${storeOf(sql, queue).table} r
+      join customers c on c.id = r.customer_id
+      where r.customer_id = ${customerId}
+        and ${isOpen(sql, queue)}
+    ) first
+    where due is not null`;
+  return next;
+}
+
+/**
+ * Enqueues a message for the customer's next run (job or import) in one queue. Workers get the message when the run may
+ * be processed. Does nothing if no run is left.
+ * @param least Minimum number of seconds before workers get the message.
+ */
+export async function enqueueNextTurn(sql: Transaction, queue: RunQueue, customerId: string, least = 0): Promise<void> {
+  const next = await findNextTurn(sql, customerId, queue, least);
+  if (!next) return;
+  if (next.seconds <= 0) return enqueueTurn(sql, queue, customerId);
+  // Named by its time: one delayed turn per second is enough.
+  await sendTurn(sql, queue, customerId, { name: String(next.at), seconds: next.seconds });
+}
+
+/** Returns true if any customer other than `customerId` has a waiting run in this queue. */
+export async function areOthersWaiting(sql: Sql, customerId: string, queue: RunQueue): Promise<boolean> {
+  const [row] = await sql<[{ wait: boolean }]>`
+    select exists (
+      select 1
+      from ${storeOf(sql, queue).table} r
+      join customers c on c.id = r.customer_id
+      where ${isWaiting(sql, queue)}
+        and c.id <> ${customerId}
+    ) as wait`;
+  return row.wait;
+}
+
+/**
+ * Finds the customers that have a waiting run in this queue. Returns one page of their ids, in ascending order.
+ * @param after last customer id of the previous page
+ */
+export async function findWaitingCustomers(
+  sql: Sql | Transaction,
+  queue: RunQueue,
+  { after, limit }: { after: string; limit: number },
+): Promise<string[]> {
+  const rows = await sql<{ customer_id: string }[]>`
+    select distinct r.customer_id
+    from ${storeOf(sql, queue).table} r
+    join customers c on c.id = r.customer_id
+    where ${isWaiting(sql, queue)}
+      and r.customer_id > ${after}
+    order by r.customer_id
+    limit ${limit}`;
+  return rows.map((row) => row.customer_id);
+}

@@ -1,0 +1,79 @@
+import type { Transaction } from '../../database/db.ts';
+import { conflict, notFound } from '../../errors.ts';
+import { contactSource, fromOf } from '../../filters/columns.ts';
+import { record, recorder } from '../../filters/sql-recorder.ts';
+import type { Fragment } from '../../filters/sql.ts';
+import { toSql } from '../../filters/to-sql.ts';
+import type { Filter } from '../../filters/tree.ts';
+import { usesCompanyFields } from './company-settlements.ts';
+import { lockRulesShared } from './list-rules.ts';
+import { listState, memberOf, type StaleList } from './stale-lists.ts';
+
+/** Maximum number of list members that one job can verify. */
+const maxMembers = 100_000;
+
+/**
+ * Inserts the work e-mails of a list's members as inputs of a job. Addresses that differ only in case or surrounding
+ * white space become one input, with the ids of all members that have the address.
+ * @returns the number of inputs
+ * @throws DomainError `not_found` when the list does not exist
+ * @throws DomainError `conflict` when the list has more than `maxMembers` members
+ */
+export async function insertListInputs(
+  sql: Transaction,
+  customerId: string,
+  jobId: string,
+  listId: string,
+): Promise<number> {
+  await lockRulesShared(sql, customerId);
+  // A company can change until the members are read. So rules that use fields of companies are always evaluated.
+  const [list] = await sql<(StaleList & { is_evaluated: boolean })[]>`
+    select l.id, l.rules, ${listState(sql, customerId)}, l.fill_version is not null or ${usesCompanyFields(sql)} as is_evaluated
+    from lists l
+    where l.customer_id = ${customerId}
+      and l.id = ${listId}
+      and l.deleted_at is null`;
+  if (!list) throw notFound('list');
+  const members = memberOf([list.id], { customerId, lists: list.is_evaluated ? [list] : [] });
+  const inputs = await insertMatching(sql, customerId, jobId, members);
+  if (inputs === 0) await requireFewMembers(sql, customerId, members);
+  return inputs;
+}
+
+/**
+ * Inserts the e-mails of the contacts that match the filter `members` as inputs of a job. Inserts nothing if more than
+ * `maxMembers` contacts match.
+ * @returns the number of inputs
+ */
+async function insertMatching(sql: Transaction, customerId: string, jobId: string, members: Filter): Promise<number> {
+  const { text, parameters } = record(recorder`
+    with members as materialized (${selectMembers(customerId, members)}),
+    addresses as (
+      select (array_agg(work_email order by id))[1] as item, array_agg(id order by id) as contact_ids
+      from members
+      where work_email <> ''
+        and (select count(*) from members) <= ${maxMembers}::bigint
+      group by lower(btrim(work_email))
+    )
+    insert into job_inputs (customer_id, job_id, position, item, contact_ids)
+    select ${customerId}::uuid, ${jobId}::uuid, row_number() over (order by contact_ids[1]), item, contact_ids
+    from addresses`);
+  return (await sql.unsafe(text, parameters as string[])).count;
+}
+
+/** @throws DomainError `conflict` if more than `maxMembers` contacts match the filter */
+async function requireFewMembers(sql: Transaction, customerId: string, members: Filter): Promise<void> {
+  const { text, parameters } = record(recorder`
+    select count(*)::integer as members
+    from (${selectMembers(customerId, members)}) found`);
+  const [found] = await sql.unsafe<{ members: number }[]>(text, parameters as string[]);
+  if (found!.members > maxMembers) throw conflict(`The list has more than ${maxMembers} members: verify smaller lists`);
+}
+
+/** Returns SQL for the contacts that match a filter: one more than `maxMembers` at most. */
+const selectMembers = (customerId: string, members: Filter): Fragment => recorder`
+  select c.id, c.work_email
+  from ${fromOf(recorder, contactSource, customerId)}
+  where c.customer_id = ${customerId}::uuid
+    and ${toSql(recorder, contactSource, customerId, members)}
+  limit ${maxMembers + 1}::bigint`;

@@ -1,0 +1,180 @@
+import type { Transaction, Sql } from '../../database/db.ts';
+import { companyBatches, contactBatches, type BatchKind, type MatchField } from '../../schemas/batches.ts';
+import { fold } from '../../text/fold.ts';
+import { alive, fail, noRecord, RecordsChanged, severalRecords, type Item, type ReadOutcome } from './batches.ts';
+import type { LockedValue } from './value-locks.ts';
+
+/**
+ * How values of a match field are compared. A match field is the field that identifies the records in a batch: `id`,
+ * `external_id` or `work_email`.
+ */
+interface Comparison {
+  /**
+   * Converts a value to its comparable form, such as lower case. Two values are equal if their comparable forms are
+   * equal.
+   */
+  canonical: (value: string) => string;
+  /** SQL expression: the comparable form of the field of a record `r`. */
+  column: string;
+  /** SQL type of `column`. */
+  type: 'uuid' | 'text';
+  /**
+   * The kind of lock that protects values of this field. Undefined for `id`: ids need no lock, because the database
+   * creates them.
+   */
+  lock?: LockedValue['kind'];
+}
+
+const comparisons: Record<MatchField, Comparison> = {
+  id: { canonical: (id) => id, column: 'r.id', type: 'uuid' },
+  external_id: { canonical: (value) => value, column: 'r.external_id', type: 'text', lock: 'external_id' },
+  work_email: {
+    canonical: fold,
+    column: `(r.folded ->> 'work_email') collate "C"`,
+    type: 'text',
+    lock: 'work_email',
+  },
+};
+
+/** Returns a function that converts values of a match field to their comparable form, such as lower case. */
+export const canonicalOf = (match: MatchField): ((value: string) => string) => comparisons[match].canonical;
+
+/**
+ * Returns the values that identify the records of a batch, as parameters for `lockValues`. While a transaction has
+ * locked these values, other transactions cannot create records with these values.
+ */
+export function lockedValuesOf(match: MatchField, items: readonly Item<unknown>[]): LockedValue[] {
+  const { lock } = comparisons[match];
+  return lock === undefined
+    ? []
+    : alive(items).flatMap(({ value }) => (value === undefined ? [] : [{ kind: lock, value }]));
+}
+
+/** The table in which the records of one kind are stored. */
+export interface RecordTable {
+  kind: BatchKind;
+  table: 'contacts' | 'companies';
+  /** SQL condition: the record `r` is visible in the API, which means that it is not deleted. */
+  visible: string;
+}
+
+export const contactTable: RecordTable = { kind: contactBatches, table: 'contacts', visible: 'true' };
+export const companyTable: RecordTable = { kind: companyBatches, table: 'companies', visible: 'r.deleted_at is null' };
+
+/** Maximum number of record ids in the error for a value that matches several records. */
+const maxMatchingIds = 10;
+
+/**
+ * Searches the customer's records for each of the given values. Returns a map from each value to the ids of its
+ * records: at most 10 ids, the oldest record first.
+ */
+async function findIds(
+  sql: Sql | Transaction,
+  customerId: string,
+  { table, visible }: RecordTable,
+  match: MatchField,
+  values: readonly string[],
+): Promise<Map<string, string[]>> {
+  const { column, type } = comparisons[match];
+  const rows = await sql.unsafe<{ value: string; id: string }[]>(
+    `
+    select wanted.value::text, matching.id
+    from unnest($2::${type}[]) as wanted (value)
+    cross join lateral (
+      select r.id
+      from ${table} r
+      where r.customer_id = $1::uuid
+        and ${column} = wanted.value
+        and ${visible}
+      order by r.id
+      limit ${maxMatchingIds}
+    ) matching
+    order by matching.id`,
+    [customerId, values as string[]],
+    { prepare: true },
+  );
+  const found = new Map<string, string[]>();
+  for (const { value, id } of rows) {
+    const ids = found.get(value);
+    if (ids) ids.push(id);
+    else found.set(value, [id]);
+  }
+  return found;
+}
+
+/**
+ * Finds the record that each item of a batch identifies. An item fails if it identifies several records. An item that
+ * identifies no record fails too, unless `creates` is true.
+ * @returns a map from match value (such as an external id) to record id
+ */
+export async function matchItems(
+  sql: Sql | Transaction,
+  customerId: string,
+  records: RecordTable,
+  { match, creates }: { match: MatchField; creates: boolean },
+  items: readonly Item<unknown>[],
+): Promise<Map<string, string>> {
+  const named = alive(items).filter(({ value }) => value !== undefined);
+  if (named.length === 0) return new Map();
+  const found = await findIds(
+    sql,
+    customerId,
+    records,
+    match,
+    named.map(({ value }) => value!),
+  );
+  const matched = new Map<string, string>();
+  for (const item of named) {
+    const [id, ...more] = found.get(item.value!) ?? [];
+    if (more.length > 0) fail(item, severalRecords(records.kind, match, [id!, ...more]));
+    else if (id !== undefined) matched.set(item.value!, id);
+    else if (!creates) fail(item, noRecord(records.kind, match));
+  }
+  return matched;
+}
+
+/**
+ * Finds and locks the record that each item of a batch identifies, and saves the record in `item.stored`. An item fails
+ * if it identifies several records. An item that identifies no record fails too, unless `how.creates` is true.
+ * `how.lock` is a function that locks records by id and returns the records that exist.
+ * @throws RecordsChanged if a record was changed so that it no longer matches, or was deleted, before it was locked
+ */
+export async function lockMatching<Row extends object>(
+  sql: Transaction,
+  customerId: string,
+  records: RecordTable,
+  how: { match: MatchField; creates: boolean; lock: (ids: string[]) => Promise<(Row & { id: string })[]> },
+  items: readonly Item<Row>[],
+): Promise<void> {
+  const matched = await matchItems(sql, customerId, records, how, items);
+  if (matched.size === 0) return;
+  const rows = new Map((await how.lock([...matched.values()])).map((row) => [row.id, row]));
+  const { canonical } = comparisons[how.match];
+  for (const item of alive(items)) {
+    const id = item.value === undefined ? undefined : matched.get(item.value);
+    if (id === undefined) continue;
+    const row = rows.get(id);
+    if (!row || canonical(row[how.match as keyof Row] as string) !== item.value) throw new RecordsChanged();
+    item.stored = row;
+  }
+}
+
+/**
+ * Returns the result of each item of a batch that reads records.
+ * @param matched a map from match value (such as an external id) to record id
+ * @param records the records with these ids; a record that was deleted meanwhile is missing
+ */
+export function readMatched<Shown extends { id: string }>(
+  { kind }: RecordTable,
+  match: MatchField,
+  items: readonly Item<unknown>[],
+  matched: ReadonlyMap<string, string>,
+  records: readonly Shown[],
+): ReadOutcome<Shown>[] {
+  const byId = new Map(records.map((record) => [record.id, record]));
+  return items.map(({ value, outcome }) => {
+    if (outcome?.status === 'failed') return outcome;
+    const record = byId.get(matched.get(value!)!);
+    return record ? { status: 'found', id: record.id, record } : { status: 'failed', error: noRecord(kind, match) };
+  });
+}

@@ -1,0 +1,136 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Transaction } from '../../database/db.ts';
+import { TimeSlice } from '../../process/event-loop.ts';
+import { constant, type Fragment } from '../../filters/sql.ts';
+
+/** The columns of a record, by column name. */
+type Row = Record<string, unknown>;
+
+/** A table to which batches write rows of the type `R`. */
+export interface WrittenTable<R extends object> {
+  name: 'contacts' | 'companies';
+  /** All columns that a batch writes. Every row has a value or null in each of them. */
+  columns: readonly (keyof R & string)[];
+  /** SQL assignments of further columns, for an update that changes the row `r` to the row `given`. */
+  alsoSet?: (sql: Transaction) => Fragment;
+}
+
+/** SQL expression that converts records to rows of the table. */
+const rowsOf = (sql: Transaction, table: string, rows: readonly Row[]) =>
+  sql`jsonb_populate_recordset(null::${constant(sql, table)}, ${sql.json(rows as never)})`;
+
+/** Maximum number of records that one statement writes. */
+const rowsAtOnce = 250;
+
+/**
+ * Writes records in parts. While the database writes one part, prepares the rows of the next part. Other work of the
+ * event loop can run in between.
+ * @param rowOf returns a new object with the columns to write for a record
+ * @returns the results of all calls of `write`, in the order of the records
+ */
+async function writeInParts<T, Result>(
+  records: readonly T[],
+  columns: readonly string[],
+  rowOf: (record: T) => Row,
+  write: (rows: readonly Row[]) => Promise<Result[]>,
+): Promise<Result[]> {
+  const results: Result[] = [];
+  const slice = new TimeSlice();
+  let writing: Promise<Result[]> = Promise.resolve([]);
+  for (let i = 0; i < records.length; i += rowsAtOnce) {
+    const rows: Row[] = [];
+    for (const record of records.slice(i, i + rowsAtOnce)) {
+      rows.push(withoutNulls(rowOf(record), columns));
+      if (slice.isOver) await slice.pause();
+    }
+    results.push(...(await writing));
+    writing = write(rows);
+    // It may fail while nobody waits for it. It is awaited later.
+    writing.catch(() => undefined);
+    // Without a pause the statement would be sent only after the next records are prepared.
+    await slice.pause();
+  }
+  return [...results, ...(await writing)];
+}
+
+/**
+ * Replaces null by undefined in the properties of the given object. JSON then leaves out these properties, and the
+ * database reads null.
+ * @throws Error if a column is missing, or if there are others. The value would be lost without this check.
+ */
+function withoutNulls(row: Row, columns: readonly string[]): Row {
+  for (const name of columns) {
+    if (row[name] === undefined) throw new Error(`A row has no value for the column ${name}`);
+    if (row[name] === null) row[name] = undefined;
+  }
+  if (Object.keys(row).length !== columns.length) throw new Error('A row has more columns than its table');
+  return row;
+}
+
+/**
+ * Inserts records. Returns the new ids, in the order of `records`.
+ * @param rowOf returns a new object with the columns of a record
+ */
+export async function insertRows<T, R extends object>(
+  sql: Transaction,
+  customerId: string,
+  table: WrittenTable<R>,
+  records: readonly T[],
+  rowOf: (record: T) => R,
+): Promise<string[]> {
+  const columns = constant(sql, table.columns.join(', '));
+  const inserted = await writeInParts(
+    records,
+    table.columns,
+    (record) => rowOf(record) as Row,
+    (rows) => sql<{ id: string }[]>`
+      insert into ${constant(sql, table.name)} (customer_id, ${columns})
+      select ${customerId}, ${columns}
+      from ${rowsOf(sql, table.name, rows)} with ordinality given
+      order by given.ordinality
+      returning id`,
+  );
+  // The database creates ascending ids within a transaction.
+  return inserted.map(({ id }) => id).toSorted();
+}
+
+/**
+ * Updates records, and sets their `updated_at`. The caller must have locked them.
+ * @param rowOf returns a new object with the id of a record and its columns
+ */
+export async function updateRows<T, R extends object>(
+  sql: Transaction,
+  customerId: string,
+  table: WrittenTable<R>,
+  records: readonly T[],
+  rowOf: (record: T) => R & { id: string },
+): Promise<void> {
+  const assignments = constant(sql, table.columns.map((name) => `${name} = given.${name}`).join(', '));
+  await writeInParts(
+    records,
+    ['id', ...table.columns],
+    (record) => rowOf(record) as Row,
+    (rows) => sql`
+      update ${constant(sql, table.name)} r
+      set ${assignments}, ${table.alsoSet ? sql`${table.alsoSet(sql)},` : sql``} updated_at = (select clock_timestamp())
+      from ${rowsOf(sql, table.name, rows)} given
+      where r.customer_id = ${customerId}
+        and r.id = given.id`,
+  );
+}
+
+/** Returns true if every value in `columns` equals the value of the same column in `stored`. */
+export const isUnchanged = (stored: Row, columns: Row): boolean =>
+  Object.keys(columns).every((name) => isSame(stored[name], columns[name]));
+
+/** Returns true if a new value equals the stored value of the column. */
+const isSame = (stored: unknown, value: unknown): boolean =>
+  isDeepStrictEqual(stored, value) ||
+  // The database stores objects as JSON, which has no negative zero.
+  (typeof value === 'object' && value !== null && isDeepStrictEqual(stored, JSON.parse(JSON.stringify(value))));
+
+/** Returns a copy of an object without the property `member`. */
+export function without<T extends object, K extends PropertyKey>(member: K, given: T): Omit<T, K> {
+  const { [member as unknown as keyof T]: _, ...others } = given;
+  return others as Omit<T, K>;
+}

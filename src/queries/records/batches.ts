@@ -1,0 +1,182 @@
+import type { Transaction } from '../../database/db.ts';
+import {
+  conflict,
+  counted,
+  DomainError,
+  fromDatabase,
+  unavailable,
+  validationFailed,
+  type Fault,
+} from '../../errors.ts';
+import type { LastWrites } from './last-writes.ts';
+import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../../schemas/batches.ts';
+
+/** A request to write many records of one kind: the operation, its settings and its items. */
+export interface Batch {
+  operation: Exclude<BatchOperation, 'read'>;
+  /**
+   * The field that identifies the record of each item: `id`, `external_id` or `work_email`. Ignored if the operation is
+   * `create`.
+   */
+  match: MatchField;
+  /** If true, the batch writes nothing if one of its items fails. */
+  isAtomic: boolean;
+  /** Names of required fields that items may omit. A new record then has an empty value in these fields. */
+  optional?: readonly string[];
+  /** The items of the batch. An invalid item is represented by its error. */
+  items: readonly (object | DomainError)[];
+}
+
+/** The result of one item of a batch that writes records. */
+export type Outcome =
+  { status: 'created' | 'updated' | 'unchanged' | 'deleted'; id: string } | { status: 'failed'; error: DomainError };
+
+/** The result of one item of a batch that reads records. */
+export type ReadOutcome<Shown> =
+  { status: 'found'; id: string; record: Shown } | { status: 'failed'; error: DomainError };
+
+/**
+ * An item of a batch, and its state while the batch is processed. `Row` is the type of the columns that callers can
+ * write.
+ */
+export interface Item<Row> {
+  /** The item as the client sent it. */
+  readonly body: Readonly<Record<string, unknown>>;
+  /**
+   * The value that identifies the record (an id, external id or e-mail address) in its comparable form, such as lower
+   * case. Undefined if the operation is `create`.
+   */
+  readonly value: string | undefined;
+  /** The stored record that the item changes or deletes. Undefined if the item creates a record. */
+  stored?: Row & { id: string };
+  /** The columns of the record after the item is applied. */
+  columns?: Row;
+  outcome?: Outcome;
+}
+
+/** Returns the items that do not have a result yet. An item that has failed already has a result, so it is left out. */
+export const alive = <Row>(items: readonly Item<Row>[]): Item<Row>[] => items.filter(({ outcome }) => !outcome);
+
+/** Sets the result of an item to `failed`. Does nothing if the item already has a result. */
+export function fail(item: Item<unknown>, error: DomainError): void {
+  item.outcome ??= { status: 'failed', error };
+}
+
+/**
+ * Returns the result of each item, in the order of the items.
+ * @throws Error if an item has no result
+ */
+export const outcomesOf = (items: readonly Item<unknown>[]): Outcome[] =>
+  items.map(({ outcome }, index) => {
+    if (!outcome) throw new Error(`Item ${index} of a batch has no outcome`);
+    return outcome;
+  });
+
+/**
+ * Throws if the batch is atomic and at least one of its items has failed. Otherwise does nothing.
+ * @throws the error of the first failed item, with the error details of all failed items
+ */
+export function endIfAtomic({ isAtomic }: Pick<Batch, 'isAtomic'>, items: readonly Item<unknown>[]): void {
+  if (!isAtomic) return;
+  const failures = items.flatMap(({ outcome }, index) =>
+    outcome?.status === 'failed' ? [{ index, error: outcome.error }] : [],
+  );
+  const [first] = failures;
+  if (!first) return;
+  const faults = failures.flatMap(({ index, error }) => faultsOf(index, error)).slice(0, maxBatchFaults.inAll);
+  const { code, message, matchingIds } = first.error;
+  throw new DomainError(code, counted(`item ${first.index}: ${message}`, faults), { faults, matchingIds });
+}
+
+/** Returns the details of an item's error. Each detail has a JSON pointer into the request body of the batch. */
+function faultsOf(index: number, { faults, message }: DomainError): Fault[] {
+  const pointer = `/items/${index}`;
+  if (faults.length === 0) return [{ path: pointer, message }];
+  return faults.slice(0, maxBatchFaults.ofItem).map((fault) => ({ ...fault, path: pointer + fault.path }));
+}
+
+/**
+ * Thrown if another transaction changed records before the batch could lock them. The batch is then processed again.
+ */
+export class RecordsChanged extends Error {}
+
+const maxAttempts = 5;
+
+/**
+ * Processes a batch by calling `attempt`. If another transaction created or changed the same records meanwhile, rolls
+ * back and calls `attempt` again, at most 5 times in all. The counts of an attempt that was rolled back are dropped.
+ * @throws DomainError `unavailable` if other transactions also changed the records during the last attempt
+ */
+export async function withRepeats<T>(
+  sql: Transaction,
+  last: LastWrites,
+  attempt: (sql: Transaction, last: LastWrites) => Promise<T>,
+): Promise<T> {
+  for (let attempts = 1; ; attempts += 1) {
+    try {
+      return await last.attempt(async (own) => (await sql.savepoint((nested) => attempt(nested, own))) as T);
+    } catch (error) {
+      if (!(error instanceof RecordsChanged) && !isUniqueViolation(error)) throw error;
+      if (attempts === maxAttempts) throw unavailable('Other requests keep changing these records', 1, error);
+    }
+  }
+}
+
+/** Returns true if a database error means that a value is already used in a unique column (SQLSTATE 23505). */
+const isUniqueViolation = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && error.code === '23505' && fromDatabase(error) !== undefined;
+
+/**
+ * Creates the error for an item that has the same match value (such as the same id) as an earlier item of the batch.
+ */
+const namedTwice = (match: MatchField): DomainError =>
+  conflict(`An earlier item has the same ${match}`, [{ path: `/${match}`, message: 'an earlier item has it' }]);
+
+/** Creates the error for an item whose match value (such as an id) belongs to no record of the customer. */
+export const noRecord = ({ noun }: BatchKind, match: MatchField): DomainError =>
+  new DomainError('not_found', `No such ${noun}`, { faults: [{ path: `/${match}`, message: `no such ${noun}` }] });
+
+/** Creates the error for an item whose match value (such as an e-mail address) belongs to several records. */
+export const severalRecords = ({ noun }: BatchKind, match: MatchField, matchingIds: string[]): DomainError =>
+  new DomainError('conflict', `More than one ${noun} has this ${match}`, {
+    faults: [{ path: `/${match}`, message: `more than one ${noun} has it` }],
+    matchingIds,
+  });
+
+/**
+ * Converts the items of a request to `Item` objects. An item gets the result `failed` if it is invalid, or if an
+ * earlier valid item has the same match value (such as the same id).
+ * @param canonical converts a match value to its comparable form, such as lower case
+ */
+export function openItems<Row>(
+  { operation, match, items }: Pick<Batch, 'match' | 'items'> & { operation: BatchOperation },
+  canonical: (value: string) => string,
+): Item<Row>[] {
+  const seen = new Set<string>();
+  return items.map((given): Item<Row> => {
+    if (given instanceof DomainError)
+      return { body: {}, value: undefined, outcome: { status: 'failed', error: given } };
+    const body = given as Record<string, unknown>;
+    if (operation === 'create') return { body, value: undefined };
+    const value = canonical(body[match] as string);
+    if (seen.has(value)) return { body, value, outcome: { status: 'failed', error: namedTwice(match) } };
+    seen.add(value);
+    return { body, value };
+  });
+}
+
+/**
+ * Creates the error for an item without the fields that a new record must have. Returns undefined if the item has all
+ * of them.
+ * @param optional names of required fields that the item may omit
+ */
+export function lacksRequired(
+  { create }: BatchKind,
+  body: Readonly<Record<string, unknown>>,
+  optional: readonly string[] = [],
+): DomainError | undefined {
+  const missing = (create.required ?? []).filter((name) => (body[name] ?? null) === null && !optional.includes(name));
+  return missing.length > 0
+    ? validationFailed(missing.map((name) => ({ path: `/${name}`, message: 'is required' })))
+    : undefined;
+}

@@ -1,0 +1,39 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import type { Fragment } from '../../filters/sql.ts';
+
+/**
+ * SQL clauses for the end of a `select` of contacts: they lock the selected rows, in the order of their ids, until the
+ * transaction ends. All transactions lock contacts in this order, to avoid deadlocks.
+ * @param limit maximum number of contacts; all by default
+ */
+export const lockedInOrder = (sql: Sql | Transaction, limit?: number): Fragment => sql`
+    order by id
+    ${limit === undefined ? sql`` : sql`limit ${limit}`}
+    for no key update`;
+
+/** Locks contacts until the transaction ends, and returns the ids of those that exist. */
+export async function lockContacts(sql: Transaction, customerId: string, ids: readonly string[]): Promise<string[]> {
+  if (ids.length === 0) return [];
+  const contacts = await sql<{ id: string }[]>`
+    select id
+    from contacts
+    where customer_id = ${customerId}
+      and id = any(${ids as string[]}::uuid[])
+    ${lockedInOrder(sql)}`;
+  return contacts.map(({ id }) => id);
+}
+
+/** Locks the contacts of companies until the transaction ends, and returns their ids. */
+export async function lockContactsOfCompanies(
+  sql: Transaction,
+  customerId: string,
+  companyIds: readonly string[],
+): Promise<string[]> {
+  const contacts = await sql<{ id: string }[]>`
+    select id
+    from contacts
+    where customer_id = ${customerId}
+      and company_id = any(${companyIds as string[]}::uuid[])
+    ${lockedInOrder(sql)}`;
+  return contacts.map(({ id }) => id);
+}

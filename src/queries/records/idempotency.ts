@@ -1,0 +1,105 @@
+import { promisify } from 'node:util';
+import { deflateRaw, inflateRaw } from 'node:zlib';
+import type { Sql, Transaction } from '../../database/db.ts';
+
+/** A stored response, which is sent again for a repeated request. */
+export interface StoredAnswer {
+  status: number;
+  body: object;
+}
+
+/** What is stored for an Idempotency-Key: the response, and a hash (fingerprint) of the request. */
+export interface IdempotencyRecord extends StoredAnswer {
+  fingerprint: Buffer;
+}
+
+/**
+ * Tries to lock an Idempotency-Key until the transaction ends, so that no other process handles a request with this
+ * key.
+ * @returns false if another request holds the lock
+ */
+export async function lockIdempotencyKey(sql: Transaction, customerId: string, key: string): Promise<boolean> {
+  const [lock] = await sql<{ taken: boolean }[]>`
+    select pg_try_advisory_xact_lock(hashtextextended(${`idempotency:${customerId}:${key}`}, 0)) as taken`;
+  return lock!.taken;
+}
+
+/** Returns what was stored for an Idempotency-Key in the last 24 hours, or undefined. Older records are ignored. */
+export async function findIdempotencyRecord(
+  sql: Sql | Transaction,
+  customerId: string,
+  key: string,
+): Promise<IdempotencyRecord | undefined> {
+  const [record] = await sql<(Omit<IdempotencyRecord, 'body'> & { body: object | string })[]>`
+    select fingerprint, status, body
+    from idempotency_records
+    where customer_id = ${customerId}
+      and key = ${key}
+      and created_at > now() - interval '24 hours'`;
+  return record && { ...record, body: await unpack(record.body) };
+}
+
+/** Maximum length of the JSON of a response that is stored uncompressed (UTF-16 units). */
+const maxPlainLength = 2_000;
+
+/** Converts a response body to the JSON that is stored. A long body is compressed and stored as a JSON string. */
+async function pack(body: object): Promise<string> {
+  const text = JSON.stringify(body);
+  return text.length > maxPlainLength ? JSON.stringify((await compress(text)).toString('base64')) : text;
+}
+
+/** Converts the stored JSON back to the response body. */
+const unpack = async (stored: object | string): Promise<object> =>
+  typeof stored === 'string' ? JSON.parse((await decompress(Buffer.from(stored, 'base64'))).toString()) : stored;
+
+const compress = promisify<string, Buffer>(deflateRaw);
+const decompress = promisify<Buffer, Buffer>(inflateRaw);
+
+/**
+ * Stores the response to the request with this Idempotency-Key. Replaces an older response with the same key. The
+ * caller must have locked the key.
+ */
+export async function storeAnswer(
+  sql: Transaction,
+  customerId: string,
+  key: string,
+  record: IdempotencyRecord,
+): Promise<void> {
+  const { fingerprint, status, body } = record;
+  await sql`
+    insert into idempotency_records (customer_id, key, fingerprint, status, body)
+    values (${customerId}, ${key}, ${fingerprint}, ${status}, ${await pack(body)}::text::json)
+    on conflict (customer_id, key) do update
+    set fingerprint = excluded.fingerprint, status = excluded.status, body = excluded.body, created_at = excluded.created_at`;
+}
+
+/** Deletes up to 1,000 idempotency records older than 24 hours. Returns the number of deleted records. */
+export async function removeExpiredRecords(sql: Transaction): Promise<number> {
+  const expired = await sql<{ customer_id: string; key: string }[]>`
+    select customer_id, key
+    from idempotency_records
+    where created_at <= now() - interval '24 hours'
+    order by created_at
+    limit 1000`;
+  const byCustomer = Map.groupBy(expired, ({ customer_id }) => customer_id);
+  const removed = await Promise.all(
+    Array.from(byCustomer, ([customerId, records]) => removeRecords(sql, customerId, records)),
+  );
+  return removed.reduce((sum, { count }) => sum + count, 0);
+}
+
+/**
+ * Deletes those of the given idempotency records that are older than 24 hours. Skips records that another transaction
+ * has locked.
+ */
+const removeRecords = (sql: Transaction, customerId: string, records: readonly { key: string }[]) => sql`
+  delete from idempotency_records
+  where customer_id = ${customerId}
+    and key in (
+      select key
+      from idempotency_records
+      where customer_id = ${customerId}
+        and key = any(${records.map(({ key }) => key)}::text[])
+        and created_at <= now() - interval '24 hours'
+      for update skip locked
+    )`;

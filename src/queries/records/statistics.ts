@@ -1,0 +1,34 @@
+import { anyCustomerSetting } from '../../database/connection.ts';
+import type { Sql, Transaction } from '../../database/db.ts';
+import { constant } from '../../filters/sql.ts';
+
+/**
+ * Returns the tables of which an import changed more than a tenth, so that the planner should count them again. In a
+ * database that is distributed with Citus, returns none: the numbers are on the nodes, whose servers analyse by
+ * themselves.
+ */
+export async function findChangedTables(
+  sql: Sql | Transaction,
+  customerId: string,
+  importId: string,
+): Promise<string[]> {
+  const [row] = await sql<{ changed: number }[]>`
+    select created + updated as changed
+    from imports
+    where customer_id = ${customerId}
+      and id = ${importId}
+      and not dry_run`;
+  if (!row) return [];
+  const tables = await sql<{ name: string }[]>`
+    select relname as name
+    from pg_class
+    where oid in ('contacts'::regclass, 'companies'::regclass)
+      and reltuples < 10 * ${row.changed}::bigint
+      and current_setting(${anyCustomerSetting}, true) is null`;
+  return tables.map(({ name }) => name);
+}
+
+/** Analyses a table, so that the planner knows how many records each customer has. Leaves it out if it is locked. */
+export async function analyzeTable(sql: Sql | Transaction, table: string): Promise<void> {
+  await sql`analyze (skip_locked) ${constant(sql, table)}`;
+}

@@ -1,0 +1,276 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import { missingReferences, notFound } from '../../errors.ts';
+import { requireMatch } from '../../text/etag.ts';
+import { lookUp, lookUpCompany } from '../../filters/look-up.ts';
+import { canonicalInstant } from '../../filters/values.ts';
+import {
+  opportunityFields,
+  type Line,
+  type Opportunity,
+  type OpportunityCreate,
+  type OpportunityPatch,
+} from '../../schemas/opportunities.ts';
+import type { Paginate } from '../../schemas/base/wire.ts';
+import { normalise } from '../../text/normalise.ts';
+import { addContacts, isPresent, setContacts } from './opportunity-contacts.ts';
+import {
+  findAbsentLines,
+  addLines,
+  updateLines,
+  findLineProducts,
+  moveLines,
+  requireNewLines,
+  totalOfLines,
+} from './opportunity-lines.ts';
+import { limitAndOffset } from '../records/paging.ts';
+import { lockReferences, requireReferences, type Reference } from '../records/references.ts';
+
+/** The columns of an opportunity that callers can write. */
+type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number]>;
+
+/**
+ * SQL columns of an opportunity as the API returns it. A line (a product with price and quantity) has the name of its
+ * product, even if the product is deleted. A deleted company is shown as null.
+ */
+const projection = (sql: Sql | Transaction, customerId: string) => sql`
+  o.id,
+  ${sql(opportunityFields.filter((column) => column !== 'company_id').map((column) => `o.${column}`))},
+  co.id as company_id,
+  o.price,
+  array(
+    select m.contact_id
+    from opportunity_contacts m
+    where m.customer_id = ${customerId}
+      and m.opportunity_id = o.id
+      and ${isPresent(sql, customerId)}
+    order by m.position
+  ) as contacts_ids,
+  (
+    select coalesce(json_agg(json_build_object(
+      'product_id', l.product_id,
+      'name', p.name,
+      'price', l.price,
+      'quantity', l.quantity,
+      'total', l.price * l.quantity
+    ) order by l.position), '[]')
+    from opportunity_lines l
+    ${lookUp(sql, sql`select p.name from products p where p.customer_id = ${customerId} and p.id = l.product_id`, 'p')}
+    where l.customer_id = ${customerId}
+      and l.opportunity_id = o.id
+  ) as details,
+  o.created_at,
+  o.updated_at`;
+
+const source = (sql: Sql | Transaction, customerId: string) => sql`
+  opportunities o
+  ${lookUpCompany(sql, customerId, 'o')}`;
+
+/** Returns a page of the customer's opportunities, newest first. */
+export const listOpportunities = (sql: Sql, customerId: string, paginate?: Paginate): Promise<Opportunity[]> =>
+  sql<Opportunity[]>`
+    select ${projection(sql, customerId)}
+    from ${source(sql, customerId)}
+    where o.customer_id = ${customerId}
+      and o.id = any(array(
+        select id
+        from opportunities
+        where customer_id = ${customerId}
+        order by id desc
+        ${limitAndOffset(sql, paginate)}
+      ))
+    order by o.id desc`;
+
+/** Returns an opportunity, or undefined if the customer has no such opportunity. */
+export async function findOpportunity(
+  sql: Sql | Transaction,
+  customerId: string,
+  id: string,
+): Promise<Opportunity | undefined> {
+  const [found] = await findOpportunities(sql, customerId, [id]);
+  return found;
+}
+
+/** Returns the customer's opportunities with these ids, in any order. Leaves out unknown ids. */
+export const findOpportunities = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Opportunity[]> =>
+  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
+  sql<Opportunity[]>`
+    select found.*
+    from unnest(${ids}::uuid[]) as wanted (id)
+    cross join lateral (
+      select ${projection(sql, customerId)}
+      from ${source(sql, customerId)}
+      where o.customer_id = ${customerId}
+        and o.id = wanted.id
+      offset 0
+    ) as found`;
+
+/**
+ * Creates an opportunity with its contacts and lines (products with price and quantity).
+ * @returns the opportunity's id
+ * @throws DomainError `not_found` with the JSON pointer of every id in `body` that does not belong to a record of the
+ *   customer; nothing is written in this case
+ */
+export async function createOpportunity(
+  sql: Transaction,
+  customerId: string,
+  body: OpportunityCreate,
+): Promise<string> {
+  const { contacts_ids, products, ...fields } = body;
+  await requireReferences(sql, customerId, referencesOf(body, products, '/products'));
+  const [opportunity] = await sql<{ id: string }[]>`
+    insert into opportunities ${sql({ customer_id: customerId, ...asKept(fields) })}
+    returning id`;
+  const { id } = opportunity!;
+  if (contacts_ids.length > 0) await addContacts(sql, customerId, id, contacts_ids);
+  if (products.length > 0) {
+    await addLines(sql, customerId, { id, stage_id: fields.stage_id }, products);
+    await sql`
+      update opportunities
+      set price = ${totalOfLines(sql, customerId, id)}
+      where customer_id = ${customerId}
+        and id = ${id}`;
+  }
+  return id;
+}
+
+/**
+ * Updates those fields of an opportunity that `patch` contains. If one update fails, nothing is changed.
+ * @throws DomainError `not_found` if the opportunity, or a record to which `patch` refers, does not exist or belongs to
+ *   another customer
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the opportunity's current ETag
+ * @throws DomainError `conflict` if a product to add already has a line in the opportunity
+ */
+export async function updateOpportunity(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  patch: OpportunityPatch,
+  ifMatch?: string,
+): Promise<void> {
+  const { contacts_ids, products = {}, ...fields } = patch;
+  // The referenced records are locked first (in the order of references.ts), then the opportunity. Deletions lock in
+  // the same order.
+  const missing = await lockReferences(sql, customerId, referencesOf(patch, products.add, '/products/add'));
+  const current = await lockOpportunity(sql, customerId, id);
+  const present = patch.products ? await findLineProducts(sql, customerId, id) : new Set<string>();
+  const absent = [...missing, ...findAbsentLines(present, products)];
+  if (absent.length > 0) throw missingReferences(absent);
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findOpportunity(sql, customerId, id))!);
+  requireNewLines(present, products);
+  if (isEmpty(patch)) return;
+  if (contacts_ids) await setContacts(sql, customerId, id, contacts_ids);
+  const place = { id, stage_id: fields.stage_id ?? current.stage_id };
+  await updateLines(sql, customerId, place, products);
+  if (fields.stage_id) await moveLines(sql, customerId, place);
+  await sql`
+    update opportunities
+    set
+      ${sql({ ...current, ...asKept(fields) })},
+      price = ${totalOfLines(sql, customerId, id)},
+      updated_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/**
+ * Deletes an opportunity with its lines.
+ * @throws DomainError `not_found` if the customer has no such opportunity
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the opportunity's current ETag
+ */
+export async function deleteOpportunity(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  ifMatch?: string,
+): Promise<void> {
+  await lockOpportunity(sql, customerId, id);
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findOpportunity(sql, customerId, id))!);
+  await sql`
+    delete from opportunity_lines
+    where customer_id = ${customerId}
+      and opportunity_id = ${id}`;
+  await sql`
+    delete from opportunity_contacts
+    where customer_id = ${customerId}
+      and opportunity_id = ${id}`;
+  await sql`
+    delete from opportunities
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/**
+ * Removes companies from their opportunities.
+ * @param max maximum number of opportunities to update; null means all
+ * @returns the number of updated opportunities
+ */
+export async function detachOpportunities(
+  sql: Transaction,
+  customerId: string,
+  companyIds: readonly string[],
+  max: number | null = null,
+): Promise<number> {
+  const { count } = await sql`
+    with held as (
+      select id
+      from opportunities
+      where customer_id = ${customerId}
+        and company_id = any(${companyIds as string[]}::uuid[])
+      order by id
+      limit ${max}
+      for no key update
+    )
+    update opportunities o
+    set company_id = null, updated_at = (select clock_timestamp())
+    from held
+    where o.customer_id = ${customerId}
+      and o.id = held.id`;
+  return count;
+}
+
+/**
+ * Locks an opportunity until the transaction ends, and returns its columns. Other transactions cannot change the
+ * opportunity, its contacts or its lines until then.
+ * @throws DomainError `not_found` if the customer has no such opportunity
+ */
+async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<OpportunityColumns> {
+  const [columns] = await sql<OpportunityColumns[]>`
+    select ${sql(opportunityFields)}
+    from opportunities
+    where customer_id = ${customerId}
+      and id = ${id}
+    for update`;
+  if (!columns) throw notFound('opportunity');
+  return columns;
+}
+
+/** Returns true if a patch changes nothing. Ignores empty arrays in `products`. */
+const isEmpty = ({ products = {}, ...others }: OpportunityPatch): boolean =>
+  Object.keys(others).length === 0 && Object.values(products).every((lines) => lines.length === 0);
+
+/**
+ * Returns every id in a request body that refers to another record of the customer, with its JSON pointer.
+ * @param linesPath JSON pointer to `lines` in the body
+ */
+function referencesOf(body: OpportunityPatch | OpportunityCreate, lines: Line[] = [], linesPath: string): Reference[] {
+  const { company_id, contacts_ids = [], user_id_assigned, stage_id } = body;
+  return [
+    ...(company_id ? [{ noun: 'company' as const, id: company_id, path: '/company_id' }] : []),
+    ...contacts_ids.map((id, index) => ({ noun: 'contact' as const, id, path: `/contacts_ids/${index}` })),
+    ...(user_id_assigned ? [{ noun: 'user' as const, id: user_id_assigned, path: '/user_id_assigned' }] : []),
+    ...(stage_id ? [{ noun: 'stage' as const, id: stage_id, path: '/stage_id' }] : []),
+    ...lines.map(({ id }, index) => ({ noun: 'product' as const, id, path: `${linesPath}/${index}/id` })),
+  ];
+}
+
+/** Returns the fields of an opportunity as they are stored: names trimmed, times in UTC with milliseconds. */
+function asKept<T extends Partial<OpportunityColumns>>(fields: T): T {
+  const { estimated_closing_date, close_date } = fields;
+  return {
+    ...normalise(fields),
+    ...(estimated_closing_date === undefined
+      ? {}
+      : { estimated_closing_date: canonicalInstant(estimated_closing_date) }),
+    ...(close_date === undefined ? {} : { close_date: canonicalInstant(close_date) }),
+  };
+}

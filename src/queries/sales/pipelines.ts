@@ -1,0 +1,111 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import type { Pipeline, PipelineListItem, StageStatus, Visibility } from '../../schemas/pipelines.ts';
+import { stageProjection } from './stages.ts';
+
+/** A stage to create with its pipeline. */
+export interface NewStage {
+  name: string;
+  probability_percentage: number;
+  status: StageStatus;
+}
+
+/** A pipeline to create, with its stages. */
+export interface NewPipeline {
+  name: string;
+  description: string;
+  /** ISO 4217 code in upper case. */
+  currency: string;
+  visibility: Visibility;
+  /** The stages in the order in which an opportunity passes through them. */
+  stages: readonly NewStage[];
+}
+
+/** The default stages of a sales pipeline. */
+export const salesStages: readonly NewStage[] = [
+  { name: 'Lead', probability_percentage: 10, status: 'OPEN' },
+  { name: 'Qualified', probability_percentage: 25, status: 'OPEN' },
+  { name: 'Proposal', probability_percentage: 50, status: 'OPEN' },
+  { name: 'Negotiation', probability_percentage: 75, status: 'OPEN' },
+  { name: 'Won', probability_percentage: 100, status: 'WON' },
+  { name: 'Lost', probability_percentage: 0, status: 'LOST' },
+];
+
+/** Creates a pipeline with its stages and returns the pipeline's id. Stage positions start at 1. */
+export async function createPipeline(sql: Transaction, customerId: string, given: NewPipeline): Promise<string> {
+  const [pipeline] = await sql<[{ id: string }]>`
+    insert into pipelines (customer_id, name, description, currency, visibility)
+    values (${customerId}, ${given.name}, ${given.description}, ${given.currency}, ${given.visibility})
+    returning id`;
+  const stages = given.stages.map((stage, index) => ({ ...stage, position: index + 1 }));
+  await sql`
+    insert into stages (customer_id, pipeline_id, position, name, probability_percentage, status)
+    select ${customerId}, ${pipeline.id}, position, name, probability_percentage, status
+    from jsonb_to_recordset(${sql.json(stages)})
+      as given (position integer, name text, probability_percentage integer, status text)`;
+  return pipeline.id;
+}
+
+/**
+ * Returns all pipelines of the customer, newest first. Leaves out the visibility, the stages, and the times of creation
+ * and update.
+ */
+export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineListItem[]> =>
+  sql<PipelineListItem[]>`
+    select ${listProjection(sql)}
+    from pipelines p
+    where p.customer_id = ${customerId}
+    order by p.id desc`;
+
+/** Returns a pipeline with its stages, or undefined if the customer has no such pipeline. */
+export async function findPipeline(
+  sql: Sql | Transaction,
+  customerId: string,
+  id: string,
+): Promise<Pipeline | undefined> {
+  const [found] = await findPipelines(sql, customerId, [id]);
+  return found;
+}
+
+/** Returns the customer's pipelines with these ids, in any order. Leaves out unknown ids. */
+export const findPipelines = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Pipeline[]> =>
+  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
+  sql<Pipeline[]>`
+    select found.*
+    from unnest(${ids}::uuid[]) as wanted (id)
+    cross join lateral (
+      select ${projection(sql, customerId)}
+      from pipelines p
+      where p.customer_id = ${customerId}
+        and p.id = wanted.id
+      offset 0
+    ) as found`;
+
+/** Returns all pipelines of the customer with all their fields and stages, newest first. */
+export const listPipelinesWithStages = (sql: Sql | Transaction, customerId: string): Promise<Pipeline[]> =>
+  sql<Pipeline[]>`
+    select ${projection(sql, customerId)}
+    from pipelines p
+    where p.customer_id = ${customerId}
+    order by p.id desc`;
+
+const listProjection = (sql: Sql | Transaction) => sql`
+  p.id,
+  p.name,
+  p.description,
+  p.currency,
+  p.active`;
+
+const projection = (sql: Sql | Transaction, customerId: string) => sql`
+  ${listProjection(sql)},
+  p.visibility,
+  (
+    select coalesce(json_agg(stage order by stage."order"), '[]')
+    from (
+      select ${stageProjection(sql)}
+      from stages s
+      where s.customer_id = ${customerId}
+        and s.pipeline_id = p.id
+    ) stage
+  ) as stages,
+  p.created_at,
+  p.updated_at`;

@@ -1,0 +1,173 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import { notFound } from '../../errors.ts';
+import { requireMatch } from '../../text/etag.ts';
+import { constant, join } from '../../filters/sql.ts';
+import {
+  productFields,
+  type Product,
+  type ProductCreate,
+  type ProductListItem,
+  type ProductPatch,
+} from '../../schemas/products.ts';
+import type { Paginate } from '../../schemas/base/wire.ts';
+import { normalise } from '../../text/normalise.ts';
+import { limitAndOffset } from '../records/paging.ts';
+
+/** The columns of a product that callers can write. */
+type ProductColumns = Pick<Product, (typeof productFields)[number]>;
+
+/** SQL columns of a product as the API returns it. */
+const projection = (sql: Sql | Transaction) => sql`
+  p.id,
+  ${sql(productFields.map((column) => `p.${column}`))},
+  p.created_at,
+  p.updated_at`;
+
+/**
+ * Returns a page of the customer's products, newest first. Each product has the numbers of opportunities and pipelines
+ * that use it.
+ */
+export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate): Promise<ProductListItem[]> =>
+  sql<ProductListItem[]>`
+    select
+      ${projection(sql)},
+      used.opportunities_count,
+      used.pipelines_count
+    from products p
+    cross join lateral (
+      select count(*) as opportunities_count, count(distinct l.pipeline_id) as pipelines_count
+      from opportunity_lines l
+      where l.customer_id = ${customerId}
+        and l.product_id = p.id
+    ) used
+    where p.customer_id = ${customerId}
+      and p.id = any(array(
+        select id
+        from products
+        where customer_id = ${customerId}
+          and deleted_at is null
+        order by id desc
+        ${limitAndOffset(sql, paginate)}
+      ))
+    order by p.id desc`;
+
+/** Returns a product, or undefined if the customer has no such product or has deleted it. */
+export async function findProduct(
+  sql: Sql | Transaction,
+  customerId: string,
+  id: string,
+): Promise<Product | undefined> {
+  const [found] = await findProducts(sql, customerId, [id]);
+  return found;
+}
+
+/** Returns the customer's products with these ids, in any order. Leaves out unknown ids. */
+export const findProducts = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Product[]> =>
+  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
+  sql<Product[]>`
+    select found.*
+    from unnest(${ids}::uuid[]) as wanted (id)
+    cross join lateral (
+      select ${projection(sql)}
+      from products p
+      where p.customer_id = ${customerId}
+        and p.id = wanted.id
+        and p.deleted_at is null
+      offset 0
+    ) as found`;
+
+/**
+ * All columns of a new product that the request can set, except the currency: its default comes from the customer's
+ * subscription.
+ */
+const insertedFields = productFields.filter((field) => field !== 'currency');
+
+/**
+ * Creates a product. If the body has no currency, the product gets the currency of the customer's subscription.
+ * @returns the product's id
+ */
+export async function createProduct(sql: Transaction, customerId: string, body: ProductCreate): Promise<string> {
+  const given: Omit<ProductColumns, 'currency'> & Partial<ProductColumns> = { active: true, ...normalise(body) };
+  const { currency = null, ...columns } = given;
+  const values = insertedFields.map((field) => sql`${columns[field]}`);
+  const [product] = await sql<{ id: string }[]>`
+    insert into products (customer_id, currency, ${constant(sql, insertedFields.join(', '))})
+    select customer_id, coalesce(${currency}, upper(currency)), ${join(sql, values, ',', '')}
+    from subscriptions
+    where customer_id = ${customerId}
+    returning id`;
+  return product!.id;
+}
+
+/**
+ * Updates those fields of a product that `patch` contains. Opportunities that already have a line with this product
+ * keep the old price.
+ * @throws DomainError `not_found` if the customer has no such product
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the product's current ETag
+ */
+export async function updateProduct(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  patch: ProductPatch,
+  ifMatch?: string,
+): Promise<void> {
+  await lockProduct(sql, customerId, id, 'no key update', ifMatch);
+  if (Object.keys(patch).length === 0) return;
+  await sql`
+    update products
+    set ${sql(normalise(patch))}, updated_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/**
+ * Deletes a product. If opportunities use the product, its row stays in the table and is marked as deleted, because the
+ * opportunities still show the product's name.
+ * @throws DomainError `not_found` if the customer has no such product
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the product's current ETag
+ */
+export async function deleteProduct(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
+  // A transaction that adds a line locks the product's row too. So no line with this product can appear before the
+  // deletion.
+  await lockProduct(sql, customerId, id, 'update', ifMatch);
+  const kept = await sql`
+    update products p
+    set deleted_at = (select clock_timestamp())
+    where p.customer_id = ${customerId}
+      and p.id = ${id}
+      and exists (
+        select 1 from opportunity_lines l
+        where l.customer_id = ${customerId}
+          and l.product_id = p.id
+      )`;
+  if (kept.count > 0) return;
+  await sql`
+    delete from products
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}
+
+/**
+ * Locks a product until the transaction ends. With `strength = 'update'`, other transactions cannot add the product to
+ * an opportunity until then.
+ * @throws DomainError `not_found` if the customer has no such product
+ * @throws DomainError `precondition_failed` if `ifMatch` does not match the product's current ETag
+ */
+async function lockProduct(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  strength: 'update' | 'no key update',
+  ifMatch: string | undefined,
+): Promise<void> {
+  const [product] = await sql`
+    select id
+    from products
+    where customer_id = ${customerId}
+      and id = ${id}
+      and deleted_at is null
+    for ${sql.unsafe(strength)}`;
+  if (!product) throw notFound('product');
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findProduct(sql, customerId, id))!);
+}

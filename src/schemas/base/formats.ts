@@ -1,0 +1,104 @@
+import { fullFormats } from 'ajv-formats/dist/formats.js';
+import countryCodes from 'i18n-iso-countries/codes.json' with { type: 'json' };
+import { lengthOf } from '../../text/code-points.ts';
+import { canonicalId } from '../../text/ids.ts';
+
+// Kosovo's code XK is widely used, but it is not an ISO 3166-1 country: it lies in the range for private use.
+const countries = new Set(countryCodes.map(([alpha2]) => alpha2!).filter((code) => code !== 'XK'));
+
+// The runtime knows the currencies in circulation. ISO 4217 also lists funds, metals, units of account and test codes.
+const uncirculated = 'BOV CHE CHW CLF COU MXV USN UYI UYW VED XAD XAG XAU XBA XBB XBC XBD XPD XPT XTS XUA XXX';
+const currencies = new Set([...Intl.supportedValuesOf('currency'), ...uncirculated.split(' ')]);
+
+/** For each format name of the JSON schemas, a function that checks whether a string has this format. */
+export const formats: Record<string, (text: string) => boolean> = {
+  uuid: (text) => canonicalId(text) !== undefined,
+  email: (text) => (fullFormats.email as RegExp).test(text),
+  'date-time': isInstant,
+  name: (text) => isLengthBetween(text.trim(), 1, 255),
+  'key-name': (text) => isLengthBetween(text.trim(), 1, 120),
+  // Test for letters first: the upper case of ß is SS (South Sudan), and the upper case of ı is I.
+  country: (text) => text === '' || (/^[a-z]{2}$/i.test(text) && countries.has(text.toUpperCase())),
+  currency: (text) => /^[a-z]{3}$/i.test(text) && currencies.has(text.toUpperCase()),
+};
+
+/** The maximum length of an e-mail address (characters). */
+export const maxEmailLength = 254;
+
+/**
+ * Returns true if the text is an e-mail address that the API accepts. Any other text of a prospect counts as no
+ * address, such as `n/a`.
+ */
+export const isEmailAddress = (text: string): boolean => text.length <= maxEmailLength && formats['email']!(text);
+
+/**
+ * How the OpenAPI document describes each string format of this service, because API clients know only the standard
+ * ones. Key: name of the format. Value: the schema that stands in its place. Its pattern accepts all valid strings, and
+ * a few invalid ones, such as February 30. If it has a title, it becomes a component of the document.
+ */
+export const documentedFormats: Record<string, { format?: string; pattern?: string; title?: string }> = {
+  uuid: { format: 'uuid', pattern: '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$' },
+  email: { format: 'email', pattern: (fullFormats.email as RegExp).source.replaceAll('a-z', 'A-Za-z') },
+  'date-time': {
+    format: 'date-time',
+    pattern:
+      '^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$',
+  },
+  name: { pattern: trimmedPattern(255) },
+  'key-name': { pattern: trimmedPattern(120) },
+  country: { title: 'CountryCode', pattern: `^(|${codesPattern([...countries])})$` },
+  currency: { title: 'CurrencyCode', pattern: `^(${codesPattern([...currencies])})$` },
+};
+
+/** Returns a regular expression for strings that have between 1 and `most` code points after trimming. */
+function trimmedPattern(most: number): string {
+  return String.raw`^\s*\S([\s\S]{0,${most - 2}}\S)?\s*$`;
+}
+
+/**
+ * Returns a regular expression that matches any of the given codes in upper or lower case, such as
+ * `[Dd][Ee]|[Ff][IiRr]` for DE, FI and FR.
+ */
+function codesPattern(codes: readonly string[]): string {
+  const lastLetters = new Map<string, string>();
+  for (const code of codes.toSorted()) {
+    const beginning = code.slice(0, -1);
+    lastLetters.set(beginning, (lastLetters.get(beginning) ?? '') + code.slice(-1));
+  }
+  const eitherCase = (letters: string) => `[${letters}${letters.toLowerCase()}]`;
+  return [...lastLetters]
+    .map(([beginning, last]) => [...beginning].map(eitherCase).join('') + eitherCase(last))
+    .join('|');
+}
+
+function isLengthBetween(text: string, least: number, max: number): boolean {
+  const length = lengthOf(text);
+  return length >= least && length <= max;
+}
+
+const instantPattern = /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|[+-](\d{2}):(\d{2}))$/;
+
+/**
+ * Returns true if the text is a valid date and time with an offset (RFC 3339), within the years 0001–9999 in UTC. Leap
+ * seconds are not valid.
+ */
+export function isInstant(text: string): boolean {
+  const match = instantPattern.exec(text);
+  if (!match) return false;
+  // JavaScript and Postgres cannot store leap seconds.
+  const [year, month, day, hour, minute, second, offsetHour = 0, offsetMinute = 0] = match
+    .slice(1)
+    .map((part) => Number(part ?? 0));
+  if (hour! > 23 || minute! > 59 || second! > 59 || offsetHour > 23 || offsetMinute > 59) return false;
+  if (month! < 1 || month! > 12 || day! < 1 || day! > daysInMonth(year!, month!)) return false;
+  const utc = new Date(text.toUpperCase()).getTime();
+  return utc >= firstInstant && utc <= lastInstant;
+}
+
+const firstInstant = Date.parse('0001-01-01T00:00:00.000Z');
+const lastInstant = Date.parse('9999-12-31T23:59:59.999Z');
+
+function daysInMonth(year: number, month: number): number {
+  const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+  return [31, leap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1]!;
+}

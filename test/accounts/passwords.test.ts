@@ -1,0 +1,54 @@
+import { describe, expect, test } from 'vitest';
+import { decoy, hashPassword, verifyPassword } from '../../src/accounts/passwords.ts';
+
+describe('a password', () => {
+  test('is stored as argon2id with at least 19 MiB, two passes and one lane, salted', async () => {
+    const [one, two] = await Promise.all([
+      hashPassword('correct horse battery'),
+      hashPassword('correct horse battery'),
+    ]);
+    expect(one).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
+    expect(one).not.toBe(two);
+  });
+
+  test('is accepted when it is the same, and rejected otherwise', async () => {
+    const hash = await hashPassword('correct horse battery');
+    expect(await verifyPassword(hash, 'correct horse battery')).toBe(true);
+    expect(await verifyPassword(hash, 'correct horse batterY')).toBe(false);
+  });
+
+  test('is the same however its letters are composed', async () => {
+    expect(await verifyPassword(await hashPassword('pässwörter sind'), 'pa\u0308sswo\u0308rter sind')).toBe(true);
+  });
+
+  test('of more than 72 bytes is compared completely', async () => {
+    const long = 'x'.repeat(127);
+    expect(await verifyPassword(await hashPassword(`${long}a`), `${long}b`)).toBe(false);
+  });
+});
+
+describe('without an account', () => {
+  test('every password is rejected', async () => {
+    expect(await verifyPassword(undefined, 'correct horse battery')).toBe(false);
+  });
+
+  test('verification does the same work: the decoy has the parameters of new hashes', async () => {
+    const parametersOf = (hash: string) => hash.split('$').slice(0, 4);
+    const lengthsOf = (hash: string) => hash.split('$').map((part) => part.length);
+    const real = await hashPassword('correct horse battery');
+    expect(parametersOf(decoy)).toEqual(parametersOf(real));
+    expect(lengthsOf(decoy)).toEqual(lengthsOf(real));
+  });
+});
+
+test('in a storm of logins, attempts that cannot wait fail at once as unavailable, not as wrong', async () => {
+  const hash = await hashPassword('correct horse battery');
+  const refusals: unknown[] = [];
+  const storm = Array.from({ length: 200 }, () =>
+    verifyPassword(hash, 'wrong').catch((error: unknown) => refusals.push(error)),
+  );
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(refusals.length).toBeGreaterThanOrEqual(200 - 100 - 3);
+  expect(new Set(refusals.map((error) => (error as { code: string }).code))).toEqual(new Set(['unavailable']));
+  await Promise.all(storm);
+});

@@ -1,0 +1,78 @@
+import { expect, test } from 'vitest';
+import { batchLookups } from '../../src/database/batch-lookups.ts';
+
+type Found = { key: string; value: string };
+
+const gatherTexts = (load: (keys: string[]) => Promise<Found[]>) =>
+  batchLookups(
+    (key: string) => key,
+    load,
+    (found) => found.key,
+  );
+
+/** Looks up keys by upper-casing them, and records the calls. */
+function recordingLoad() {
+  const calls: string[][] = [];
+  const load = async (keys: string[]) => {
+    calls.push(keys);
+    return keys.filter((key) => key !== 'unknown').map((key) => ({ key, value: key.toUpperCase() }));
+  };
+  return { calls, load };
+}
+
+test('look-ups of one event loop round are batched into one call, with each key once', async () => {
+  const { calls, load } = recordingLoad();
+  const find = gatherTexts(load);
+  const later = new Promise((resolve) => process.nextTick(resolve)).then(() => find('c'));
+  const found = await Promise.all([find('b'), find('a'), find('b'), later]);
+  expect(found.map((one) => one?.value)).toEqual(['B', 'A', 'B', 'C']);
+  expect(calls).toEqual([['b', 'a', 'c']]);
+});
+
+test('a call has at most the given number of keys', async () => {
+  const { calls, load } = recordingLoad();
+  const find = batchLookups(
+    (key: string) => key,
+    load,
+    ({ key }) => key,
+    2,
+  );
+  const found = await Promise.all(['a', 'b', 'a', 'c', 'd'].map(find));
+  expect(found.map((one) => one?.value)).toEqual(['A', 'B', 'A', 'C', 'D']);
+  expect(calls).toEqual([['a', 'b'], ['a', 'c'], ['d']]);
+});
+
+test('a key without a record yields undefined', async () => {
+  expect(await gatherTexts(recordingLoad().load)('unknown')).toBeUndefined();
+});
+
+test('a look-up that arrives during a call waits for the next call', async () => {
+  const calls: { keys: string[]; finish: (value: string) => void }[] = [];
+  const find = gatherTexts(
+    (keys) =>
+      new Promise((resolve) => {
+        calls.push({ keys, finish: (value) => resolve(keys.map((key) => ({ key, value }))) });
+      }),
+  );
+  const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+  const early = find('a');
+  await nextTurn();
+  const late = find('a');
+  await nextTurn();
+  expect(calls.map((call) => call.keys)).toEqual([['a'], ['a']]);
+  calls[0]!.finish('before');
+  calls[1]!.finish('after');
+  expect((await Promise.all([early, late])).map((one) => one?.value)).toEqual(['before', 'after']);
+});
+
+test('a failed call rejects all of its look-ups, and none of the next call', async () => {
+  let failing = true;
+  const find = gatherTexts(async (keys) => {
+    if (failing) throw new Error('no answer');
+    return keys.map((key) => ({ key, value: 'found' }));
+  });
+  const settled = await Promise.allSettled([find('a'), find('b')]);
+  expect(settled.map((one) => one.status)).toEqual(['rejected', 'rejected']);
+  failing = false;
+  expect(await find('a')).toEqual({ key: 'a', value: 'found' });
+});

@@ -1,0 +1,59 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { openErrorsFile } from '../../../src/jobs/imports/errors-file.ts';
+import { allImports } from '../../../src/queries/imports/imports.ts';
+import { visitorOf } from '../../pages/visitor.ts';
+import { startApp } from '../../setup/app.ts';
+import type { TestCustomer } from '../../setup/factories.ts';
+import { beginImport, contactLines, contactsCsv, newContacts, sendFile, workAtAll } from '../importing.ts';
+
+const app = await startApp();
+let customer: TestCustomer;
+beforeEach(async () => {
+  customer = await app.customer();
+});
+
+const columns = 'first_name,last_name,work_email,phone_numbers,_line,_error\r\n';
+
+async function uploaded(...lines: string[]): Promise<string> {
+  const id = await beginImport(customer, newContacts);
+  await sendFile(customer, id, contactsCsv(...lines));
+  return id;
+}
+
+describe('the errors file has the columns of the import', () => {
+  test('while a worker reads its file for the first time', async () => {
+    const id = await uploaded(...contactLines(3));
+    await app.owner`
+      update imports set status = 'PROCESSING', lease = gen_random_uuid(), leased_until = now() + interval '15 s'
+      where id = ${id}`;
+    expect((await customer.get(`/imports/${id}/errors`)).body).toBe(columns);
+  });
+
+  test('when the import ends before its file is read', async () => {
+    const id = await uploaded('Ada,Lovelace,no address,');
+    const read = await openErrorsFile(app.db, customer.id, { id, visible: allImports });
+    await workAtAll(app, customer);
+    const pieces: string[] = [];
+    for await (const piece of await read()) pieces.push(piece);
+    expect(pieces).toEqual([columns, expect.stringMatching(/^Ada,Lovelace,no address,,2,/)]);
+  });
+});
+
+test('HEAD of an errors file reads nothing of it', async () => {
+  const id = await uploaded(...contactLines(3));
+  const visitor = await visitorOf(app.fastify, customer.id);
+  await app.owner.begin(async (sql) => {
+    await sql`lock table import_chunks, import_errors in access exclusive mode`;
+    const answers = [
+      await customer.call('HEAD', `/imports/${id}/errors`),
+      await visitor.send('HEAD', `/app/imports/${id}/errors.csv`),
+    ];
+    for (const { status, headers } of answers) {
+      expect([status, headers['content-type']]).toEqual([200, 'text/csv; charset=utf-8']);
+      expect(headers).not.toHaveProperty('content-length');
+    }
+    expect((await sql`select from pg_locks where not granted and relation = 'import_errors'::regclass`).count).toBe(0);
+  });
+  const waiting = await beginImport(customer);
+  expect((await customer.call('HEAD', `/imports/${waiting}/errors`)).status).toBe(409);
+});

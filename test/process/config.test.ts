@@ -1,0 +1,201 @@
+import { spawnSync } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ConfigError, parseConfig, publicUrl } from '../../src/process/config.ts';
+
+/** Returns the faults of an environment, one for each variable, or none if it is valid. */
+function faultsOf(environment: Record<string, string>): string[] {
+  try {
+    parseConfig(environment);
+    return [];
+  } catch (error) {
+    if (error instanceof ConfigError) return error.faults;
+    throw error;
+  }
+}
+
+describe('whole-number variables', () => {
+  test.each(['1.5', '1e3', '0x10', '5 credits', ' '])('reject %j', (text) => {
+    expect(faultsOf({ UNLOCK_COST: text })).toEqual(['UNLOCK_COST: must be a whole number from 0 to 10000']);
+  });
+
+  test('accept digits', () => {
+    expect(parseConfig({ UNLOCK_COST: '3', PORT: '0' })).toMatchObject({ UNLOCK_COST: 3, PORT: 0 });
+  });
+});
+
+describe('lists and URLs are checked at the start', () => {
+  const wrong: [string, string, string][] = [
+    ['CORS_ORIGINS', 'foo', 'element 1 must be an origin'],
+    ['CORS_ORIGINS', 'https://a.example.com,https://b.example.com/path', 'element 2 must be an origin'],
+    ['CORS_ORIGINS', 'https://A.example.com', 'element 1 must be an origin'],
+    ['CORS_ORIGINS', 'https://a.example.com:443', 'element 1 must be an origin'],
+    ['TRUST_PROXY', 'xyz', 'element 1 must be an IP address'],
+    ['VERIFY_DNS_SERVERS', '1.2.3', 'element 1 must be an IP address'],
+    ['VERIFY_DNS_SERVERS', '1.1.1.1,999.1.1.1:53', 'element 2 must be an IP address'],
+    ['DATABASE_URL', 'postgres://user:a#b@db/sales', 'write # / ? @ : and % in a password as %23'],
+    ['DATABASE_URL', 'postgres://user:a%b@db/sales', 'write # / ? @ : and % in a password as %23'],
+    ['MIGRATION_DATABASE_URL', 'postgres://user:pass@:x/sales', 'must be a URL such as postgres://'],
+    ['ELASTICSEARCH_URL', 'http://a:9200,http://b:port', 'element 2 must be a URL'],
+    ['ELASTICSEARCH_URL', 'http://user:a%b@search:9200', 'element 1 must be a URL'],
+    ['REDIS_URL', 'redis://[bad', 'must be a URL such as redis://'],
+    ['REDIS_URL', 'redis://redis:port', 'must be a URL such as redis://'],
+    ['REDIS_URL', 'redis://:a%b@redis', 'must be a URL such as redis://'],
+    ['PUBLIC_URL', 'https://:0', 'must be a URL'],
+    ['DATABASE_URL', 'postgres://user:a%00b@db/sales', 'must be a URL such as postgres://'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=b,c', 'element 2 must be a header'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=', 'element 1 must be a header'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a b=c', 'element 1 must be a header'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=%zz', 'element 1 must be a header'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=b%0d%0ac', 'element 1 must be a header'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=b;c', 'element 1 must be a header'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a=日', 'element 1 must be a header'],
+    ['OTEL_TRACES_SAMPLER', 'jaeger_remote', 'must be one of always_on, always_off'],
+    ['OTEL_TRACES_SAMPLER_ARG', '1.1', 'must be a number from 0 to 1'],
+    ['OTEL_TRACES_SAMPLER_ARG', '-0.1', 'must be a number from 0 to 1'],
+    ['OTEL_TRACES_SAMPLER_ARG', 'NaN', 'must be a number from 0 to 1'],
+    ['OTEL_TRACES_SAMPLER_ARG', '10%', 'must be a number from 0 to 1'],
+    ['OTEL_TRACES_SAMPLER_ARG', ' ', 'must be a number from 0 to 1'],
+    ['OTEL_RESOURCE_ATTRIBUTES', 'a=b,c', 'element 2 must be an attribute'],
+    ['OTEL_RESOURCE_ATTRIBUTES', 'a=b=c', 'element 1 must be an attribute'],
+    ['OTEL_RESOURCE_ATTRIBUTES', '=b', 'element 1 must be an attribute'],
+    ['OTEL_RESOURCE_ATTRIBUTES', 'a=%', 'element 1 must be an attribute'],
+    ['OTEL_RESOURCE_ATTRIBUTES', `a=${'x'.repeat(256)}`, 'element 1 must be an attribute'],
+    ['OTEL_BSP_MAX_QUEUE_SIZE', '-1', 'must be a whole number from 1'],
+    ['OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 'NaN', 'must be a whole number from 1'],
+    ['OTEL_BSP_SCHEDULE_DELAY', '-5', 'must be a whole number from 0'],
+    ['OTEL_BSP_EXPORT_TIMEOUT', '0', 'must be a whole number from 1'],
+  ];
+  test.each(wrong)('%s=%s is rejected', (name, value, text) => {
+    const faults = faultsOf({ [name]: value });
+    expect(faults).toHaveLength(1);
+    expect(faults[0]).toMatch(new RegExp(`^${name}: `));
+    expect(faults[0]).toContain(text);
+  });
+
+  const right: [string, string][] = [
+    ['CORS_ORIGINS', 'https://a.example.com, http://localhost:8080'],
+    ['CORS_ORIGINS', 'chrome-extension://abcdefgh'],
+    ['VERIFY_DNS_SERVERS', '1.1.1.1,8.8.8.8:53,[2606:4700::1111]:53,2606:4700::1111'],
+    ['DATABASE_URL', 'postgres://user:a%23b@db1:5432,db2:5433/sales?sslmode=require'],
+    ['ELASTICSEARCH_URL', 'http://elastic:secret@a:9200,https://b'],
+    ['REDIS_URL', 'rediss://user:a%25b@[::1]:6379/2'],
+    ['TRUST_PROXY', '10.0.0.0/8,loopback'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'x-tenant=a%20b%3B, authorization=Basic YTpi=='],
+    ['OTEL_TRACES_SAMPLER', 'parentbased_traceidratio'],
+    ['OTEL_TRACES_SAMPLER_ARG', '.25'],
+    ['OTEL_RESOURCE_ATTRIBUTES', 'deployment.environment=a%2Cb, k8s.pod.name = ,'],
+    ['OTEL_BSP_SCHEDULE_DELAY', '0'],
+  ];
+  test.each(right)('%s=%s is accepted', (name, value) => {
+    expect(faultsOf({ [name]: value })).toEqual([]);
+  });
+
+  test('all faults are reported at once, without values', () => {
+    const secret = 'hunter2';
+    const faults = faultsOf({ DATABASE_URL: `postgres://u:${secret}#@db/x`, CORS_ORIGINS: secret, PORT: secret });
+    expect(faults.map((fault) => fault.split(':')[0])).toEqual(['PORT', 'DATABASE_URL', 'CORS_ORIGINS']);
+    expect(faults.join('\n')).not.toContain(secret);
+  });
+});
+
+test.each([
+  [{}, 'http://127.0.0.1:3000'],
+  [{ HOST: '::1', PORT: '80' }, 'http://[::1]:80'],
+  [{ PUBLIC_URL: 'https://example.com/sales/' }, 'https://example.com/sales'],
+])('with %o, callers reach the service at %s', (environment, url) => {
+  expect(publicUrl(parseConfig(environment))).toBe(url);
+});
+
+describe('secrets', () => {
+  let folder: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'secrets-'));
+  });
+  afterAll(() => rm(folder, { recursive: true }));
+
+  async function fileWith(text: string | Buffer): Promise<string> {
+    const path = join(folder, randomUUID());
+    await writeFile(path, text);
+    return path;
+  }
+
+  test.each([
+    ['DATABASE_URL', 'postgres://u:p@db/sales'],
+    ['MIGRATION_DATABASE_URL', 'postgres://u:p@db/sales'],
+    ['ELASTICSEARCH_URL', 'http://elastic:secret@search:9200'],
+    ['ELASTICSEARCH_API_KEY', 'a2V5'],
+    ['REDIS_URL', 'redis://:secret@redis'],
+    ['OTEL_EXPORTER_OTLP_ENDPOINT', 'https://user:secret@collector'],
+    ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'https://user:secret@collector/v1/traces'],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'authorization=Bearer secret'],
+  ])('%s can come from a file, with or without a line break at its end', async (name, value) => {
+    for (const end of ['', '\n', '\r\n'])
+      expect(parseConfig({ [`${name}_FILE`]: await fileWith(value + end) })).toMatchObject({ [name]: value });
+  });
+
+  test('in files are reported if the file is missing, unreadable or empty, or the variable is set too', async () => {
+    const faults = faultsOf({
+      DATABASE_URL_FILE: join(folder, 'none'),
+      MIGRATION_DATABASE_URL_FILE: folder,
+      REDIS_URL_FILE: await fileWith('\n'),
+      ELASTICSEARCH_API_KEY_FILE: await fileWith('one'),
+      ELASTICSEARCH_API_KEY: 'two',
+    });
+    expect(faults).toEqual([
+      'DATABASE_URL_FILE: the file cannot be read (ENOENT)',
+      'MIGRATION_DATABASE_URL_FILE: the file cannot be read (EISDIR)',
+      'ELASTICSEARCH_API_KEY_FILE: ELASTICSEARCH_API_KEY is set too; set only one of them',
+      'REDIS_URL_FILE: the file is empty',
+    ]);
+  });
+
+  test('are read through symbolic links, as Kubernetes provides them', async () => {
+    const link = join(folder, randomUUID());
+    await symlink(await fileWith('a2V5\n'), link);
+    expect(parseConfig({ ELASTICSEARCH_API_KEY_FILE: link })).toMatchObject({ ELASTICSEARCH_API_KEY: 'a2V5' });
+  });
+
+  test('in files that never end, or are too large or no text, are reported at once', async () => {
+    const pipe = join(folder, randomUUID());
+    expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
+    const fault = (path: string) => faultsOf({ ELASTICSEARCH_API_KEY_FILE: path })[0];
+    const largest = 'x'.repeat(64 * 1024);
+    expect(fault(pipe)).toBe('ELASTICSEARCH_API_KEY_FILE: must be a regular file, not a pipe or a device');
+    expect(fault('/dev/zero')).toBe('ELASTICSEARCH_API_KEY_FILE: must be a regular file, not a pipe or a device');
+    expect(fault(await fileWith(`${largest}x`))).toBe('ELASTICSEARCH_API_KEY_FILE: the file is larger than 64 KiB');
+    expect(fault(await fileWith(largest))).toBeUndefined();
+    expect(fault(await fileWith('a\0b'))).toBe('ELASTICSEARCH_API_KEY_FILE: the file contains a NUL character');
+    expect(fault(await fileWith(Buffer.from([0x61, 0xff])))).toBe(
+      'ELASTICSEARCH_API_KEY_FILE: the file is not valid UTF-8',
+    );
+  });
+
+  test('in files are checked like other values, and not shown', async () => {
+    const faults = faultsOf({ DATABASE_URL_FILE: await fileWith('mysql://hunter2@db') });
+    expect(faults).toEqual([expect.stringMatching(/^DATABASE_URL: must match/)]);
+    expect(faults.join()).not.toContain('hunter2');
+  });
+
+  const awkward = ' @/#%41:?\'"$\\+&=ä[]` ';
+  const urls: [string, string][] = [
+    ['postgres://owner@db:5432/sales', 'postgres://owner:%@db:5432/sales'],
+    ['postgres://owner:old@a:1,b:2/sales?sslmode=require', 'postgres://owner:%@a:1,b:2/sales?sslmode=require'],
+    ['postgres:///sales', 'postgres://:%@/sales'],
+  ];
+  test.each(urls)('a password of its own replaces the one in %s', (given, expected) => {
+    const config = parseConfig({ DATABASE_URL: given, DATABASE_PASSWORD: awkward });
+    expect(config.DATABASE_URL).toBe(expected.replace('%', () => encodeURIComponent(awkward)));
+  });
+
+  test('a password without its URL is a fault', () => {
+    expect(faultsOf({ DATABASE_PASSWORD: 'x', REDIS_PASSWORD: 'x', MIGRATION_DATABASE_PASSWORD: 'x' })).toEqual([
+      'DATABASE_PASSWORD: is set without DATABASE_URL',
+      'MIGRATION_DATABASE_PASSWORD: is set without MIGRATION_DATABASE_URL',
+      'REDIS_PASSWORD: is set without REDIS_URL',
+    ]);
+  });
+});

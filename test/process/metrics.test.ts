@@ -1,0 +1,245 @@
+import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { METHODS } from 'node:http';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { grantCredits } from '../../src/queries/jobs/credits.ts';
+import { appWithoutDatabase, declaredRoutes, monitorWithoutDatabase } from '../contract/declared.ts';
+import { startApp } from '../setup/app.ts';
+import { isOnCitus } from '../setup/database.ts';
+import { inject } from '../setup/factories.ts';
+import { needPrometheus, noPrometheus, startPrometheus, type Prometheus } from '../setup/prometheus.ts';
+import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
+
+const monitoring = join(import.meta.dirname, '..', '..', 'deploy', 'monitoring');
+const { fastify: app, db, url, customer } = await startApp();
+
+/** Returns the value of a series in Prometheus text format; undefined if there is none. */
+const valueOf = (text: string, series: string): number | undefined => {
+  const line = text.split('\n').find((one) => one.startsWith(`${series} `));
+  return line === undefined ? undefined : Number(line.slice(series.length + 1));
+};
+const read = async (): Promise<string> => (await app.inject('/metrics')).body;
+
+test('requests are counted by route, method and status, and unknown paths as one route', async () => {
+  const { key, id } = await customer();
+  const authorization = `X-API-Key ${key}`;
+  await app.inject({ method: 'POST', url: '/api/ext/contacts/list', headers: { authorization }, payload: {} });
+  for (const path of ['/nowhere/1', '/nowhere/2']) await app.inject(path);
+  const text = await read();
+  const count = (method: string, route: string, status: number) =>
+    valueOf(
+      text,
+      `http_server_request_duration_seconds_count{http_request_method="${method}",http_route="${route}",http_response_status_code="${status}"}`,
+    );
+  expect(count('POST', '/api/ext/contacts/list', 200)).toBeGreaterThan(0);
+  expect(count('GET', 'unknown', 404)).toBe(2);
+  for (const secret of [key, id, '/nowhere']) expect(text).not.toContain(secret);
+});
+
+test('anonymous callers can create few series: each route counts with the methods that it supports', async () => {
+  const { documented, hidden } = await declaredRoutes();
+  const supported = new Set(documented.map(({ method, url: route }) => `${method} ${route}`));
+  for (const { method, url: route, isRefusal } of hidden) if (!isRefusal) supported.add(`${method} ${route}`);
+  const server = appWithoutDatabase();
+  const own = METHODS.filter((method) => method !== 'CONNECT');
+  const malformed = { 'transfer-encoding': 'gzip' };
+  for (const path of new Set([...documented, ...hidden].map((route) => route.url.replace(':id', 'x'))))
+    for (const method of own as 'GET'[]) {
+      await server.inject({ method, url: path });
+      await server.inject({ method, url: path, headers: malformed });
+    }
+  for (const method of own as 'GET'[]) for (const path of ['/%zz', '/none']) await server.inject({ method, url: path });
+  await server.close();
+  const series = (await read()).matchAll(
+    /^http_\w+_count\{http_request_method="(.+)",http_route="(.+)",http_r\w+="(.+)"\}/gm,
+  );
+  const labels = [...series].map(([, method, route, status]) => ({ method: method!, route: route!, status: status! }));
+  const ofRoutes = labels.filter(({ route }) => route !== 'unknown').map(({ method, route }) => `${method} ${route}`);
+  const methods = new Set([...supported].map((name) => name.split(' ')[0]!));
+  expect(new Set(ofRoutes).difference(supported)).toEqual(new Set());
+  expect(supported.difference(new Set(ofRoutes))).toEqual(new Set());
+  const others = labels.filter(({ route }) => route === 'unknown').map(({ method }) => method);
+  expect(new Set(others).difference(methods)).toEqual(new Set(['OPTIONS', '_OTHER']));
+});
+
+test.skipIf(isOnCitus())(
+  'every gate shows its slots, and rejected operations are counted (needs one server)',
+  async () => {
+    const { fastify: small } = await startApp({
+      DATABASE_SEARCH_CONNECTIONS: '1',
+      DATABASE_QUEUE_LENGTH: '1',
+      DATABASE_QUEUE_MS: '1',
+    });
+    const refused = 'sales_data_gate_refused_total{gate="search"}';
+    const before = valueOf((await small.inject('/metrics')).body, refused) ?? 0;
+    const work = () => small.db.for({ customerId: 'one' }).search((sql) => sql`select pg_sleep(0.2)`);
+    const works = await Promise.allSettled([work(), work(), work()]);
+    const failed = works.filter(({ status }) => status === 'rejected').length;
+    expect(failed).toBeGreaterThan(0);
+    const text = (await small.inject('/metrics')).body;
+    expect(valueOf(text, refused)).toBe(before + failed);
+    expect(valueOf(text, 'sales_data_gate_slots{gate="search"}')).toBe(1);
+    expect(valueOf(text, 'sales_data_gate_wait_seconds_count{gate="transaction"}')).toBeGreaterThanOrEqual(0);
+  },
+);
+
+test('credits are counted when their transaction has committed, and only then', async () => {
+  const { id } = await customer();
+  const series = 'sales_data_credits_total{pool="subscription",kind="grant"}';
+  const before = valueOf(await read(), series) ?? 0;
+  const grant = (isKept: boolean) =>
+    db.transaction(async (sql) => {
+      await grantCredits(sql, id, { pool: 'subscription', amount: 7, note: null });
+      if (!isKept) throw new Error('rolled back');
+    });
+  await expect(grant(false)).rejects.toThrow('rolled back');
+  expect(valueOf(await read(), series) ?? 0).toBe(before);
+  await grant(true);
+  expect(valueOf(await read(), series)).toBe(before + 7);
+});
+
+test('without the database only its own metrics are left out', async () => {
+  const cut = appWithoutDatabase();
+  const text = (await cut.inject('/metrics')).body;
+  expect(valueOf(text, 'sales_data_database_up')).toBe(0);
+  expect(text).toContain('sales_data_build_info');
+  expect(text).not.toContain('sales_data_unlocks_unindexed ');
+  expect(valueOf(await read(), 'sales_data_database_up')).toBe(1);
+  await cut.close();
+});
+
+describe('with METRICS_PORT', () => {
+  let server: ServerProcess;
+  beforeAll(async () => {
+    server = await startServerProcess(url, { METRICS_PORT: '0' });
+  });
+  afterAll(() => server.stop());
+
+  test("that port serves metrics and health, and the service's port no longer serves metrics", async () => {
+    const { monitor } = server.started as { monitor: string };
+    expect((await fetch(`${server.url}/metrics`)).status).toBe(404);
+    expect(await (await fetch(`${monitor}/metrics`)).text()).toContain('sales_data_build_info');
+    for (const path of ['/healthz', '/readyz']) expect((await fetch(monitor + path)).status).toBe(200);
+    expect((await fetch(`${monitor}/api/ext/contacts/list`, { method: 'POST' })).status).toBe(404);
+  });
+
+  test('that port answers as the API does to other methods, paths and bodies, and counts nothing as a request of it', async () => {
+    const monitor = monitorWithoutDatabase();
+    const series = async () =>
+      (await monitor.inject('/metrics')).body.match(/^http_server_request_duration_seconds_count.*$/gm);
+    const before = await series();
+    const answers: Record<string, number> = {};
+    for (const [method, path] of [
+      ['QUERY', '/metrics'],
+      ['POST', '/metrics'],
+      ['DELETE', '/readyz'],
+      ['POST', '/none'],
+      ['GET', '/healthz'],
+      ['GET', '/%zz'],
+    ] as const) {
+      const answer = await inject(monitor, method, path, '{');
+      answers[`${method} ${path}`] = answer.status;
+      expect(answer.body).toMatchObject({ statusCode: answer.status, code: expect.any(String) });
+    }
+    expect(answers).toEqual({
+      'QUERY /metrics': 405,
+      'POST /metrics': 405,
+      'DELETE /readyz': 405,
+      'POST /none': 404,
+      'GET /healthz': 400,
+      'GET /%zz': 400,
+    });
+    expect(await series()).toEqual(before);
+    await monitor.close();
+  });
+
+  test('that port limits connections as the API does', async () => {
+    const monitor = monitorWithoutDatabase({ MAX_CONNECTIONS: '2', CONNECTION_SILENCE_MS: '400' });
+    const { port } = new URL(await monitor.listen({ host: '127.0.0.1', port: 0 }));
+    const send = (...headers: string[]) => {
+      const socket = connect(Number(port), '127.0.0.1').on('error', () => undefined);
+      socket.write(['GET /healthz HTTP/1.1', 'host: a', ...headers, '', ''].join('\r\n'));
+      return { socket, closed: new Promise((resolve) => socket.once('close', resolve)) };
+    };
+    const idle = send();
+    await once(idle.socket, 'data');
+    const silent = send('content-type: application/json', 'content-length: 9');
+    await idle.closed; // its place was needed
+    await silent.closed;
+    expect(idle.socket.bytesRead).toBeGreaterThan(0);
+    expect(silent.socket.bytesRead).toBe(0);
+    await monitor.close();
+  });
+
+  test('a worker serves them too', async () => {
+    const worker = await startServerProcess(url, { METRICS_PORT: '0' }, ['src/cli.ts', 'work', '--json']);
+    const { monitor } = worker.started as { monitor: string };
+    expect(await (await fetch(`${monitor}/metrics`)).text()).toContain('sales_data_gate_slots{gate="transaction"}');
+    expect(await worker.stop()).toBe(0);
+  });
+});
+
+describe.skipIf(noPrometheus)(`with a real Prometheus ${needPrometheus}`, () => {
+  let prometheus: Prometheus;
+  let dashboard: { panels: { title: string; targets: { expr: string }[] }[] };
+  let server: ServerProcess;
+
+  beforeAll(async () => {
+    server = await startServerProcess(url);
+    dashboard = JSON.parse(await readFile(join(monitoring, 'dashboard.json'), 'utf8')) as typeof dashboard;
+    prometheus = await startPrometheus([new URL(server.url).host]);
+  });
+  afterAll(async () => {
+    await prometheus.stop();
+    await server.stop();
+  });
+
+  test('it scrapes the service', async () => {
+    await expect.poll(() => prometheus.query('sales_data_database_up == 1'), { timeout: 30_000 }).toHaveLength(1);
+    expect(await prometheus.query('up{job="sales-data-api"} == 1')).toHaveLength(1);
+    const places = await prometheus.query('sales_data_gate_slots');
+    // Those of a node of a distributed database have its address at the end.
+    expect(new Set(places.map(({ metric }) => metric['gate']?.split(':')[0]))).toEqual(
+      new Set(['credentials', 'lookup', 'search', 'transaction']),
+    );
+  });
+
+  test('it accepts every expression of the dashboard and the alerts, and each uses metrics of the service', async () => {
+    const alerts = await readFile(join(monitoring, 'alerts.yml'), 'utf8');
+    const expressions = dashboard.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
+    for (const expression of expressions) await prometheus.query(expression.replaceAll('$__rate_interval', '1m'));
+    const known = await (await fetch(`${server.url}/metrics`)).text();
+    const named = [...expressions, alerts].join('\n').match(/\b(?:sales_data|http_server|nodejs|process)_[a-z0-9_]+/g)!;
+    // Present only with the Elasticsearch catalog.
+    const elsewhere = new Set(['sales_data_unlocks_unindexed']);
+    const unknown = named.filter(
+      (name) => !elsewhere.has(name) && !known.includes(`# TYPE ${name.replace(/_(bucket|count|sum)$/, '')} `),
+    );
+    expect(named.length).toBeGreaterThan(20);
+    expect(unknown).toEqual([]);
+  });
+
+  test('promtool accepts the alerts, and each has a section in the runbook', async () => {
+    const { status, stderr } = spawnSync('promtool', ['check', 'rules', join(monitoring, 'alerts.yml')], {
+      encoding: 'utf8',
+    });
+    expect(status, stderr).toBe(0);
+    const runbook = await readFile(join(monitoring, '..', '..', 'docs', 'operating.md'), 'utf8');
+    const alerts = (await readFile(join(monitoring, 'alerts.yml'), 'utf8')).matchAll(/- alert: (\w+)/g);
+    const titles = runbook.match(/^### \w+$/gm) ?? [];
+    expect([...alerts].map(([, name]) => `### ${name}`)).toEqual(
+      titles.filter((title) => /^### [A-Z]\w+$/.test(title)),
+    );
+  });
+
+  test('the alerts fire when they should, and not before', () => {
+    const { status, stdout, stderr } = spawnSync('promtool', ['test', 'rules', 'test/alerts.test.yml'], {
+      cwd: join(monitoring, '..', '..'),
+      encoding: 'utf8',
+    });
+    expect(status, stdout + stderr).toBe(0);
+  });
+});

@@ -1,0 +1,375 @@
+import { randomInt, randomUUID } from 'node:crypto';
+import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { updateContact } from '../../../src/queries/crm/contacts.ts';
+import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
+import type { Prospect } from '../../../src/schemas/prospects.ts';
+import { person } from '../../catalog/people.ts';
+import { startApp, type TestApp } from '../../setup/app.ts';
+import { companyBody, contactBody, make, type TestCustomer } from '../../setup/factories.ts';
+import { somebodyWaitsFor } from '../../setup/locks.ts';
+import { recount } from '../memberships/recount.ts';
+
+let app: TestApp;
+let customer: TestCustomer;
+beforeAll(async () => {
+  app = await startApp();
+});
+beforeEach(async () => {
+  customer = await app.customer();
+});
+
+const sync = (prospects: Prospect[]) => app.db.transaction((sql) => syncProspects(sql, customer.id, prospects));
+/** Synchronises one prospect and returns its contact. */
+const synced = async (prospect: Prospect) => read((await sync([prospect])).get(prospect._id)!);
+const read = async (id: string) => (await customer.get(`/contacts/${id}`)).body;
+const count = async (what: 'contacts' | 'company'): Promise<number> =>
+  (await customer.post(`/${what}/metadata`, {})).body.pagination.total_records;
+
+/** Expects that all counts and memberships equal those computed anew from the rows. */
+async function expectExact(): Promise<void> {
+  const { contacts, companies, lists } = await recount(app.owner, customer.id);
+  expect([contacts.kept, companies.kept]).toEqual([contacts.real, companies.real]);
+  for (const { kept, members, shouldBe, wrong } of lists) {
+    expect(wrong).toEqual([]);
+    expect(members).toEqual(shouldBe);
+    expect(kept).toBe(members.length);
+  }
+}
+
+test('a prospect becomes a contact with a country code and a new company', async () => {
+  const prospect = person({
+    emails: ['ada@engines.example', 'ADA@engines.example', 'ada@mail.example', 'no address'],
+    social2_url: 'https://social2.example/ada',
+    score: 73,
+  });
+  const contact = await synced(prospect);
+  expect(contact).toEqual({
+    id: expect.any(String),
+    external_id: null,
+    first_name: 'Ada',
+    middle_name: null,
+    last_name: 'Lovelace',
+    gender: null,
+    birth_year: null,
+    profnet_url: 'https://profnet.example/in/ada',
+    social1_url: null,
+    social2_url: 'https://social2.example/ada',
+    work_email: 'ada@engines.example',
+    personal_email: null,
+    other_emails: ['ada@mail.example'],
+    industry: 'Computing',
+    job_title: 'Analyst',
+    location_locality: 'London',
+    location_country: 'GB',
+    location_region: 'Greater London',
+    location_postal_code: 'SW1Y 4JH',
+    phone_numbers: [],
+    mobile_phone: '+44 20 7946 0000',
+    company: { id: expect.any(String), company_name: 'Analytical Engines Ltd', industry: 'Computing' },
+    score: 73,
+    verification_status: 'verified',
+    last_verified: prospect.date_verified,
+    crm_synced_at: expect.any(String),
+    custom_fields: {},
+    assigned_to: null,
+    created_at: expect.any(String),
+    updated_at: expect.any(String),
+    list_ids: [],
+  });
+  expect(Math.abs(Date.parse(contact.crm_synced_at) - Date.parse(contact.created_at))).toBeLessThan(60_000);
+  expect((await customer.get(`/company/${contact.company.id}`)).body).toMatchObject({ type: '', location_country: '' });
+  const found = await customer.post('/contacts/list', { filters: { search: 'ADA engines', industry: 'computing' } });
+  expect(found.body.map(({ id }: { id: string }) => id)).toEqual([contact.id]);
+  await expectExact();
+});
+
+test('a contact with the same work email gets the missing values, and its own values stay', async () => {
+  const company = await make(customer, '/company', companyBody({ company_name: 'Own Ltd' }));
+  const id = await make(
+    customer,
+    '/contacts',
+    contactBody({
+      first_name: 'Augusta',
+      work_email: 'ADA@Engines.example',
+      job_title: 'Countess',
+      other_emails: ['own@mail.example'],
+      phone_numbers: [{ country_code: '+44', number: '1' }],
+      custom_fields: { plan: 'gold' },
+      company: { id: company },
+    }),
+  );
+  const contact = await synced(person({ emails: ['ada@mail.example'], score: 73 }));
+  expect(contact).toMatchObject({
+    id,
+    first_name: 'Augusta',
+    last_name: 'Lovelace',
+    work_email: 'ADA@Engines.example',
+    job_title: 'Countess',
+    industry: 'Computing',
+    other_emails: ['own@mail.example'],
+    phone_numbers: [{ country_code: '+44', number: '1' }],
+    mobile_phone: '+44 20 7946 0000',
+    location_country: 'GB',
+    custom_fields: { plan: 'gold' },
+    company: { id: company, company_name: 'Own Ltd' },
+    score: 73,
+    verification_status: 'verified',
+    last_verified: '2026-01-02T03:04:05.678Z',
+  });
+  expect(contact.crm_synced_at).not.toBeNull();
+  expect(contact.updated_at > contact.created_at).toBe(true);
+  // The unneeded company is not created.
+  expect([await count('contacts'), await count('company')]).toEqual([1, 1]);
+});
+
+test('a contact from the same prospect is found by the prospect id, even if its email has changed', async () => {
+  const prospect = person();
+  const { id } = await synced(prospect);
+  await customer.patch(`/contacts/${id}`, { work_email: 'else@where.example', job_title: '', company: null });
+  const again = await synced({ ...prospect, job_title: 'Director', verification_status: 'invalid' });
+  expect(again).toMatchObject({
+    id,
+    work_email: 'else@where.example',
+    job_title: 'Director',
+    company: { company_name: 'Analytical Engines Ltd' },
+    verification_status: 'unverified',
+  });
+  expect([await count('contacts'), await count('company')]).toEqual([1, 1]);
+});
+
+test('the verification of an email is not copied to a contact with another email', async () => {
+  const prospect = person({ verification_status: 'unverified' });
+  const { id } = await synced(prospect);
+  await customer.patch(`/contacts/${id}`, { work_email: 'else@where.example' });
+  expect(await synced({ ...prospect, verification_status: 'verified' })).toMatchObject({
+    id,
+    verification_status: 'unverified',
+  });
+});
+
+test('the verification is that of the email, also if the prospect had none before', async () => {
+  const prospect = person({ work_email: '', emails: [], verification_status: 'invalid' });
+  await synced(prospect);
+  const contact = await synced({
+    ...prospect,
+    work_email: 'ada@engines.example',
+    verification_status: 'unverified',
+    date_verified: '2026-02-03T00:00:00.000Z',
+  });
+  expect(contact).toMatchObject({
+    work_email: 'ada@engines.example',
+    verification_status: 'unverified',
+    last_verified: '2026-02-03T00:00:00.000Z',
+  });
+});
+
+test('of several contacts with the same email the oldest is used', async () => {
+  const oldest = await make(customer, '/contacts', contactBody({ work_email: 'ada@engines.example' }));
+  await make(customer, '/contacts', contactBody({ work_email: 'ada@engines.example' }));
+  expect((await synced(person())).id).toBe(oldest);
+});
+
+test('a contact of another customer does not change', async () => {
+  const other = await app.customer();
+  const theirs = await make(other, '/contacts', contactBody({ work_email: 'ada@engines.example' }));
+  const before = (await other.get(`/contacts/${theirs}`)).body;
+  await synced(person());
+  expect((await other.get(`/contacts/${theirs}`)).body).toEqual(before);
+  expect(await count('contacts')).toBe(1);
+});
+
+test('prospects of one batch that share an email share a contact, and the first prospect takes precedence', async () => {
+  const [one, two] = [person({ job_title: '' }), person({ first_name: 'Augusta', job_company_name: 'Other Ltd' })];
+  const ids = await sync([one, two, one]);
+  expect(new Set(ids.values()).size).toBe(1);
+  expect(await read(ids.get(one._id)!)).toMatchObject({
+    first_name: 'Ada',
+    job_title: 'Analyst',
+    company: { company_name: 'Analytical Engines Ltd' },
+  });
+  expect([await count('contacts'), await count('company')]).toEqual([1, 1]);
+  await expectExact();
+});
+
+test('prospects without an email, name, company or known country each become a separate contact', async () => {
+  const nobody = {
+    work_email: '',
+    emails: [],
+    first_name: '',
+    last_name: '',
+    job_company_name: '  ',
+    location_country: 'Atlantis',
+    mobile_phone: null,
+    location_postal_code: null,
+  };
+  const [one, two] = [person(nobody), person({ ...nobody, work_email: 'n/a', emails: ['ada@mail.example'] })];
+  const ids = await sync([one, two]);
+  expect(await read(ids.get(one._id)!)).toMatchObject({
+    first_name: '',
+    work_email: '',
+    other_emails: null,
+    location_country: '',
+    company: { id: null },
+  });
+  expect(await read(ids.get(two._id)!)).toMatchObject({ work_email: '', other_emails: ['ada@mail.example'] });
+  expect([await count('contacts'), await count('company')]).toEqual([2, 0]);
+});
+
+test('each prospect with the same text that is no address becomes a contact with its own company', async () => {
+  const companies = ['One Ltd', 'Two Ltd', 'Three Ltd'];
+  const prospects = companies.map((job_company_name) => person({ work_email: 'n/a', job_company_name }));
+  const ids = await sync(prospects);
+  const contacts = await Promise.all(prospects.map(({ _id }) => read(ids.get(_id)!)));
+  expect(contacts.map(({ company }) => company.company_name)).toEqual(companies);
+  await expectExact();
+});
+
+test('a contact without a company, found by its prospect id, gets the company although another contact has the same email', async () => {
+  const other = await make(
+    customer,
+    '/contacts',
+    contactBody({ work_email: 'ada@engines.example', company: { name: 'Own Ltd' } }),
+  );
+  const prospect = person({ work_email: 'countess@engines.example' });
+  const { id } = await synced(prospect);
+  await customer.patch(`/contacts/${id}`, { company: null });
+  const again = { ...prospect, work_email: 'ada@engines.example' };
+  expect(await synced(again)).toMatchObject({ id, company: { company_name: 'Analytical Engines Ltd' } });
+  expect(await read(other)).toMatchObject({ company: { company_name: 'Own Ltd' } });
+  await expectExact();
+});
+
+test('too long texts are cut; too long emails and links are left out', async () => {
+  const contact = await synced(
+    person({
+      job_title: '😀'.repeat(300),
+      work_email: `${'a'.repeat(250)}@engines.example`,
+      emails: Array.from({ length: 50 }, (_, i) => `ada${i}@engines.example`),
+      profnet_url: `https://profnet.example/${'a'.repeat(3_000)}`,
+      job_company_name: 'E'.repeat(300),
+    }),
+  );
+  expect(contact.job_title).toBe('😀'.repeat(255));
+  expect([contact.work_email, contact.profnet_url]).toEqual(['', null]);
+  expect(contact.other_emails).toHaveLength(20);
+  expect(contact.company.company_name).toBe('E'.repeat(255));
+});
+
+test('companies are found by folded name, the oldest of several, and created once per batch', async () => {
+  const oldest = await make(customer, '/company', companyBody({ company_name: 'STRASSE ag', industry: 'Own' }));
+  await make(customer, '/company', companyBody({ company_name: 'straße AG' }));
+  const names = ['Straße AG', 'Zoë Ltd', ' zoe  LTD', 'Łódź Sp.', 'Zoë Ltd'];
+  const prospects = names.map((job_company_name, i) =>
+    person({ job_company_name, work_email: `${i}@engines.example` }),
+  );
+  const ids = await sync(prospects);
+  const companies = await Promise.all(prospects.map(async ({ _id }) => (await read(ids.get(_id)!)).company));
+  expect(companies[0]).toEqual({ id: oldest, company_name: 'STRASSE ag', industry: 'Own' });
+  expect(companies.slice(1).map(({ company_name }) => company_name)).toEqual([
+    'Zoë Ltd',
+    'Zoë Ltd',
+    'Łódź Sp.',
+    'Zoë Ltd',
+  ]);
+  expect(await count('company')).toBe(4);
+  await expectExact();
+});
+
+test('lists with rules and all counts are right after each batch', async () => {
+  const rules = (field: string, operator: string, value: string) => ({
+    name: 'L',
+    rules: [{ field, operator, value }],
+  });
+  for (const one of [
+    rules('job_title', 'contains', 'engineer'),
+    rules('company.company_name', 'equals', 'zoe ltd'),
+    rules('score', 'greater_than', '50'),
+    rules('work_email', 'is_empty', ''),
+  ])
+    await customer.post('/list-contact', one);
+  await make(customer, '/contacts', contactBody({ work_email: '3@engines.example', job_title: 'Clerk' }));
+  const prospects = Array.from({ length: 40 }, (_, i) =>
+    person({
+      job_title: ['Engineer', 'Clerk'][i % 2]!,
+      job_company_name: ['Zoë Ltd', 'Other', ''][i % 3]!,
+      score: i * 2,
+      work_email: i % 10 === 0 ? '' : `${i % 30}@engines.example`,
+    }),
+  );
+  await sync(prospects.slice(0, 1));
+  await expectExact();
+  await sync(prospects);
+  await expectExact();
+  const { lists, contacts } = await recount(app.owner, customer.id);
+  expect(contacts.real).toBe(31);
+  for (const { members } of lists) expect(members.length).toBeGreaterThan(3);
+});
+
+test('a contact keeps the company that a concurrent request creates for it', async () => {
+  const id = await make(customer, '/contacts', contactBody({ work_email: 'ada@engines.example' }));
+  const syncing = await app.db.transaction(async (sql) => {
+    await updateContact(sql, customer.id, id, { company: { name: 'Own Ltd' } });
+    const running = sync([person({ work_email: 'ada@engines.example', job_company_name: 'Analytical Engines Ltd' })]);
+    await somebodyWaitsFor(sql, app.owner);
+    return { running };
+  });
+  await syncing.running;
+  expect((await read(id)).company.company_name).toBe('Own Ltd');
+  expect(await count('company')).toBe(1);
+  await expectExact();
+});
+
+test('concurrent batches of one customer create every contact and company once', async () => {
+  const shared = Array.from({ length: 30 }, (_, i) =>
+    person({ work_email: `${i}@engines.example`, job_company_name: `Company ${i % 7}` }),
+  );
+  // Other prospects with the same emails, in other orders.
+  const batches = Array.from({ length: 8 }, (_, i) =>
+    shared
+      .map((prospect) => ({ ...prospect, _id: randomUUID() }))
+      .toSorted((a, b) => (i % 2 ? 1 : -1) * a.work_email.localeCompare(b.work_email)),
+  );
+  const posts = Array.from({ length: 14 }, (_, i) =>
+    customer.post(
+      '/contacts',
+      contactBody({ work_email: `post${i}@x.example`, company: { name: `company ${i % 7}` } }),
+    ),
+  );
+  const results = await Promise.all([...batches.map((batch) => sync(batch)), Promise.all(posts)]);
+  expect(results.slice(0, -1).map((ids) => (ids as Map<string, string>).size)).toEqual(Array(8).fill(30));
+  expect([await count('contacts'), await count('company')]).toEqual([44, 7]);
+  await expectExact();
+});
+
+test('batches do not deadlock with renames and deletions of companies and contacts, and every count stays right', async () => {
+  const names = ['Acme', 'Globex', 'Hooli', 'Initech', 'Umbrella'];
+  await customer.post('/list-contact', {
+    name: 'Rule',
+    rules: [{ field: 'company.company_name', operator: 'in', value: 'Acme, Hooli' }],
+  });
+  const idsOf = async (path: string): Promise<string[]> =>
+    (await customer.post(path, { paginate: { limit: 100 } })).body.map(({ id }: { id: string }) => id);
+  const seen = new Set<number>();
+  const note = ({ status }: { status: number }) => seen.add(status);
+  const syncing = async () => {
+    for (let i = 0; i < 12; i += 1)
+      await sync(
+        Array.from({ length: 20 }, () =>
+          person({ work_email: `${randomInt(40)}@x.example`, job_company_name: names[randomInt(5)]! }),
+        ),
+      );
+  };
+  const disturbing = async () => {
+    for (let i = 0; i < 12; i += 1) {
+      for (const id of (await idsOf('/company/list')).slice(0, 4))
+        note(await customer.patch(`/company/${id}`, { company_name: names[randomInt(5)] }));
+      for (const id of (await idsOf('/company/list')).slice(-1)) note(await customer.delete(`/company/${id}`));
+      for (const id of (await idsOf('/contacts/list')).slice(0, 3)) note(await customer.delete(`/contacts/${id}`));
+      for (const id of (await idsOf('/contacts/list')).slice(0, 3))
+        note(await customer.patch(`/contacts/${id}`, { company: { name: names[randomInt(5)] } }));
+    }
+  };
+  await Promise.all([syncing(), syncing(), syncing(), disturbing(), disturbing()]);
+  expect(seen.isSubsetOf(new Set([200, 404]))).toBe(true);
+  await expectExact();
+});

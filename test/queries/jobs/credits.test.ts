@@ -1,0 +1,193 @@
+import { describe, expect, test } from 'vitest';
+import type { Transaction } from '../../../src/database/db.ts';
+import {
+  adjustCredits,
+  chargeCredits,
+  grantCredits,
+  releaseCredits,
+  reserveCredits,
+} from '../../../src/queries/jobs/credits.ts';
+import { insertJob } from '../../../src/queries/jobs/jobs.ts';
+import { patient, startApp } from '../../setup/app.ts';
+import { grant } from '../../setup/factories.ts';
+
+const app = await startApp(patient);
+const pool = 'subscription';
+
+const inTransaction = <T>(work: (sql: Transaction) => Promise<T>): Promise<T> => app.db.transaction(work);
+
+/** Creates a customer with this many credits and a job that has reserved nothing. */
+async function spender(amount: number): Promise<{ id: string; job: string }> {
+  const { id } = await app.customer();
+  if (amount > 0) await grant(app.fastify, id, pool, amount);
+  return { id, job: await jobOf(id) };
+}
+
+const jobOf = async (id: string): Promise<string> => {
+  const given = {
+    type: 'unlock_contacts',
+    sync_crm: false,
+    request: {},
+    pool,
+    total: 0,
+    cost: 1,
+    reserved: 0,
+  } as const;
+  return (await inTransaction((sql) => insertJob(sql, id, given))).id;
+};
+
+const reserve = (id: string, job: string, amount: number) =>
+  inTransaction((sql) => reserveCredits(sql, id, job, { pool, amount }));
+
+async function balanceOf(id: string): Promise<{ available: number; reserved: number }> {
+  const [row] = await app.owner<[{ available: number; reserved: number }]>`
+    select available::integer, reserved::integer from credit_balances where customer_id = ${id} and pool = ${pool}`;
+  return { ...row };
+}
+
+/** Returns the ledger as text, oldest entry first: `kind amount → balance/reserved`. */
+async function ledgerOf(id: string): Promise<string[]> {
+  const entries = await app.owner`
+    select kind, amount, balance_after, reserved_after from credit_entries where customer_id = ${id} order by number`;
+  return entries.map((one) => `${one['kind']} ${one['amount']} → ${one['balance_after']}/${one['reserved_after']}`);
+}
+
+describe('the ledger', () => {
+  test('has an entry for every change of a balance, with the balances after it', async () => {
+    const { id, job } = await spender(100);
+    await reserve(id, job, 30);
+    await inTransaction(async (sql) => {
+      await chargeCredits(sql, id, job, { pool, amount: 12 });
+      await releaseCredits(sql, id, job, { pool, amount: 18 });
+    });
+    await inTransaction((sql) => adjustCredits(sql, id, { pool, amount: -8, note: 'counted twice' }));
+    expect(await ledgerOf(id)).toEqual([
+      'grant 100 → 100/0',
+      'reserve 30 → 70/30',
+      'charge 12 → 70/18',
+      'release 18 → 88/0',
+      'adjust -8 → 80/0',
+    ]);
+    expect(await balanceOf(id)).toEqual({ available: 80, reserved: 0 });
+  });
+
+  test('has no entry for an amount of 0', async () => {
+    const { id, job } = await spender(1);
+    await reserve(id, job, 0);
+    await inTransaction(async (sql) => {
+      await chargeCredits(sql, id, job, { pool, amount: 0 });
+      await releaseCredits(sql, id, job, { pool, amount: 0 });
+    });
+    expect(await ledgerOf(id)).toHaveLength(1);
+  });
+
+  test('of one customer or pool is not changed by another customer or pool', async () => {
+    const [{ id }, other] = [await spender(5), await spender(7)];
+    await grant(app.fastify, id, 'verification', 9);
+    expect(await balanceOf(id)).toEqual({ available: 5, reserved: 0 });
+    expect(await balanceOf(other.id)).toEqual({ available: 7, reserved: 0 });
+  });
+
+  test('is numbered without a gap, and each entry follows from the previous one, under concurrent changes', async () => {
+    const { id } = await spender(1_000);
+    const jobs = await Promise.all(Array.from({ length: 30 }, () => jobOf(id)));
+    await Promise.all(
+      jobs.map(async (job, i) => {
+        await reserve(id, job, 10);
+        await inTransaction(async (sql) => {
+          await chargeCredits(sql, id, job, { pool, amount: i % 10 });
+          await releaseCredits(sql, id, job, { pool, amount: 10 - (i % 10) });
+        });
+      }),
+    );
+    const broken = await app.owner`
+      select number
+      from (
+        select number, kind, amount, balance_after, reserved_after,
+          lag(balance_after, 1, 0) over before as balance_before,
+          lag(reserved_after, 1, 0) over before as reserved_before,
+          row_number() over before as place
+        from credit_entries
+        where customer_id = ${id}
+        window before as (order by number)
+      ) entries
+      where number <> place
+        or balance_after <> balance_before + case kind when 'reserve' then -amount when 'charge' then 0 else amount end
+        or reserved_after <> reserved_before + case kind when 'reserve' then amount when 'grant' then 0 else -amount end`;
+    expect(broken.count).toBe(0);
+    expect(await balanceOf(id)).toEqual({ available: 1_000 - 3 * 45, reserved: 0 });
+  });
+
+  test('cannot be updated, deleted from or truncated by the service', async () => {
+    const { id } = await spender(5);
+    const forbidden = [
+      `update credit_entries set amount = 6 where customer_id = '${id}'`,
+      `delete from credit_entries where customer_id = '${id}'`,
+      'truncate credit_entries',
+      `delete from credit_balances where customer_id = '${id}'`,
+    ];
+    for (const text of forbidden)
+      await expect(
+        inTransaction((sql) => sql.unsafe(text)),
+        text,
+      ).rejects.toThrow(/permission denied/);
+    expect(await ledgerOf(id)).toEqual(['grant 5 → 5/0']);
+  });
+});
+
+describe('a reservation', () => {
+  test('of more than the available credits is rejected with the available amount, and writes nothing', async () => {
+    const { id, job } = await spender(5);
+    const shortage = { required: 6, available: 5, pool };
+    await expect(reserve(id, job, 6)).rejects.toMatchObject({ code: 'insufficient_credits', shortage });
+    expect(await ledgerOf(id)).toHaveLength(1);
+    expect(await balanceOf(id)).toEqual({ available: 5, reserved: 0 });
+  });
+
+  test('never takes the same credits twice: of concurrent reservations only as many succeed as there are credits for', async () => {
+    const { id } = await spender(20);
+    const jobs = await Promise.all(Array.from({ length: 50 }, () => jobOf(id)));
+    const outcomes = await Promise.allSettled(jobs.map((job) => reserve(id, job, 1)));
+    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(20);
+    expect(await balanceOf(id)).toEqual({ available: 0, reserved: 20 });
+  });
+
+  test('is made once and released once per job, by constraint', async () => {
+    const { id, job } = await spender(50);
+    await reserve(id, job, 20);
+    await expect(reserve(id, job, 20)).rejects.toThrow(/credit_entries_once_a_job/);
+    const release = () => inTransaction((sql) => releaseCredits(sql, id, job, { pool, amount: 5 }));
+    await release();
+    await expect(release()).rejects.toThrow(/credit_entries_once_a_job/);
+    expect(await balanceOf(id)).toEqual({ available: 35, reserved: 15 });
+  });
+
+  test('cannot be overdrawn, by constraint', async () => {
+    const { id, job } = await spender(50);
+    await reserve(id, job, 20);
+    const charge = inTransaction((sql) => chargeCredits(sql, id, job, { pool, amount: 21 }));
+    await expect(charge).rejects.toThrow(/credit_balances_reserved_not_negative/);
+    expect(await balanceOf(id)).toEqual({ available: 30, reserved: 20 });
+  });
+});
+
+describe('an adjustment', () => {
+  test('takes only available credits', async () => {
+    const { id, job } = await spender(50);
+    await reserve(id, job, 20);
+    const adjust = (amount: number) => inTransaction((sql) => adjustCredits(sql, id, { pool, amount, note: null }));
+    await expect(adjust(-31)).rejects.toMatchObject({ shortage: { required: 31, available: 30, pool } });
+    await adjust(-30);
+    expect(await balanceOf(id)).toEqual({ available: 0, reserved: 20 });
+  });
+
+  test('or a grant leaves no entry when its transaction rolls back', async () => {
+    const { id } = await spender(50);
+    const undone = inTransaction(async (sql) => {
+      await grantCredits(sql, id, { pool, amount: 5, note: null });
+      throw new Error('undone');
+    });
+    await expect(undone).rejects.toThrow('undone');
+    expect(await ledgerOf(id)).toEqual(['grant 50 → 50/0']);
+  });
+});

@@ -1,0 +1,318 @@
+import { randomBytes } from 'node:crypto';
+import { cp, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import postgres from 'postgres';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { parseConfig } from '../../../src/process/config.ts';
+import { openDatabase } from '../../../src/database/db.ts';
+import { migrate } from '../../../src/database/migrate.ts';
+import { ourMigrations } from '../../../src/database/migrations.ts';
+import { withoutTerms } from '../../../src/filters/paging/candidates.ts';
+import { companySource, contactSource, type Source } from '../../../src/filters/columns.ts';
+import { foldRecord, type Folded, type RecordFields } from '../../../src/filters/fields.ts';
+import { maxIndexedText, Terms } from '../../../src/filters/terms.ts';
+import { indexRecords } from '../../../src/jobs/index-records.ts';
+import { saveVerifications } from '../../../src/queries/crm/contact-verifications.ts';
+import { listContacts } from '../../../src/queries/crm/contacts.ts';
+import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
+import type { GivenFilters } from '../../../src/schemas/filters.ts';
+import { person } from '../../catalog/people.ts';
+import { contextOf } from '../../jobs/working.ts';
+import { startApp, type TestApp } from '../../setup/app.ts';
+import { createDatabase } from '../../setup/database.ts';
+import { companyBody, contactBody, make, type TestCustomer } from '../../setup/factories.ts';
+import { somebodyWaitsFor } from '../../setup/locks.ts';
+import { startServerProcess } from '../../setup/server-process.ts';
+
+let app: TestApp;
+let customer: TestCustomer;
+beforeAll(async () => {
+  app = await startApp();
+});
+beforeEach(async () => {
+  customer = await app.customer();
+});
+
+/** A row of contacts or companies. */
+type Row = RecordFields & { id: string; customer_id: string; folded: Folded; terms: number[] | null };
+
+const rowsOf = (owner: postgres.Sql, { table }: Source): Promise<Row[]> =>
+  owner<Row[]>`select * from ${owner(table)}`.then((rows) => [...rows]);
+
+const byNumber = (a: number, b: number): number => a - b;
+
+/** Expects that each record has exactly the terms of its present values. */
+async function expectTerms(owner: postgres.Sql): Promise<void> {
+  for (const source of [contactSource, companySource]) {
+    for (const { id, customer_id, folded, terms, ...record } of await rowsOf(owner, source)) {
+      const expected = new Terms(source, customer_id).ofRecord(folded, record);
+      expect({ id, indexed: folded['indexed'], terms: terms?.toSorted(byNumber) }).toEqual({
+        id,
+        indexed: 'yes',
+        terms: expected.toSorted(byNumber),
+      });
+    }
+  }
+}
+
+const found = async (filters: object, by = customer): Promise<string[]> =>
+  (await by.post('/contacts/list', { filters })).body.map(({ id }: { id: string }) => id);
+
+const rich = {
+  external_id: 'Ext-1',
+  birth_year: 1980,
+  job_title: 'Analyst',
+  other_emails: ['one@x.example'],
+  custom_fields: { plan: 'Gold', seats: 12.5, trial: true, 'odd key/~': 'x' },
+};
+
+test('every way to write a record writes its terms', async () => {
+  const company = await make(customer, '/company', companyBody({ external_id: 'Co-1', custom_fields: { tier: 1 } }));
+  const contact = await make(customer, '/contacts', contactBody({ ...rich, company: { id: company } }));
+  await make(customer, '/contacts', contactBody({ company: { name: 'Named', industry: 'Mills' } }));
+  await customer.patch(`/contacts/${contact}`, { last_name: 'Byron', birth_year: null, custom_fields: { plan: null } });
+  await customer.patch(`/contacts/${contact}`, { assigned_to: customer.adminId, external_id: 'Ext-2' });
+  await customer.patch(`/company/${company}`, { company_name: 'Renamed', custom_fields: { tier: false } });
+  const prospects = [person({ work_email: 'ada@example.com' }), person({ work_email: 'new@example.com' })];
+  await app.db.transaction((sql) => syncProspects(sql, customer.id, prospects));
+  const verified = { address: 'ada@example.com', status: 'verified' as const, contactId: contact };
+  await app.db.transaction((sql) => saveVerifications(sql, customer.id, [verified]));
+  await expectTerms(app.owner);
+  await customer.delete(`/company/${company}`);
+  await expectTerms(app.owner);
+});
+
+/** Fields of contacts, each with a filter that the contact `rich` passes by its index. */
+const filters: [string, object][] = [
+  ['search', { search: 'lovel ADA' }],
+  ['contains', { last_name: { contains: 'OVEL' } }],
+  ['starts_with', { job_title: { starts_with: 'Ana' } }],
+  ['ends_with', { job_title: { ends_with: 'yst' } }],
+  ['a part of external_id', { external_id: { contains: 'xt-' } }],
+  ['a number', { 'custom_fields.seats': 12.5 }],
+  ['a boolean', { 'custom_fields.trial': true }],
+  ['an integer', { birth_year: [1, 1980] }],
+  ['a custom text', { 'custom_fields.plan': ['silver', 'gold'] }],
+  ['the company', { 'company.company_name': { contains: 'engine' } }],
+  ['alternatives', { _or: [{ last_name: 'nobody' }, { external_id: 'Ext-1' }] }],
+];
+
+test.each(filters)('a contact is found by %s, by its own customer only', async (_, filter) => {
+  const other = await app.customer();
+  for (const by of [customer, other]) {
+    const company = await make(by, '/company', companyBody());
+    await make(by, '/contacts', contactBody({ ...rich, company: { id: company } }));
+    await make(by, '/contacts', contactBody({ first_name: 'Bob', last_name: 'Miller' }));
+  }
+  expect(await found(filter)).toHaveLength(1);
+  expect(await found(filter)).not.toEqual(await found(filter, other));
+});
+
+test('a record with long texts has a limited number of terms, and is found by parts of all its texts', async () => {
+  const long = (length: number) => randomBytes(length).toString('base64url').slice(0, length);
+  const custom_fields = { notes: `${long(6_000)} Needle`, log: `Straw ${long(6_000)}`, plan: 'Golden' };
+  const [contact] = await Promise.all([
+    make(customer, '/contacts', contactBody({ custom_fields })),
+    make(customer, '/contacts', contactBody({ custom_fields: { notes: 'Straw' } })),
+  ]);
+  const company = await make(customer, '/company', companyBody({ custom_fields }));
+  for (const { terms } of (await rowsOf(app.owner, contactSource)).filter(({ id }) => id === contact))
+    expect(terms!.length).toBeLessThan(maxIndexedText);
+  const passing = [
+    { 'custom_fields.notes': { ends_with: 'needle' } },
+    { 'custom_fields.log': { starts_with: 'straw' } },
+    { 'custom_fields.notes': { contains: ' NEED' }, 'custom_fields.plan': { contains: 'old' } },
+    { 'custom_fields.plan': 'golden', 'custom_fields.log': { contains: 'raw' } },
+    { _or: [{ 'custom_fields.log': { contains: 'straw' } }, { 'custom_fields.log': 'none' }] },
+  ];
+  for (const [path, id] of [
+    ['/contacts', contact],
+    ['/company', company],
+  ])
+    for (const filters of passing) {
+      const { body } = await customer.post(`${path}/metadata`, { filters });
+      expect(body.pagination.total_records).toBe(1);
+      expect((await customer.post(`${path}/list`, { filters })).body.map((one: { id: string }) => one.id)).toEqual([
+        id,
+      ]);
+    }
+  expect(await found({ 'custom_fields.notes': { contains: 'nothing' } })).toEqual([]);
+});
+
+/** The statements of a program that does not know the terms. */
+const older = (sql: postgres.Sql, customerId: string) => ({
+  insert: async (fields: { first_name: string; last_name: string; work_email: string }): Promise<string> => {
+    const row = { customer_id: customerId, ...fields, folded: sql.json(foldRecord(contactSource, fields)) };
+    const [contact] = await sql<{ id: string }[]>`insert into contacts ${sql(row)} returning id`;
+    return contact!.id;
+  },
+  update: (id: string, fields: { first_name: string; last_name: string; work_email: string }) => sql`
+    update contacts
+    set ${sql({ ...fields, folded: sql.json(foldRecord(contactSource, fields)) })}, updated_at = (select clock_timestamp())
+    where customer_id = ${customerId} and id = ${id}`,
+});
+
+const named = (last_name: string) => ({ first_name: 'Ada', last_name, work_email: 'ada@example.com' });
+
+describe('records that an older program writes', () => {
+  test('are found at once, by their present values only', async () => {
+    const program = older(app.owner, customer.id);
+    const inserted = await program.insert(named('Lovelace'));
+    const id = await make(customer, '/contacts', contactBody(named('Lovelace')));
+    await program.update(id, named('Byron'));
+    expect(await found({ last_name: { contains: 'lovelac' } })).toEqual([inserted]);
+    expect(await found({ last_name: 'byron' })).toEqual([id]);
+    expect(await found({ search: 'byron' })).toEqual([id]);
+  });
+
+  test('get their terms from the worker, and stay the same for callers', async () => {
+    const program = older(app.owner, customer.id);
+    const ids: string[] = [];
+    for (let i = 0; i < 250; i += 1) ids.push(await program.insert(named(`Name ${i}`)));
+    const read = async () => (await customer.get(`/contacts/${ids[7]}`)).headers['etag'];
+    const before = await read();
+    expect(await indexRecords(contextOf(app), 60_000)).toBeGreaterThan(1);
+    await expectTerms(app.owner);
+    expect(await read()).toBe(before);
+    expect(await found({ last_name: 'name 7' })).toEqual([ids[7]]);
+    expect(await indexRecords(contextOf(app), 60_000)).toBe(0);
+  });
+});
+
+/** A release of this program that stores one more text folded. */
+const later: Source = {
+  ...contactSource,
+  searchVersion: contactSource.searchVersion + 1,
+  columns: {
+    ...contactSource.columns,
+    verification_status: {
+      type: 'text',
+      isFolded: true,
+      value: `(c.folded ->> 'verification_status') collate "C"`,
+      raw: 'c.verification_status',
+      required: true,
+    },
+  },
+};
+
+describe('a later release that stores another text folded', () => {
+  const stored = (id: string) => rowsOf(app.owner, contactSource).then((rows) => rows.find((row) => row.id === id)!);
+
+  test('gets the text and its terms for all records, and reads none of them by its terms before', async () => {
+    const id = await make(customer, '/contacts', contactBody(rich));
+    const other = await make(customer, '/contacts', contactBody());
+    expect((await stored(id)).folded).not.toHaveProperty('verification_status');
+    const waiting = () =>
+      app.owner`select from contacts c where ${app.owner.unsafe(withoutTerms(later))} and customer_id = ${customer.id}`;
+    expect(await waiting()).toHaveLength(2);
+    await indexRecords(contextOf(app), 60_000, [later]);
+    expect(await waiting()).toHaveLength(0);
+    for (const one of [id, other]) {
+      const { customer_id, folded, terms, ...record } = await stored(one);
+      expect(folded).toMatchObject({ verification_status: 'unverified', last_name: 'lovelace' });
+      expect(terms!.toSorted(byNumber)).toEqual(
+        new Terms(later, customer_id).ofRecord(folded, record).toSorted(byNumber),
+      );
+    }
+  });
+
+  test('and the present release, side by side, do not undo what the other has written', async () => {
+    const id = await make(customer, '/contacts', contactBody());
+    await indexRecords(contextOf(app), 60_000, [later]);
+    expect(await indexRecords(contextOf(app), 60_000)).toBe(0);
+    expect((await stored(id)).folded).toHaveProperty('verification_status');
+    // The present release does not know the text, so the later one has to compute it again.
+    await customer.patch(`/contacts/${id}`, { last_name: 'Byron' });
+    expect((await stored(id)).folded).not.toHaveProperty('verification_status');
+    expect(await indexRecords(contextOf(app), 60_000, [later])).toBeGreaterThan(0);
+    expect((await stored(id)).folded).toMatchObject({ verification_status: 'unverified', last_name: 'byron' });
+  });
+});
+
+test('texts that an older program did not fold are folded by the worker', async () => {
+  const id = await make(customer, '/contacts', contactBody(rich));
+  await app.owner`
+    update contacts set folded = folded - 'job_title' - 'indexed' where customer_id = ${customer.id} and id = ${id}`;
+  await indexRecords(contextOf(app), 60_000);
+  expect(await found({ job_title: 'ANALYST' })).toEqual([id]);
+  await expectTerms(app.owner);
+});
+
+test('several processes add terms at once, two are killed, and no record is left without its terms', async () => {
+  const { owner, url } = app;
+  const program = older(owner, customer.id);
+  const ids: string[] = [];
+  for (let i = 0; i < 1_200; i += 1) ids.push(await program.insert(named(`Name ${i}`)));
+  const start = () => startServerProcess(url, {}, ['test/queries/index-records-process.ts']);
+  const withTerms = async (): Promise<number> =>
+    (await owner`select from contacts where customer_id = ${customer.id} and folded ? 'indexed'`).count;
+  await owner.begin(async (holding) => {
+    // No process comes to an end, because each waits for this contact.
+    await holding`select from contacts where customer_id = ${customer.id} and id = ${ids.at(-1)!} for update`;
+    const [first, second] = await Promise.all([start(), start()]);
+    await expect.poll(withTerms, { timeout: 30_000, interval: 5 }).toBeGreaterThan(0);
+    await first.stop('SIGKILL');
+    await program.update(ids[0]!, named('Byron'));
+    await somebodyWaitsFor(holding, owner);
+    await second.stop('SIGKILL');
+    expect(await withTerms()).toBeLessThan(ids.length);
+  });
+  const [third] = await Promise.all([start(), indexRecords(contextOf(app), 60_000)]);
+  expect(await third.ended).toBe(0);
+  expect(await withTerms()).toBe(ids.length);
+  await expectTerms(owner);
+  expect(await found({ last_name: 'byron' })).toEqual([ids[0]]);
+  expect(await found({ last_name: ['name 0', 'name 1199'] })).toEqual([ids.at(-1)]);
+}, 60_000);
+
+test('a database with contacts is migrated while an older program writes, and every read is exact meanwhile', async () => {
+  const { drop, ...database } = await createDatabase('nothing');
+  const folder = await mkdtemp(join(tmpdir(), 'migrations-'));
+  const owner = postgres(database.ownerUrl, { max: 4, onnotice: () => {} });
+  const db = openDatabase(parseConfig({}), database.url);
+  try {
+    for (const name of await readdir(ourMigrations))
+      if (name < '0023') await cp(join(ourMigrations, name), join(folder, name));
+    await migrate(database.ownerUrl, folder);
+    const [{ id }] = (await owner`insert into customers (business_name) values ('Old') returning id`) as unknown as [
+      { id: string },
+    ];
+    await owner`
+      insert into contacts (customer_id, first_name, last_name, work_email, folded)
+      select ${id}, 'Ada', 'Name ' || g, g || '@example.com', jsonb_build_object(
+        'first_name', 'ada', 'last_name', 'name ' || g, 'work_email', g || '@example.com', 'search', 'ada name ' || g)
+      from generate_series(1, 5000) g`;
+    const program = older(owner, id);
+    const moving = await program.insert(named('Place 0'));
+    let place = 0;
+    const ending = new AbortController();
+    const writing = (async () => {
+      while (!ending.signal.aborted) await program.update(moving, named(`Place ${(place += 1)}`));
+    })();
+    await migrate(database.ownerUrl);
+    const last_names = async (filters: GivenFilters): Promise<string[]> =>
+      (await listContacts(db, id, { filters, paginate: { limit: 5 } })).rows.map(({ last_name }) => last_name);
+    const checking = (async () => {
+      let checked = 0;
+      for (; !ending.signal.aborted; checked += 1) {
+        expect(await last_names({ last_name: 'name 77' })).toEqual(['Name 77']);
+        expect(await last_names({ search: 'ada 4999@' })).toEqual(['Name 4999']);
+        expect(await last_names({ last_name: { starts_with: 'place' } })).toHaveLength(1);
+      }
+      return checked;
+    })();
+    await indexRecords({ ...contextOf(app), db }, 60_000);
+    ending.abort();
+    await writing;
+    expect(await checking).toBeGreaterThan(0);
+    expect(await last_names({ last_name: `place ${place}` })).toEqual([`Place ${place}`]);
+    await indexRecords({ ...contextOf(app), db }, 60_000);
+    await expectTerms(owner);
+  } finally {
+    await db.close();
+    await owner.end({ timeout: 1 });
+    await drop();
+    await rm(folder, { recursive: true });
+  }
+});

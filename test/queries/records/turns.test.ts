@@ -1,0 +1,62 @@
+import { expect, test } from 'vitest';
+import type { Transaction } from '../../../src/database/db.ts';
+import { sendTurn } from '../../../src/queries/records/turns.ts';
+import { removeIdempotencyRecords } from '../../../src/jobs/remove-idempotency-records.ts';
+import { jobTypes } from '../../../src/schemas/jobs.ts';
+import { startApp } from '../../setup/app.ts';
+import { runCli } from '../../setup/cli.ts';
+import { contactBody, unique } from '../../setup/factories.ts';
+import { contextOf } from '../../jobs/working.ts';
+
+const app = await startApp();
+
+const jobs = async (customerId: string): Promise<number> =>
+  (await app.owner`select from pgboss.job where name = 'fill-lists' and data ->> 'customerId' = ${customerId}`).count;
+const enqueue = (sql: Transaction, customerId: string) => sendTurn(sql, 'fill-lists', customerId);
+
+test('a job is enqueued when its transaction commits', async () => {
+  await app.db.transaction((sql) => enqueue(sql, 'committed'));
+  expect(await jobs('committed')).toBe(1);
+});
+
+test('a job is not enqueued when its transaction rolls back', async () => {
+  const undone = app.db.transaction(async (sql) => {
+    await enqueue(sql, 'undone');
+    throw new Error('undone');
+  });
+  await expect(undone).rejects.toThrow('undone');
+  expect(await jobs('undone')).toBe(0);
+});
+
+test('the database accepts jobs of every type', async () => {
+  const [constraint] = await app.owner<{ text: string }[]>`
+    select pg_get_constraintdef(oid) as text
+    from pg_constraint
+    where conname = 'jobs_type_known'`;
+  for (const type of jobTypes) expect(constraint!.text).toContain(`'${type}'`);
+});
+
+test('the service may use the queue and cannot alter its tables', async () => {
+  const alter = (text: string) => app.db.transaction((sql) => sql.unsafe(text));
+  await expect(alter('create table pgboss.mine ()')).rejects.toThrow(/permission denied/);
+  await expect(alter('alter table pgboss.queue add column mine text')).rejects.toThrow(/must be owner/);
+});
+
+test('only idempotency records older than a day are removed', async () => {
+  const customer = await app.customer();
+  const [old, young] = [unique('old'), unique('young')];
+  for (const key of [old, young]) await customer.post('/contacts', contactBody(), { 'idempotency-key': key });
+  await app.owner`update idempotency_records set created_at = now() - interval '24 hours 1 second' where key = ${old}`;
+  await removeIdempotencyRecords(contextOf(app), {});
+  const kept = await app.owner`select key from idempotency_records where customer_id = ${customer.id}`;
+  expect(kept.map(({ key }) => key)).toEqual([young]);
+});
+
+test('a worker that cannot start reports the error and exits', async () => {
+  const { owner, url } = await startApp();
+  // The worker has partly started when this fails.
+  await owner`drop function pgboss.create_queue`;
+  const { code, stdout, stderr } = await runCli(['work', '--json'], { DATABASE_URL: url, LOG_LEVEL: 'error' });
+  expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+  expect(stderr).toContain('create_queue');
+});
