@@ -6,7 +6,6 @@ import { commandAction, asInteger, asUuid } from './shell/command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './shell/table.ts';
 
-/** Defines the subcommand `list` of the command `audit` on the command line. */
 export function define(command: Command): void {
   command
     .command('list')

@@ -24,7 +24,6 @@ import { openServices, type OpenServices } from './database.ts';
 import { keepHeapSmall } from './shell/heap.ts';
 import { progressOn, type Progress } from './shell/progress.ts';
 
-/** Defines the subcommands of the command `catalog`: `import`, `generate`, `reindex`, `remove` and `status`. */
 export function define(command: Command): void {
   command
     .command('import <file>')
@@ -58,10 +57,7 @@ export function define(command: Command): void {
   command.command('status').description('show the state of the catalog').action(commandAction(status, printStatus));
 }
 
-/**
- * Imports a file of people into the prospect catalog and prints a report.
- * @throws Error after the import, if the file has invalid lines and the option `--strict` is set
- */
+/** @throws Error after the import, if the file has invalid lines and the option `--strict` is set */
 async function importAndReport(file: string, options: ImportOptions & { json?: boolean }): Promise<void> {
   let bad = 0;
   const run = async (): Promise<ImportReport> => {
@@ -79,16 +75,12 @@ interface ImportOptions {
   restart?: true;
 }
 
-/**
- * Maximum duration of an SQL statement in `catalog` commands (ms). It is longer than for requests, because imports and
- * reindexes run long statements.
- */
+/** Statement timeout of `catalog` commands (ms). Imports and reindexes run longer statements than requests. */
 const maxStatementMs = 3_600_000;
 
 /**
  * Opens the database and the catalog, runs `work` with them, and always closes them.
- * @param overrides may replace the opened database: it receives this database and returns the database to use, e.g. a
- *   wrapper that waits while the database is unavailable
+ * @param overrides see `openServices`
  */
 async function withCatalog<T>(
   work: (services: OpenServices) => Promise<T>,
@@ -142,10 +134,7 @@ async function runImport(
   });
 }
 
-/**
- * Deletes the saved progress of imports of earlier versions of a file. With the option `--restart`, also deletes the
- * saved progress for the current version of the file.
- */
+/** Deletes the saved progress of earlier versions of a file and, with `--restart`, of this version too. */
 async function forgetBefore(db: Database, { path, source }: Input, { restart }: ImportOptions): Promise<void> {
   if (path === undefined || source === undefined) return;
   await db.transaction(async (sql) => {
@@ -161,17 +150,15 @@ function formatOf(file: string): Format {
   throw new UsageError('the file name does not show the format: add --format ndjson or --format csv');
 }
 
-/** The input of an import: a file or standard input. */
 interface Input {
   /** The content of the input, decompressed if it was compressed. */
   chunks: AsyncIterable<Buffer>;
-  /** The file's path, or undefined for standard input. */
   path: string | undefined;
-  /** Identifier of this version of the file: its path, size and time of change. Undefined for standard input. */
+  /** Identifies this version of the file: path, size and time of change. Undefined for standard input. */
   source: string | undefined;
-  /** The size of the file on disk, before decompression (bytes). Undefined for standard input. */
+  /** Size on disk, before decompression (bytes). Undefined for standard input. */
   size: number | undefined;
-  /** Returns how many bytes of the file on disk have been read so far. Always 0 for standard input. */
+  /** Returns how many bytes have been read from disk. Always 0 for standard input. */
   read: () => number;
   close: () => Promise<void>;
 }
@@ -200,10 +187,8 @@ async function openInput(file: string): Promise<Input> {
 }
 
 /**
- * Yields the chunks of a file. Throws after the last chunk if the file has changed in the meantime, because the chunks
- * may then mix old and new content.
- * @param isUnchanged returns whether the file is still the same
- * @throws Error if the file has changed
+ * Yields the chunks of a file.
+ * @throws Error after the last chunk if the file has changed meanwhile: the chunks may mix old and new content
  */
 async function* ofOneState(chunks: AsyncIterable<Buffer>, isUnchanged: () => Promise<boolean>): AsyncGenerator<Buffer> {
   yield* chunks;
@@ -224,10 +209,7 @@ interface GenerateOptions {
   json?: boolean;
 }
 
-/**
- * Writes randomly generated people as NDJSON to the file `output`, or to stdout. With `--json` and no `output`, writes
- * one JSON array instead.
- */
+/** Writes generated people as NDJSON. With `--json` and no `output`, writes one JSON array to stdout. */
 async function generate({ count, seed, output, json }: GenerateOptions): Promise<void> {
   const sink: Writable = output === undefined ? process.stdout : createWriteStream(output);
   const asArray = json === true && output === undefined;
@@ -236,10 +218,7 @@ async function generate({ count, seed, output, json }: GenerateOptions): Promise
   process.stdout.write(json ? `${JSON.stringify({ count, seed, output })}\n` : `Wrote ${count} people to ${output}\n`);
 }
 
-/**
- * Yields generated people as JSON text, in chunks of about 64 KiB.
- * @param asArray true for one JSON array, false for NDJSON
- */
+/** Yields people as JSON text, in chunks of about 64 KiB: one array if `asArray`, else NDJSON. */
 function* textOf(count: number, seed: number, asArray: boolean): Generator<string> {
   const [open, between, close] = asArray ? ['[', ',\n', ']\n'] : ['', '\n', '\n'];
   let text = open;
@@ -282,10 +261,7 @@ const remove = ({ id }: { id: string[] }): Promise<{ removed: number }> =>
 interface Status extends CatalogStatus {
   imported_at: string | null;
   unfinished_imports: { source: string; line: number; updated_at: string }[];
-  /**
-   * Number of unlocks (prospects whose contact data a customer has bought) that the search cluster does not contain
-   * yet. Always 0 if the catalog is stored in PostgreSQL.
-   */
+  /** Number of unindexed unlocks. Always 0 if the catalog is in PostgreSQL. */
   unlocks_behind: number;
 }
 

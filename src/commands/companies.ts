@@ -4,7 +4,6 @@ import { companyFileFields } from '../schemas/files.ts';
 import { defineExport } from './export.ts';
 import { defineImport } from './import.ts';
 
-/** Defines the subcommands of the command `companies`: `import` and `export`. */
 export function define(command: Command): void {
   defineImport(command, 'companies');
   defineExport(command, {

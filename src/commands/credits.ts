@@ -10,7 +10,6 @@ import { commandAction, asInteger, asText, asUuid } from './shell/command.ts';
 import { openServices, withDatabase } from './database.ts';
 import { table } from './shell/table.ts';
 
-/** Defines the subcommands of the command `credits`: `show`, `grant`, `adjust` and `check`. */
 export function define(command: Command): void {
   command
     .command('show')
@@ -37,7 +36,7 @@ export function define(command: Command): void {
     });
 }
 
-/** Maximum number of credits in one grant or adjustment. Every JSON parser reads a number of this size exactly. */
+/** Maximum credits in one grant or adjustment. Every JSON parser reads a number of this size exactly. */
 const maxCredits = 1_000_000_000_000;
 
 function asSigned(value: string): number {

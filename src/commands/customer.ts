@@ -12,7 +12,6 @@ import { commandAction, asCountry, asName, asText, asUuid } from './shell/comman
 import { withDatabase } from './database.ts';
 import { table } from './shell/table.ts';
 
-/** Defines the subcommands of the command `customer`: `create`, `list`, `suspend` and `resume`. */
 export function define(command: Command): void {
   command
     .command('create')

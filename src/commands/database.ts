@@ -6,38 +6,31 @@ import { isDistributed } from '../database/citus/citus.ts';
 import { openDatabase, type Database, type SharedDatabase } from '../database/db.ts';
 import { checkSchema } from '../database/migrations.ts';
 
-/**
- * The URLs of the PostgreSQL database that a command uses. `url` contains the login of the service. `ownerUrl` contains
- * the login of the owner of the database schema.
- */
+/** URLs of PostgreSQL: `url` logs in as the service, `ownerUrl` as the owner of the schema. */
 interface Server {
   url: string;
   ownerUrl: string;
-  /** From now on, starts the embedded PostgreSQL again if it ends. Does nothing for another server. */
+  /** From now on, restarts the embedded PostgreSQL if it ends. Does nothing for another server. */
   keepRunning(log: FastifyBaseLogger): void;
   close(): Promise<void>;
 }
 
-/** The open database and prospect catalog that a command uses. The command must call `close` at the end. */
+/** The command must call `close` at the end. */
 export interface OpenServices {
   config: Config;
   db: SharedDatabase;
   catalog: Catalog;
   url: string;
   ownerUrl: string;
-  /**
-   * From now on, logs outages of the database, and starts the embedded PostgreSQL again if it ends. For commands that run
-   * until they get a signal.
-   */
+  /** From now on, logs outages of the database, and restarts the embedded PostgreSQL if it ends. */
   watchDatabase(log: FastifyBaseLogger): void;
   close(): Promise<void>;
 }
 
 /**
- * Opens the database and the prospect catalog. If `DATABASE_URL` is not set, uses the embedded PostgreSQL in
- * `DATA_DIR`, and starts it if necessary.
- * @param overrides may replace the opened database: it receives this database and returns the database to use, e.g. a
- *   wrapper that retries
+ * Opens the database and the catalog. Without `DATABASE_URL`, uses the embedded PostgreSQL in `DATA_DIR`, and starts it
+ * if necessary.
+ * @param overrides may replace the opened database, e.g. by a wrapper that retries
  */
 export async function openServices(
   config: Config = readConfig(),
@@ -58,10 +51,7 @@ export async function openServices(
   return { config, db, catalog, url: server.url, ownerUrl: server.ownerUrl, watchDatabase, close };
 }
 
-/**
- * Opens the database. If its tables are distributed over several servers (Citus), opens it again with the settings for
- * a distributed database.
- */
+/** Opens the database, with the settings for a distributed database if it is one. */
 async function openPlanned(
   config: Config,
   url: string,
@@ -86,10 +76,7 @@ async function openServer(config: Config): Promise<Server> {
   return { ...server, url: server.serviceUrl };
 }
 
-/**
- * Checks that the version of the database schema fits this program.
- * @throws Error if migrations are missing, or the database is too new for this program
- */
+/** @throws Error if migrations are missing, or the database is too new for this program */
 export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<void> {
   const { state, isSupported } = await db.lookup(checkSchema);
   if (isSupported) return;
@@ -99,8 +86,7 @@ export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<v
 }
 
 /**
- * Runs `work` with the URLs of the PostgreSQL server. If `DATABASE_URL` is not set, opens the embedded server first,
- * and closes it afterwards.
+ * Runs `work` with the URLs of PostgreSQL. Without `DATABASE_URL`, opens the embedded server for as long as it runs.
  */
 export async function withServer<T>(work: (server: Server) => Promise<T>): Promise<T> {
   const server = await openServer(readConfig());
@@ -111,7 +97,6 @@ export async function withServer<T>(work: (server: Server) => Promise<T>): Promi
   }
 }
 
-/** Opens the database, runs `work` with it, and closes it, also after an error. */
 export async function withDatabase<T>(work: (db: Database) => Promise<T>): Promise<T> {
   const services = await openServices();
   try {

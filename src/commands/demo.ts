@@ -4,7 +4,6 @@ import { loadDemo, type Demo } from '../demo/load-demo.ts';
 import { commandAction } from './shell/command.ts';
 import { openServices } from './database.ts';
 
-/** Defines the options and the action of the command `demo` on the command line. */
 export function define(command: Command): void {
   command
     .option('--force', 'load it beside other customers too; the catalog is then left as it is')
@@ -20,7 +19,7 @@ async function load({ force }: { force?: true }): Promise<Demo> {
   }
 }
 
-/** Returns the text that tells a user how to use the demo: login, API key, and a curl command that works as it is. */
+/** Returns the demo's login, its API key, and a curl command that works as it is. */
 export const describeDemo = (demo: Demo, url: string): string =>
   demo.key === null
     ? `Demo customer ${demo.customerId} already exists. Nothing was changed.`

@@ -12,17 +12,11 @@ export function explain(error: unknown): string {
   return isOurs(error) ? error.message : `unexpected ${error.stack ?? error.message}`;
 }
 
-/**
- * Returns true if the message of an error was written for users. Returns false for a TypeError, RangeError,
- * ReferenceError or SyntaxError, because such an error is a bug of this program.
- */
+/** Returns true if the error's message was written for users. The excluded classes are bugs of this program. */
 const isOurs = (error: Error): boolean =>
   !['TypeError', 'RangeError', 'ReferenceError', 'SyntaxError'].includes(error.name);
 
-/**
- * Returns an explanation of an error for users. If the error itself has no known explanation, looks for one in its
- * `cause`, then in the cause of the cause, and so on. Returns undefined if no explanation is known.
- */
+/** Returns an explanation of an error or of its causes, the outermost first. Undefined if none is known. */
 function knownCause(error: unknown): string | undefined {
   for (let at = error; at instanceof Error; at = at.cause) {
     const text = meaningOf(at);
@@ -48,10 +42,7 @@ const notMigrated = 'The database is not migrated yet. Run: sales-data-api migra
 const withoutTls =
   'The database has no TLS although `sslmode` asks for it. Turn on its TLS, or remove `sslmode` from DATABASE_URL.';
 
-/**
- * Explains why a server cannot listen on its host and port. Key: error code of the operating system. Value: a function
- * that returns the message for the user.
- */
+/** Why a server cannot listen, by error code of the operating system. */
 const listening: Record<string, (error: NodeJS.ErrnoException & { port?: number }) => string> = {
   EADDRINUSE: ({ port }) =>
     `Another program already listens on HOST and PORT or METRICS_PORT (port ${port}). Stop it, or set another port.`,
@@ -64,9 +55,7 @@ const listening: Record<string, (error: NodeJS.ErrnoException & { port?: number 
 const noFolder =
   'no folder can be created here. Choose another place (DATA_DIR is the folder of the embedded PostgreSQL).';
 
-/**
- * Explains why a file cannot be read or written. Key: error code of the operating system. Value: message for the user.
- */
+/** Why a file cannot be read or written, by error code of the operating system. */
 const files: Record<string, string> = {
   EACCES:
     'this user has no permission. Grant it, or choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
@@ -79,10 +68,7 @@ const files: Record<string, string> = {
     'a part of this path is not a folder. Choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
 };
 
-/**
- * Explains errors of the database connection and of the disk. Key: error code of the operating system or the database
- * driver, or SQLSTATE of the database. Value: message for the user.
- */
+/** Errors of the database connection and of the disk, by error code of the system or driver, or by SQLSTATE. */
 const meanings: Record<string, string> = {
   ECONNREFUSED: 'The database cannot be reached: no server listens on the host and port in DATABASE_URL.',
   ENOTFOUND: 'The database cannot be reached: the host name in DATABASE_URL cannot be resolved.',

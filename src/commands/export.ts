@@ -13,14 +13,12 @@ import { asUuid, commandAction, ignoreQuit, UsageError } from './shell/command.t
 import { withDatabase } from './database.ts';
 import { progressOn } from './shell/progress.ts';
 
-/** One kind of record that the command line can export. */
 export interface Exportable {
-  /** The name of the records in messages, e.g. `contacts`. */
+  /** As in messages, e.g. `contacts`. */
   noun: string;
   fields: FileFields;
-  /** Returns a generator that yields all records of a customer, one page at a time. */
+  /** Returns a generator of all records of a customer, page by page. */
   read: (db: Database, customerId: string) => Promise<AsyncGenerator<object[]>>;
-  /** Counts all records of a customer. */
   count: (db: Database, customerId: string) => Promise<Metadata>;
 }
 
@@ -32,14 +30,12 @@ interface ExportOptions {
   json?: boolean;
 }
 
-/** Result of an export to a file. */
 interface Exported {
   customer_id: string;
   records: number;
   output: string;
 }
 
-/** Adds the subcommand `export` to a command. */
 export function defineExport(command: Command, exportable: Exportable): void {
   const { noun, fields } = exportable;
   command
@@ -71,10 +67,7 @@ const asFields =
     return given;
   };
 
-/**
- * Returns the file format for the extension of a file name.
- * @throws UsageError if the extension is unknown
- */
+/** @throws UsageError if the extension is unknown */
 export function formatOf(file: string): FileFormat {
   const format = fileFormats.find((one) => file.toLowerCase().endsWith(`.${one}`));
   if (!format) throw new UsageError('the file name does not show the format: add --format csv or --format ndjson');
@@ -82,8 +75,8 @@ export function formatOf(file: string): FileFormat {
 }
 
 /**
- * Writes all records of a customer to a file. First writes to a file with the ending `.partial`, and renames this file
- * when it is complete. If `output` exists and is not a regular file (e.g. a pipe), writes directly to it.
+ * Writes to a file with the ending `.partial`, and renames it when it is complete. Writes directly to an `output` that
+ * is not a regular file (e.g. a pipe).
  */
 async function exportToFile(exportable: Exportable, options: ExportOptions & { output: string }): Promise<Exported> {
   const { customer, output, format = formatOf(output) } = options;
@@ -102,7 +95,7 @@ async function exportToFile(exportable: Exportable, options: ExportOptions & { o
   }
 }
 
-/** Writes all records of a customer to a stream, and shows the progress on stderr. Returns the number of records. */
+/** Returns the number of records. */
 const exportTo = (
   stream: Writable,
   { noun, fields, read, count }: Exportable,

@@ -46,7 +46,6 @@ interface ImportOptions {
   json?: boolean;
 }
 
-/** Adds the subcommand `import` to a command. */
 export function defineImport(command: Command, object: ImportObject): void {
   const verb = command
     .command('import <file>')
@@ -85,10 +84,7 @@ function asMapping(text: string): Mapping {
 
 const isField = (field: unknown): boolean => field === null || typeof field === 'string';
 
-/**
- * Imports a file and prints the result of the import.
- * @throws Error after the result is printed, if the import has failed or was cancelled
- */
+/** @throws Error after the result is printed, if the import has failed or was cancelled */
 async function importAndReport(object: ImportObject, file: string, options: ImportOptions): Promise<void> {
   let done: Import | undefined;
   const run = async (): Promise<Import> => (done = await importFile(object, file, options));
@@ -128,7 +124,6 @@ const isFile = (path: string): Promise<boolean> =>
     () => false,
   );
 
-/** Converts the command line options to the settings of an import, as in the body of an API request. */
 const settingsOf = (
   object: ImportObject,
   { mode, match, mapping, ignoreUnknown, list, dryRun, name }: ImportOptions,
@@ -146,8 +141,8 @@ const settingsOf = (
 });
 
 /**
- * Returns a hash of an import's settings and file content. If the same command is run again after an interruption, the
- * command finds the unfinished import by this hash.
+ * Hashes an import's settings and file content. The same command, run again after an interruption, finds its import by
+ * this hash.
  */
 async function fingerprintOf(settings: ImportCreate, pieces: AsyncIterable<Buffer>): Promise<Buffer> {
   const hash = createHash('sha256').update(`${JSON.stringify(settings)}\n`);
@@ -155,20 +150,14 @@ async function fingerprintOf(settings: ImportCreate, pieces: AsyncIterable<Buffe
   return hash.digest();
 }
 
-/**
- * Checks that a customer is not suspended, and returns the customer's id.
- * @throws Error if the customer is suspended, because workers do not process the imports of a suspended customer
- */
+/** @throws Error if the customer is suspended: workers do not process its imports */
 async function requireActiveCustomer(db: Database, customerId: string): Promise<string> {
   const { id, status } = await db.transaction((sql) => requireCustomer(sql, customerId));
   if (status !== 'OK') throw new Error('The customer is suspended, so its imports wait: resume it first');
   return id;
 }
 
-/**
- * Returns the id of the import that an earlier, interrupted run of the same command has started. Starts a new import if
- * there is no such import.
- */
+/** Returns the id of the import that an earlier, interrupted run of the same command has started, else of a new one. */
 const findOrBegin = (
   db: Database,
   customerId: string,
@@ -180,10 +169,7 @@ const findOrBegin = (
     return known ?? beginImport(sql, customerId, { ...settings, ...(fingerprint && { fingerprint }) });
   });
 
-/**
- * Stores the content of an import's file in the database. Does nothing if an earlier run of the command has already
- * stored the content.
- */
+/** Stores the import's file, unless an earlier run of the command has done so. */
 async function sendIfMissing(
   db: Database,
   customerId: string,
@@ -194,13 +180,10 @@ async function sendIfMissing(
   if (status === 'UPLOADING') await receiveFile({ db, cleaner: db }, customerId, { id, visible: allImports }, open());
 }
 
-/** Interval at which the status of an import is polled while another process works on the import (ms). */
+/** Interval for polling an import while another process works on it (ms). */
 const lookMs = 500;
 
-/**
- * Waits until an import has ended, and returns the ended import. This process helps to process the import while it
- * waits. Workers of other processes may process parts of the import at the same time.
- */
+/** Waits until an import has ended, and returns it. Meanwhile, this process works on it too, beside workers. */
 async function waitForEnd(db: Database, customerId: string, id: string, progress: Progress): Promise<Import> {
   const context: RunContext = { db, log: logger(readConfig()), stopping: new AbortController().signal };
   for (;;) {
@@ -217,10 +200,7 @@ async function waitForEnd(db: Database, customerId: string, id: string, progress
   }
 }
 
-/**
- * Writes the failed records of an import to a file. Does nothing if the import was cancelled before its input file was
- * completely stored.
- */
+/** Writes the failed records to a file. Does nothing if the import was cancelled before its file was stored. */
 async function writeErrors(db: Database, customerId: string, { id, total }: Import, output: string): Promise<void> {
   if (total === null) return;
   const read = await openErrorsFile(db, customerId, { id, visible: allImports });

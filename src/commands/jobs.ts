@@ -8,7 +8,6 @@ import { commandAction, asInteger, asUuid } from './shell/command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './shell/table.ts';
 
-/** Defines the subcommands of the command `jobs`: `list`, `cancel` and `retry`. */
 export function define(command: Command): void {
   command
     .command('list')
@@ -39,9 +38,8 @@ const list = (options: { customer?: string; status?: JobStatus; limit: number })
   );
 
 /**
- * Returns the action of a subcommand, such as `cancel`, that changes one job. The user names the job with the option
- * `--job`. The action returns the changed job, or the new job after a retry.
- * @param change changes the job, and returns the id of the job that the action returns
+ * Returns the action of a subcommand that changes the job named by `--job`. It prints the job whose id `change`
+ * returns: the changed one, or the new one after a retry.
  */
 const act =
   (change: (sql: Transaction, customerId: string, id: string) => Promise<string>) =>

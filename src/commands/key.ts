@@ -19,7 +19,6 @@ import { commandAction, asKeyName, asUuid } from './shell/command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './shell/table.ts';
 
-/** Defines the subcommands of the command `key`: `create`, `list` and `revoke`. */
 export function define(command: Command): void {
   command
     .command('create')
@@ -45,10 +44,7 @@ export function define(command: Command): void {
     .action(commandAction(revoke, (key) => print([key])));
 }
 
-/**
- * Parses scopes separated by commas and removes duplicates.
- * @throws InvalidArgumentError for an unknown scope
- */
+/** @throws InvalidArgumentError for an unknown scope */
 function asScopes(value: string): Scope[] {
   const names = value.split(',').map((name) => name.trim());
   const unknown = names.filter((name) => !scopes.includes(name as Scope));
@@ -64,7 +60,6 @@ interface Creation {
   permissions?: Scope[];
 }
 
-/** A new API key with its secret in clear text. */
 type CreatedKey = IssuedRow & { key: string };
 
 const create = ({ customer, name, expiration, permissions = [...scopes] }: Creation): Promise<CreatedKey> =>

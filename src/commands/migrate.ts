@@ -8,7 +8,6 @@ interface Options {
   distribute?: true;
 }
 
-/** Defines the options and the action of the command `migrate` on the command line. */
 export function define(command: Command): void {
   command
     .option(
@@ -18,10 +17,7 @@ export function define(command: Command): void {
     .action(commandAction(run, describe));
 }
 
-/**
- * The result of the command `migrate`: the applied migrations or, with the option `--distribute`, the names of the
- * distributed tables.
- */
+/** The applied migrations or, with `--distribute`, the names of the distributed tables. */
 type Result = Migrated | { distributed: string[] };
 
 const run = (options: Options): Promise<Result> =>

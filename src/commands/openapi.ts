@@ -5,12 +5,11 @@ import { readConfig } from '../process/config.ts';
 import { openDatabase } from '../database/db.ts';
 import { commandAction } from './shell/command.ts';
 
-/** Defines the action of the command `openapi` on the command line. */
 export function define(command: Command): void {
   command.action(commandAction(describeApi, (document) => JSON.stringify(document, null, 2)));
 }
 
-/** Returns the OpenAPI document, which is generated from the routes without a connection to the database. */
+/** Needs no connection to the database. */
 async function describeApi(): Promise<object> {
   const config = { ...readConfig(), LOG_LEVEL: 'silent' as const };
   const db = openDatabase(config, 'postgres://localhost/none');

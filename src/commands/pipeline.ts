@@ -12,7 +12,6 @@ import { commandAction, asCurrency, asInteger, asName, asText, asUuid } from './
 import { withDatabase } from './database.ts';
 import { table } from './shell/table.ts';
 
-/** Defines the subcommands of the command `pipeline`: `create` and `list`. */
 export function define(command: Command): void {
   // The HTTP API can only read pipelines and their stages.
   command

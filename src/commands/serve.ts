@@ -21,12 +21,11 @@ interface Options {
 interface Serving {
   url: string;
   docs: string;
-  /** The URL of the server for health checks and metrics, or null if `METRICS_PORT` is not set. */
+  /** The URL for health checks and metrics, or null if `METRICS_PORT` is not set. */
   monitor: string | null;
   demo: Demo | null;
 }
 
-/** Defines the options and the action of the command `serve` on the command line. */
 export function define(command: Command): void {
   command
     .option('--migrate', 'migrate the database to the current schema first')
@@ -36,8 +35,8 @@ export function define(command: Command): void {
 }
 
 /**
- * Starts the HTTP server and returns its URLs. On SIGTERM or SIGINT, the process finishes the running requests and
- * exits with code 0. After SIGTERM, the process first accepts new requests for another SHUTDOWN_GRACE_MS.
+ * Starts the HTTP server. On SIGTERM or SIGINT, finishes the running requests and exits with code 0; after SIGTERM,
+ * first accepts new requests for another SHUTDOWN_GRACE_MS.
  */
 async function serve(options: Options): Promise<Serving> {
   const config = readConfig();
@@ -66,10 +65,7 @@ async function serve(options: Options): Promise<Serving> {
   }
 }
 
-/**
- * Handles an error of loading the demo. If the demo was not loaded because the database contains other customers,
- * prints a warning. Throws every other error.
- */
+/** Warns if the demo was not loaded because the database contains other customers. Throws every other error. */
 function warnOfOthers(error: unknown): null {
   if (!(error instanceof OtherCustomerError)) throw error;
   process.stderr.write(`warning: ${error.message}\n`);

@@ -11,7 +11,6 @@ import { withDatabase } from './database.ts';
 import { readPassword } from './shell/password.ts';
 import { table } from './shell/table.ts';
 
-/** Defines the subcommands of the command `user`: `create`, `list`, `deactivate` and `reset-password`. */
 export function define(command: Command): void {
   command
     .command('create')
@@ -75,11 +74,7 @@ async function reset(options: { user: string }): Promise<User> {
   return changeUser(options.user, (sql, customerId, userId) => resetPassword(sql, customerId, userId, passwordHash));
 }
 
-/**
- * Changes a user and returns the changed user.
- * @param change a function that changes the user in the database. It receives the id of the user's customer and the id
- *   of the user
- */
+/** @param change receives the ids of the user's customer and of the user */
 const changeUser = (
   userId: string,
   change: (sql: Transaction, customerId: string, userId: string) => Promise<void>,

@@ -12,21 +12,17 @@ import { Shutdown } from './shell/shutdown.ts';
 
 interface Working {
   working: true;
-  /** The URL of the server for health checks and metrics, or null if `METRICS_PORT` is not set. */
+  /** The URL for health checks and metrics, or null if `METRICS_PORT` is not set. */
   monitor: string | null;
 }
 
-/** Defines the options and the action of the command `work` on the command line. */
 export function define(command: Command): void {
   command
     .option('--migrate', 'migrate the database to the current schema first')
     .action(serverAction(work, () => 'Working'));
 }
 
-/**
- * Starts the workers that process jobs. On SIGTERM or SIGINT, the process finishes the work in progress and exits with
- * code 0.
- */
+/** Starts the workers. On SIGTERM or SIGINT, finishes the work in progress and exits with code 0. */
 async function work(options: { migrate?: true }): Promise<Working> {
   keepHeapSmall(50);
   const config = readConfig();

@@ -11,12 +11,12 @@ export interface CommandModule {
   define(command: Command): void;
 }
 
-/** The error for wrong usage of the command line. The program then ends with exit code 2. */
+/** The program ends with exit code 2. */
 export class UsageError extends Error {}
 
 /**
- * Returns a function that calls `run` with the command line options and writes the result to stdout: as JSON with
- * `--json`, otherwise as the text that `print` returns. Errors are thrown, and not written to stdout.
+ * Returns a function that calls `run` and writes the result to stdout: as JSON with `--json`, else as the text of
+ * `print`. Errors are thrown, not written to stdout.
  */
 export const commandAction =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>
@@ -25,34 +25,27 @@ export const commandAction =
     process.stdout.write(`${options.json ? JSON.stringify(result) : print(result)}\n`);
   };
 
-/**
- * Handles an error of an output stream. Ignores the error if the reader has closed the pipe (EPIPE), otherwise throws
- * it.
- */
+/** Ignores the error of an output stream whose reader has closed the pipe (EPIPE). Throws every other. */
 export function ignoreQuit(error: NodeJS.ErrnoException): void {
   if (error.code !== 'EPIPE') throw error;
 }
 
-/** Adds the option `--json` to a command. If the command has subcommands, adds the option to each of them instead. */
+/** Adds `--json` to a command or, if it has subcommands, to each of them. */
 export function addJson(command: Command): void {
   for (const verb of command.commands) addJson(verb);
   if (command.commands.length === 0) command.option('--json', 'print the result as one JSON value');
 }
 
-/**
- * Returns the exit code of the program for an error: 0 if commander only printed its help or version, 2 for wrong
- * usage, 1 for any other error.
- */
+/** Returns 0 if commander only printed its help or version, 2 for wrong usage, 1 for any other error. */
 export function exitCodeOf(error: unknown): 0 | 1 | 2 {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
   return error instanceof UsageError ? 2 : 1;
 }
 
 /**
- * Returns a parser for the value of a command line option. The parser returns the text unchanged, or throws an error if
- * the text does not have the given format.
+ * Returns a parser that throws if an option's value does not have the format.
  * @param format the name of a format in src/schemas/base/formats.ts
- * @param expected a description of the valid text for the error message
+ * @param expected describes valid text in the error message
  */
 const formatted = (format: string, expected: string) => (value: string) => {
   if (!formats[format]!(value)) throw new InvalidArgumentError(`It must be ${expected}.`);

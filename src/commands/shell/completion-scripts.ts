@@ -1,38 +1,29 @@
-/** A word that shell completion can suggest, with its description. */
 interface Word {
   name: string;
   about: string;
 }
 
-/**
- * A command line option. The property `value` says what follows the option: nothing, any text, a file name, or one of
- * the listed words.
- */
+/** `value` says what follows the option: nothing, any text, a file name, or one of the listed words. */
 export interface Flag extends Word {
   value: 'none' | 'any' | 'file' | readonly string[];
 }
 
-/** A command or subcommand, with the words that shell completion can suggest after it. */
+/** A command or subcommand, with what can follow it. */
 export interface Place {
-  /** The names of the command and its subcommand, e.g. `customer` and `create`. Empty for the program itself. */
+  /** E.g. `customer` and `create`. Empty for the program itself. */
   words: readonly string[];
   verbs: readonly Word[];
   flags: readonly Flag[];
   takesFile: boolean;
 }
 
-/** Quotes a text for bash and zsh. */
 const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/**
- * Returns the names of a command and its subcommand as one text with a space before each name, e.g. ` customer create`.
- * The completion scripts build the same text from the words that the user has typed.
- */
+/** Returns e.g. ` customer create`. The scripts build the same text from the words that the user has typed. */
 const pathOf = ({ words }: Place): string => words.map((word) => ` ${word}`).join('');
 
 /**
- * Returns the lines of a shell `case` statement that suggest values for command line options. There is one line for
- * each option that takes a value.
+ * Returns lines of a shell `case` statement, one for each option that takes a value.
  * @param complete returns the shell code that suggests the values of an option
  */
 const valueCases = (places: readonly Place[], complete: (value: Flag['value']) => string): string[] =>
@@ -44,14 +35,14 @@ const valueCases = (places: readonly Place[], complete: (value: Flag['value']) =
 
 const isList = (value: Flag['value']): value is readonly string[] => Array.isArray(value);
 
-/** Returns a pattern for a shell `case` statement. The pattern matches every command and subcommand. */
+/** Returns a pattern of a shell `case` statement that matches every command and subcommand. */
 const anyPath = (places: readonly Place[]): string =>
   places
     .filter(({ words }) => words.length > 0)
     .map((place) => quote(pathOf(place)))
     .join(' | ');
 
-/** Returns the completion script for bash, version 3.2 or newer. */
+/** For bash 3.2 or newer. */
 export function bashScript(program: string, places: readonly Place[]): string {
   const name = `_${program.replaceAll('-', '_')}`;
   const files = `IFS=$'\\n'; COMPREPLY=($(compgen -f -- "$word")); compopt -o filenames 2>/dev/null; return`;
@@ -77,7 +68,6 @@ export function bashScript(program: string, places: readonly Place[]): string {
   ].join('\n');
 }
 
-/** Returns the completion script for zsh. */
 export function zshScript(program: string, places: readonly Place[]): string {
   const name = `_${program.replaceAll('-', '_')}`;
   const described = (words: readonly Word[]) =>
@@ -113,7 +103,6 @@ export function zshScript(program: string, places: readonly Place[]): string {
   ].join('\n');
 }
 
-/** Returns the completion script for fish. */
 export function fishScript(program: string, places: readonly Place[]): string {
   const name = `__${program.replaceAll('-', '_')}_at`;
   const quoted = (text: string) => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;

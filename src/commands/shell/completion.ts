@@ -4,10 +4,7 @@ import { bashScript, fishScript, zshScript, type Flag, type Place } from './comp
 
 const scripts = { bash: bashScript, zsh: zshScript, fish: fishScript };
 
-/**
- * Defines the command `completion`, which prints a shell completion script. The parser must contain all other commands,
- * because the script is generated from them.
- */
+/** Defines `completion`, which prints a shell completion script for all commands that `command` contains by then. */
 export function define(command: Command): void {
   const shell = new Argument('<shell>', 'the shell').choices(Object.keys(scripts));
   command
@@ -24,8 +21,8 @@ export function define(command: Command): void {
 }
 
 /**
- * Returns the words that shell completion can suggest after a command and after each of its subcommands.
- * @param words the path of the command in the command line, e.g. `customer` and `create`; empty for the program itself
+ * Returns what can follow a command and each of its subcommands.
+ * @param words the command's path, e.g. `customer` and `create`; empty for the program itself
  */
 function placesOf(command: Command, words: string[] = []): Place[] {
   const below = command.commands.flatMap((verb) => placesOf(verb, [...words, verb.name()]));

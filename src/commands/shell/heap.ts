@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 
 /**
- * Limits the growth of the JavaScript heap (a setting of V8). Call this function before the work begins.
+ * Limits the growth of V8's heap. Call it before the work begins.
  * @param growth how much the heap may grow between two full garbage collections (% of the memory in use)
  */
 export function keepHeapSmall(growth: number): void {

@@ -2,8 +2,8 @@ import type { OpenServices } from '../database.ts';
 import type { Shutdown } from './shutdown.ts';
 
 /**
- * Starts an HTTP server for the health checks and metrics of this process on the port `METRICS_PORT`. The server is
- * stopped by `shutdown`. Returns the URL of the server, or null if `METRICS_PORT` is not set.
+ * Starts an HTTP server for health checks and metrics on `METRICS_PORT`; `shutdown` stops it. Returns its URL, or null
+ * if the port is not set.
  */
 export async function listenMonitor(services: OpenServices, shutdown: Shutdown): Promise<string | null> {
   const { HOST, METRICS_PORT } = services.config;

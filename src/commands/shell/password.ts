@@ -4,7 +4,7 @@ import { UsageError } from './command.ts';
 const maxLength = 4_096;
 
 /**
- * Reads a new password from standard input, and removes the line break at the end.
+ * Reads a password from standard input, without the line break at the end.
  * @throws UsageError if the input is a terminal, or not a single line of 12–128 characters
  */
 export async function readPassword(input: NodeJS.ReadStream = process.stdin): Promise<string> {

@@ -2,10 +2,7 @@ import { Command, type OutputConfiguration } from 'commander';
 import packageJson from '../../../package.json' with { type: 'json' };
 import { addJson, type CommandModule } from './command.ts';
 
-/**
- * All commands of the command line, by name. The module of a command is loaded only if the command line contains the
- * command's name. The command `completion` loads the modules of all commands.
- */
+/** All commands by name. A module is loaded only for its own command, and for `completion`. */
 export const commands: Record<string, { about: string; load: () => Promise<CommandModule> }> = {
   serve: { about: 'serve HTTP', load: () => import('../serve.ts') },
   work: { about: 'run a worker that processes jobs', load: () => import('../work.ts') },
@@ -29,8 +26,7 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
 };
 
 /**
- * Creates the command line parser. For wrong usage, and after it has printed help, the parser throws a CommanderError
- * instead of ending the process.
+ * For wrong usage, and after it has printed help, the parser throws a CommanderError instead of ending the process.
  * @param words the command line without the program name
  */
 export async function buildProgram(words: string[], output: OutputConfiguration = {}): Promise<Command> {

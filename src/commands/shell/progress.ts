@@ -1,35 +1,30 @@
-/** A display of the progress of a long task: a progress bar on a terminal, otherwise a text line every five seconds. */
+/** The progress of a long task: a bar on a terminal, otherwise a text line every five seconds. */
 export interface Progress {
   /**
-   * Updates the progress display. Does nothing if the last update was less than 100 ms ago (on a terminal) or 5 s ago
-   * (otherwise).
+   * Updates the display, at most every 100 ms on a terminal, every 5 s otherwise.
    * @param done how much of `total` is done, in the same unit
-   * @param text a text that is shown beside the bar
-   * @param items the number of items done so far, from which the items per second are computed
-   * @param total replaces the total that was given when the display was created
+   * @param text is shown beside the bar
+   * @param items done so far; the rate per second is computed from it
+   * @param total replaces the total given at creation
    */
   show(done: number, text: string, items: number, total?: number): void;
   /**
-   * Prints a line above the progress bar. The line stays on the terminal. The promise resolves when the stream is ready
-   * for the next line (backpressure).
-   * @throws the error of the stream, except if the reader has closed the stream
+   * Prints a line above the bar, which stays. Resolves when the stream is ready for the next (backpressure).
+   * @throws the error of the stream, except if the reader has closed it
    */
   line(text: string): Promise<void>;
-  /** Removes the progress bar from the terminal. */
+  /** Removes the bar from the terminal. */
   end(): void;
 }
 
-/** The shortest time between two updates of the progress bar on a terminal (ms). */
+/** Shortest time between two updates on a terminal (ms). */
 const onTerminalMs = 100;
-/** The shortest time between two progress lines if the output is not a terminal (ms). */
+/** Shortest time between two progress lines elsewhere (ms). */
 const elsewhereMs = 5_000;
-/** The width of the progress bar (characters). */
+/** Width of the bar (characters). */
 const width = 24;
 
-/**
- * Creates a progress display for a long task. The display is written to the given stream.
- * @param total the final value of the progress, or undefined if it is unknown at the start
- */
+/** @param total the final value of the progress; undefined if it is unknown at the start */
 export function progressOn(stream: NodeJS.WriteStream, total: number | undefined): Progress {
   const startedAt = performance.now();
   const isTerminal = stream.isTTY;
@@ -74,19 +69,15 @@ export function progressOn(stream: NodeJS.WriteStream, total: number | undefined
   };
 }
 
-/**
- * Returns the progress bar as text, with its percentage.
- * @param share how much is done, from 0 to 1
- */
+/** @param share from 0 to 1 */
 function drawn(share: number): string {
   const full = Math.round(Math.min(share, 1) * width);
   return `[${'='.repeat(full)}${' '.repeat(width - full)}] ${Math.floor(Math.min(share, 1) * 100)} %`;
 }
 
 /**
- * Returns the estimated remaining time as an array with one text such as `1:30 left`. The array is empty if the time
- * cannot be estimated yet.
- * @param seconds the time since the start
+ * Returns a text such as `1:30 left`, or nothing while the time cannot be estimated.
+ * @param seconds since the start
  */
 function remaining(done: number, total: number | undefined, seconds: number): string[] {
   if (!total || done <= 0) return [];

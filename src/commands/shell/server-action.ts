@@ -3,8 +3,8 @@ import { isJsonLog } from '../../process/log-format.ts';
 import { commandAction } from './command.ts';
 
 /**
- * Returns the action of a command that runs until it gets a signal, such as `serve`. Works like `commandAction`, but
- * also writes the result as JSON without `--json` if the log format is JSON.
+ * Returns the action of a command that runs until it gets a signal. Like `commandAction`, but also writes JSON without
+ * `--json` if the log format is JSON.
  */
 export const serverAction =
   <Options, Result>(run: (options: Options) => Promise<Result>, print: (result: Result) => string) =>

@@ -4,10 +4,7 @@ import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import { stopTracing } from '../../tracing/tracing.ts';
 import type { OpenServices } from '../database.ts';
 
-/**
- * Stops the servers, workers and connections of the command `serve` or `work` when the start fails or the process gets
- * a signal.
- */
+/** Stops servers, workers and connections of `serve` or `work` when the start fails or the process gets a signal. */
 export class Shutdown {
   readonly #services: OpenServices;
   readonly #graceMs: number;
@@ -15,22 +12,20 @@ export class Shutdown {
   readonly #stops: (() => Promise<void>)[] = [];
 
   /**
-   * Creates the shutdown of this process, without any servers or workers.
-   * @param services the database and the catalog, which are closed last
+   * @param services are closed last
    * @param graceMs time after SIGTERM in which the servers still accept requests, while `/readyz` tells load balancers
-   *   to send no more requests (ms)
+   * to send no more (ms)
    */
   constructor(services: OpenServices, graceMs = 0) {
     this.#services = services;
     this.#graceMs = graceMs;
   }
 
-  /** Registers an HTTP server. The method `run` closes the server. */
   addServer(app: FastifyInstance): void {
     this.#apps.push(app);
   }
 
-  /** Registers a function that stops workers. It is called when the process shuts down. */
+  /** Registers a function that stops workers. */
   add(stop: () => Promise<void>): void {
     this.#stops.push(stop);
   }
@@ -61,9 +56,9 @@ export class Shutdown {
   }
 
   /**
-   * Stops the servers, the workers and the database when the process gets a signal. After SIGTERM, the servers first
-   * accept requests for another `graceMs`. Then running requests and jobs have SHUTDOWN_MS to finish, and the database
-   * has 15 s more to close. After a second signal, the process ends at once with exit code 1.
+   * Shuts down when the process gets a signal. After SIGTERM, servers first accept requests for another `graceMs`. Then
+   * running requests and jobs have SHUTDOWN_MS to finish, and the database has 15 s more to close. After a second
+   * signal, the process ends at once with exit code 1.
    */
   runAtSignal(log: FastifyBaseLogger): void {
     // `beforeExit` is left out: a failed start ends with exit code 1, and close-with-grace would change it to 0.

@@ -1,8 +1,8 @@
 import { lengthOf } from '../../text/code-points.ts';
 
 /**
- * Returns rows as a text table with aligned columns, or `none` if there are no rows.
- * @param columns key: heading of the column; value: function that returns the text of the column for a row
+ * Returns a text table with aligned columns, or `none` if there are no rows.
+ * @param columns by heading: returns the text of the column for a row
  */
 export function table<Row>(rows: readonly Row[], columns: Record<string, (row: Row) => string | null>): string {
   if (rows.length === 0) return 'none';
@@ -20,10 +20,9 @@ export function table<Row>(rows: readonly Row[], columns: Record<string, (row: R
 }
 
 /**
- * Returns the text of a table cell: the value, or `-` for null. Replaces control characters, and characters that change
- * the direction of text, by spaces.
+ * Returns the text of a cell, `-` for null. Replaces control characters and changes of text direction by spaces: else
+ * text from users could control the terminal, or make one line look like another.
  */
-// Otherwise text from users could control the terminal, or make one line look like another.
 const printable = (value: string | null): string => (value ?? '-').replaceAll(/[\p{Cc}\p{Bidi_Control}]/gu, ' ');
 
 const pad = (text: string, width: number): string => text + ' '.repeat(width - lengthOf(text));
