@@ -16,8 +16,11 @@ export interface RecordWriter {
 export const recordWriter = (format: FileFormat, columns: readonly FileColumn[]): RecordWriter =>
   format === 'csv' ? csvWriter(columns) : ndjsonWriter(columns);
 
+/** Maximum number of records in one piece of the text of a file. So a piece is small even if every record is large. */
+const pieceRecords = 50;
+
 /**
- * Yields the text of a file that contains the given records.
+ * Yields the text of a file that contains the given records, in pieces.
  * @param pages The records, in arrays.
  * @param onPage Callback that is called after the text of each array was consumed.
  */
@@ -28,7 +31,7 @@ export async function* fileText(
 ): AsyncGenerator<string> {
   if (writer.head !== '') yield writer.head;
   for await (const page of pages) {
-    if (page.length > 0) yield writer.write(page);
+    for (let at = 0; at < page.length; at += pieceRecords) yield writer.write(page.slice(at, at + pieceRecords));
     onPage?.(page);
   }
 }

@@ -50,11 +50,11 @@ async function readStoredHeader(db: Database, customerId: string, found: ImportS
 
 async function* errorLines(db: Database, customerId: string, importId: string, header: string): AsyncGenerator<string> {
   yield header;
-  for (let after = -1; ;) {
-    const position = after;
-    const next = await db.search((sql) => readErrors(sql, customerId, importId, position));
-    if (!next) return;
-    yield next.lines;
-    after = next.position;
+  for (let from = { position: 0, offset: 0 }; ;) {
+    const place = from;
+    const part = await db.search((sql) => readErrors(sql, customerId, importId, place));
+    if (!part) return;
+    yield part.text;
+    from = part.next;
   }
 }

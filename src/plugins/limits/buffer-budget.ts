@@ -16,19 +16,20 @@ declare module 'fastify' {
 /**
  * Fastify plugin that bounds the memory that request bodies and responses hold (`MAX_BUFFERED_MB`), and shares it
  * fairly between customers. A body for which there is no room is rejected with 503 before it is read. The response of a
- * read is then replaced by 503, and the response of a write waits for room. Files are streamed: an upload counts with the
- * chunk of the file that is in memory, a download does not count.
+ * read is then replaced by 503, and the response of a write waits for room. Files are streamed: an upload or a download
+ * counts with the part of the file that is in memory, and is rejected with 503 at its start if there is no room.
  */
 export default fp(
   async (app) => {
     const budget = new BufferBudget(app.config.MAX_BUFFERED_MB * 2 ** 20);
     app.decorateRequest('releaseBody', undefined);
     app.addHook('preParsing', (request, reply, payload, done) => {
-      const bytes = bodyBytes(request);
+      const isDownload = sendsFile(request);
+      const bytes = bodyBytes(request) + (isDownload ? chunkBytes : 0);
       if (bytes === 0) return done(null, payload);
       const release = budget.tryReserve(holderOf(request), bytes);
       if (!release) return done(noRoom());
-      request.releaseBody = release;
+      if (!isDownload) request.releaseBody = release;
       keep(reply, release);
       return done(null, payload);
     });
@@ -84,6 +85,12 @@ function bodyBytes({ headers, routeOptions }: FastifyRequest): number {
   const length = Number(headers['content-length'] ?? 0);
   return length > limit ? 0 : length; // a body past the limit is rejected with 413, and not read
 }
+
+/**
+ * Returns true if the response is a file. Its text is made and sent in pieces that are much smaller than `chunkBytes`,
+ * and at most one piece is made before the caller has taken the one before. So `chunkBytes` is the room of a download.
+ */
+const sendsFile = ({ routeOptions: { config } }: FastifyRequest): boolean => !!config.isLong && !config.takesFile;
 
 function responseBytes(payload: unknown): number {
   if (typeof payload === 'string') return Buffer.byteLength(payload);

@@ -17,23 +17,41 @@ export async function insertErrors(
     values (${customerId}, ${importId}, ${position}, ${lines})`;
 }
 
+/** Maximum length of the text that `readErrors` returns (characters). */
+const partLength = 128 * 1024;
+
+/** A place in an import's errors file. */
+export interface ErrorsPlace {
+  /** The `position` of the stored lines. */
+  position: number;
+  /** Number of characters of these lines before the place. */
+  offset: number;
+}
+
 /**
- * Reads the next stored lines of an import's errors file. Returns undefined at the end.
- * @param after the `position` that the previous call returned; -1 for the first call
+ * Reads the next part of an import's errors file: up to 128 Ki characters of stored lines. Returns undefined at the end.
+ * @param from the place `next` that the previous call returned
  */
 export async function readErrors(
   sql: Sql,
   customerId: string,
   importId: string,
-  after: number,
-): Promise<{ position: number; lines: string } | undefined> {
-  const [row] = await sql<{ position: number; lines: string }[]>`
-    select position, lines
+  { position, offset }: ErrorsPlace,
+): Promise<{ text: string; next: ErrorsPlace } | undefined> {
+  const [row] = await sql<{ position: number; text: string; is_last: boolean }[]>`
+    select
+      position,
+      substring(lines from ${offset + 1}::integer for ${partLength}::integer) as text,
+      length(lines) <= ${offset + partLength}::integer as is_last
     from import_errors
     where customer_id = ${customerId}
       and import_id = ${importId}
-      and position > ${after}
+      and position >= ${position}
     order by position
     limit 1`;
-  return row;
+  if (!row) return undefined;
+  const next = row.is_last
+    ? { position: row.position + 1, offset: 0 }
+    : { position: row.position, offset: offset + partLength };
+  return { text: row.text, next };
 }

@@ -39,6 +39,20 @@ describe('the errors file has the columns of the import', () => {
   });
 });
 
+test('a large errors file is read in small parts, which are the whole file', async () => {
+  const id = await uploaded(...contactLines(3));
+  await workAtAll(app, customer);
+  const lines = ['é😀'.repeat(300_000), 'x'.repeat(128 * 1024), 'y'.repeat(128 * 1024 + 1), 'z'];
+  await app.owner`
+    insert into import_errors (customer_id, import_id, position, lines)
+    select ${customer.id}, ${id}, n - 1, line from unnest(${lines}::text[]) with ordinality given (line, n)`;
+  const read = await openErrorsFile(app.db, customer.id, { id, visible: allImports });
+  const pieces: string[] = [];
+  for await (const piece of await read()) pieces.push(piece);
+  expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThanOrEqual(256 * 1024);
+  expect(pieces.join('') === columns + lines.join('')).toBe(true);
+});
+
 test('HEAD of an errors file reads nothing of it', async () => {
   const id = await uploaded(...contactLines(3));
   const visitor = await visitorOf(app.fastify, customer.id);

@@ -90,6 +90,50 @@ test('an upload counts with the part of its file that is in memory', async () =>
   await expectInFlight(greedy, 0);
 });
 
+test.each(['an errors file', 'an export'])('%s counts with the part of it that is in memory', async (kind) => {
+  const [greedy, other] = [await testApp.customer(), await testApp.customer()];
+  const body = '{"format":"csv"}';
+  const request = async (customer: TestCustomer) =>
+    kind === 'an export'
+      ? head('/api/ext/contacts/export', customer.key, body.length) + body
+      : head(`/api/ext/imports/${await failedImport(customer)}/errors`, customer.key, 0).replace('POST', 'GET');
+  const wanted = await request(greedy);
+  const fillers: Socket[] = [];
+  // Unfinished bodies take all room of this customer but half a mebibyte.
+  for (const bytes of [4 * mebibyte, 3.5 * mebibyte]) {
+    fillers.push(await send(read(greedy, bytes)));
+    await expectInFlight(greedy, fillers.length);
+  }
+  const refused = await send(wanted);
+  await expect.poll(() => statusOf(refused), { timeout: 10_000 }).toBe(503);
+  expect(refused.got).toMatch(/retry-after: \d/i);
+  const served = await send(await request(other));
+  await expect.poll(() => statusOf(served), { timeout: 10_000 }).toBe(200);
+  served.destroy();
+  await expectInFlight(other, 0);
+  fillers.pop()!.destroy();
+  await expectInFlight(greedy, 1);
+  // Without a reader, a download lasts and keeps its room.
+  if (kind === 'an export') return;
+  for (let count = 2; count <= 5; count += 1) {
+    await send(wanted, true);
+    await expectInFlight(greedy, count);
+  }
+  const fifth = await send(wanted);
+  await expect.poll(() => statusOf(fifth), { timeout: 10_000 }).toBe(503);
+});
+
+/** Creates an import with 24 MiB of failed records. */
+async function failedImport(customer: TestCustomer): Promise<string> {
+  const id = await make(customer, '/imports', { object: 'contacts', mode: 'create', format: 'ndjson' });
+  await testApp.owner`
+    update imports set status = 'FAILED', file_bytes = 1, finished_at = now(), total = 3, failed = 3 where id = ${id}`;
+  await testApp.owner`
+    insert into import_errors (customer_id, import_id, position, lines)
+    select ${customer.id}, ${id}, n, repeat('x', ${8 * mebibyte}::integer) from generate_series(0, 2) n`;
+  return id;
+}
+
 test('an answer that its caller does not take leaves half of the room to others, and reads of that caller get 503', async () => {
   const [greedy, other] = [await testApp.customer(), await testApp.customer()];
   await leaveAnswerUnread(testApp, greedy);
