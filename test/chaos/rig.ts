@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { checkLogLine } from '../setup/captured-logs.ts';
+import { nodeEnvironment } from '../setup/cli.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 
@@ -30,7 +31,7 @@ export class Tenacious {
   #start(): void {
     const child = spawn(process.execPath, this.#entry, {
       cwd: root,
-      env: { PATH: process.env['PATH'], ...this.#environment },
+      env: { ...nodeEnvironment, PATH: process.env['PATH'], ...this.#environment },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.#child = child;

@@ -10,7 +10,10 @@ export interface Run {
   stderr: string;
 }
 
-/** Runs the command line as a shell does, with only these environment variables. */
+/** Variables for each process of the service: what Node has compiled is kept, which halves the time of a start. */
+export const nodeEnvironment = { NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] };
+
+/** Runs the command line as a shell does, with only these environment variables (and `nodeEnvironment`). */
 export function runCli(
   words: string[],
   environment: Record<string, string>,
@@ -18,7 +21,7 @@ export function runCli(
   { closeStdout = false } = {},
 ): Promise<Run> {
   return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, [cli, ...words], { env: environment });
+    const child = spawn(process.execPath, [cli, ...words], { env: { ...nodeEnvironment, ...environment } });
     const run: Run = { code: null, stdout: '', stderr: '' };
     child.stdout.setEncoding('utf8').on('data', (text: string) => (run.stdout += text));
     child.stderr.setEncoding('utf8').on('data', (text: string) => (run.stderr += text));

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll } from 'vitest';
 import { checkLogLine } from './captured-logs.ts';
+import { nodeEnvironment } from './cli.ts';
 
 /** A server in its own process, as operators run it. */
 export interface ServerProcess {
@@ -44,6 +45,7 @@ export async function startServerProcess(
   const child = spawn(process.execPath, entry, {
     cwd: root,
     env: {
+      ...nodeEnvironment,
       PATH: process.env['PATH'],
       LOG_LEVEL: 'trace',
       OVERLOAD_MS: '0',
