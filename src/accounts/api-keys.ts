@@ -6,14 +6,11 @@ import type { Actor } from '../schemas/audit.ts';
 import { scopes } from '../schemas/base/scopes.ts';
 import { mintToken, type RawToken } from '../credentials/tokens.ts';
 
-/**
- * An API key, with its secret in the property `key`. Show the secret only in the response to the request that issued
- * it.
- */
+/** Contains the secret in `key`. Show it only in the response to the request that issued it. */
 export type Issued = IssuedKey['data'];
 
 /**
- * Creates an API key. If the request has no `permissions`, the key gets all scopes.
+ * Without `permissions`, the key gets all scopes.
  * @param prefix the beginning of the key's text (`KEY_PREFIX`)
  */
 export async function issueKey(
@@ -29,12 +26,10 @@ export async function issueKey(
 }
 
 /**
- * Replaces the secret of an API key. The previous secret stops working at once. Properties that the request does not
- * contain stay unchanged.
+ * Replaces the secret of an API key; the previous one stops working at once. Missing properties stay unchanged.
  * @param before the key as it was when the request began
  * @param prefix the beginning of the key's text (`KEY_PREFIX`)
- * @throws DomainError `not_found` if the key does not exist; `conflict` if the key is not active, or was changed since
- *   `before` was read
+ * @throws DomainError `not_found`; `conflict` if the key is not active, or was changed since `before` was read
  */
 export async function replaceKey(
   sql: Transaction,

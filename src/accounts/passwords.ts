@@ -6,8 +6,7 @@ import { Gate } from '../limits/gate.ts';
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19 * 1024, timeCost: 2, parallelism: 1 };
 
 /**
- * Limits how many passwords are hashed at the same time. Further logins wait. If too many logins are waiting, a login
- * is rejected with the error `unavailable`.
+ * Limits how many passwords are hashed at the same time. If too many logins wait, more are rejected with `unavailable`.
  */
 const gate = new Gate({
   name: 'passwords',
@@ -17,28 +16,22 @@ const gate = new Gate({
   maxWaitMs: 2_000,
 });
 
-/** Returns the argon2id hash of a new password as a PHC string, which also contains the random salt. */
+/** Returns an argon2id hash as a PHC string, which contains the random salt. */
 export const hashPassword = (password: string): Promise<string> =>
   gate.runAlone(() => hash(normal(password), parameters));
 
 /**
- * Returns true if a password matches a stored hash. If `stored` is undefined because the account does not exist,
- * returns false after the same computing time, so that attackers cannot find out which accounts exist.
+ * If `stored` is undefined because the account does not exist, returns false after the same computing time, so that
+ * attackers cannot find out which accounts exist.
  */
 export async function verifyPassword(stored: string | undefined, password: string): Promise<boolean> {
   const right = await gate.runAlone(() => verify(stored ?? decoy, normal(password)));
   return right && stored !== undefined;
 }
 
-/**
- * Normalises a password to the Unicode form NFKC (NIST SP 800-63B, 3.1.1.2), because different keyboards encode the
- * same character differently.
- */
+/** Normalises to NFKC (NIST SP 800-63B, 3.1.1.2): keyboards encode the same character differently. */
 const normal = (password: string): string => password.normalize('NFKC');
 
-/**
- * The hash of a random password. If no account has the e-mail address of a login, the given password is compared with
- * this hash. So such a login takes as long as any other login.
- */
+/** The hash of a random password, with which logins of unknown addresses are compared, so that they take as long. */
 export const decoy =
   '$argon2id$v=19$m=19456,t=2,p=1$DCK8l8LEJDhMKBjKCcIJCQ$+u6E7aaSoOyZjPaYNlnHmDZ5AhwDjTtk6RnzsWu0ljs';

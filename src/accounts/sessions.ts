@@ -10,7 +10,6 @@ import type { Login, PasswordChange, Session } from '../schemas/sessions.ts';
 import { mintToken, sessionPrefix } from '../credentials/tokens.ts';
 
 /**
- * Opens a session for the user with this e-mail address and password.
  * @param address IP address of the caller, for the audit log
  * @throws Unauthorized if no active user has this e-mail address and password
  */
@@ -26,9 +25,9 @@ export async function logIn(db: Database, { email, password }: Login, address: s
 }
 
 /**
- * Returns the reason why a login is refused, or undefined if the login is accepted.
- * @param account the user's account; undefined if no user has the given e-mail address
- * @param right true if the given password is correct
+ * Returns undefined if the login is accepted.
+ * @param account undefined if no user has the e-mail address
+ * @param right true if the password is correct
  */
 function refusalOf(account: Account | undefined, right: boolean): RefusalCause | undefined {
   if (!account) return 'unknown';
@@ -36,8 +35,7 @@ function refusalOf(account: Account | undefined, right: boolean): RefusalCause |
 }
 
 /**
- * Records a failed login and throws an error. All failed logins call this function, so that neither the response nor
- * its timing reveals the reason.
+ * Records a failed login. All failed logins call this, so that neither response nor timing reveals the reason.
  * @throws Unauthorized in every case
  */
 async function refuseLogin(
@@ -52,8 +50,8 @@ async function refuseLogin(
 }
 
 /**
- * Changes the password of a logged-in user, and ends the user's other sessions.
- * @throws Unauthorized if the given current password is wrong
+ * Changes a user's password, and ends the user's other sessions.
+ * @throws Unauthorized if the current password is wrong
  */
 export async function replacePassword(
   db: Database,

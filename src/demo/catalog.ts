@@ -9,22 +9,16 @@ import { generatePeople } from './generate-people.ts';
 
 const count = 5_000;
 const seed = 1;
-/**
- * Name under which the database stores the progress of the demo's import. An interrupted import is resumed by this
- * name.
- */
+/** The import's progress is stored under this name, so an interrupted import is resumed. */
 const source = 'people of the demo';
-/** Maximum time to wait until another process has finished its import (ms). */
+/** How long to wait for another process's import (ms). */
 const patienceMs = 120_000;
-/** Pause between two attempts to import (ms). */
 const pollMs = 250;
 
 /**
- * Imports generated people into the prospect catalog. Does nothing if the catalog already contains people. If another
- * process is importing, waits and tries again.
+ * Imports generated people into an empty catalog. Waits while another process imports.
  * @returns the number of people in the catalog
- * @throws DomainError `unavailable` if the catalog is unavailable; `conflict` if the import of another process takes
- *   too long
+ * @throws DomainError `unavailable` if the catalog is; `conflict` if the import of another process takes too long
  */
 export async function loadDemoCatalog(db: Database, catalog: Catalog): Promise<number> {
   for (const start = performance.now(); ; await sleep(pollMs)) {
@@ -51,7 +45,7 @@ async function loadUnlessFilled(db: Database, catalog: Catalog): Promise<number>
   return catalog.count({ criteria: [] });
 }
 
-/** Yields generated people as NDJSON text, 100 lines at a time. */
+/** 100 lines at a time. */
 function* lines(): Generator<Buffer> {
   let text = '';
   let made = 0;

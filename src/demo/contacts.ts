@@ -1,7 +1,7 @@
 import { faker } from '@faker-js/faker/locale/en';
 import type { ContactCreate } from '../schemas/contacts.ts';
 
-/** An invented company of the demo: the data that all its contacts have in common. */
+/** What all contacts of an invented company have in common. */
 interface DemoCompany {
   company_name: string;
   industry: string;
@@ -34,11 +34,7 @@ const places = [
   { locality: 'Malmö', region: 'Skåne', country: 'SE', dialling: '+46' },
 ];
 
-/**
- * Generates invented contacts for the demo. Some of them work for the same company. The same `count` always gives the
- * same contacts.
- * @param count number of contacts
- */
+/** Generates contacts, some of one company. The same `count` always gives the same contacts. */
 export function demoContacts(count: number): ContactCreate[] {
   faker.seed(20_260_101);
   const companies = Array.from({ length: Math.ceil(count / 5) }, demoCompany);

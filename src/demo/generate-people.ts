@@ -2,10 +2,7 @@ import { de, en, en_GB, es, Faker, fr, it, ja, nl, pl, pt_BR, sv, tr, type Local
 import type { Prospect } from '../schemas/prospects.ts';
 import { seeded, type Random } from './random.ts';
 
-/**
- * The countries of generated people, the most frequent country first. Each has a locale for names, an internet domain
- * and a dialling code.
- */
+/** The most frequent country first. */
 const countries: [name: string, locale: LocaleDefinition, domain: string, dialling: string][] = [
   ['United States', en, 'com', '+1'],
   ['United Kingdom', en_GB, 'co.uk', '+44'],
@@ -79,8 +76,8 @@ interface Company {
 }
 
 /**
- * Generates fictional people with a realistic distribution: a few names, titles, companies and places are frequent, and
- * many are rare. The same `count` and `seed` always give the same people.
+ * Generates people with a realistic distribution: a few names, titles, companies and places are frequent, many are
+ * rare. The same `count` and `seed` always give the same people.
  */
 export function* generatePeople(count: number, seed: number): Generator<Prospect> {
   // All domains end with `.example`, so none of the addresses can exist (RFC 2606, section 2).
@@ -119,7 +116,7 @@ function makeCompanies(random: Random, world: Country[], count: number): Company
 
 const slugs = new Map<string, string>();
 
-/** Converts a text to lower-case Latin letters and digits, for e-mail addresses and URLs. */
+/** For e-mail addresses and URLs: only lower-case Latin letters and digits. */
 function slug(text: string): string {
   const known = slugs.get(text);
   if (known !== undefined) return known;
@@ -174,10 +171,10 @@ function makePerson(random: Random, world: Country[], companies: Company[]): Pro
   };
 }
 
-/** The latest possible `date_verified` of a generated person (ms since 1970). */
+/** Latest `date_verified` of a generated person (ms since 1970). */
 const newest = Date.parse('2026-06-30T12:00:00Z');
 
-/** Returns a UUID (version 4) made of seeded random numbers, so that the same seed gives the same UUID. */
+/** Version 4. The same seed gives the same UUID. */
 function uuid(random: Random): string {
   const hex = (digits: number): string =>
     random

@@ -21,41 +21,30 @@ import { loadDemoCatalog } from './catalog.ts';
 import { demoContacts } from './contacts.ts';
 import { makeDemoSales } from './sales.ts';
 
-/** The result of `loadDemo`: the login, the API key and the size of the demo. */
 export interface Demo {
   customerId: string;
-  /** True if this call of `loadDemo` created the customer. False if the customer already existed. */
+  /** False if the customer already existed. */
   created: boolean;
   email: string;
-  /** The new password of the demo login. Null if this call of `loadDemo` did not change the password. */
+  /** Password of the demo login. Null if this call did not change it. */
   password: string | null;
   key: string | null;
-  /**
-   * Number of people in the prospect catalog. Null if the catalog is unavailable, or if this call of `loadDemo` changed
-   * nothing.
-   */
+  /** Number of people in the catalog. Null if it is unavailable, or if this call changed nothing. */
   prospects: number | null;
 }
 
 const adminEmail = 'demo@example.com';
 const contactCount = 300;
-/**
- * The first job of the demo customer. The job unlocks 60 prospects (buys their contact data), so that a new user sees a
- * job with its progress, charged credits and results.
- */
+/** The first job of the demo customer, so that a new user sees one with progress, charged credits and results. */
 const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: true };
 
-/** The services that `loadDemo` uses. */
 interface Services {
   db: Database;
   catalog: Catalog;
   config: Config;
 }
 
-/**
- * Thrown by `loadDemo` if the database contains a customer other than the demo customer, because this customer could
- * spend credits on the invented people of the demo.
- */
+/** Thrown if the database has another customer, who could spend credits on the demo's invented people. */
 export class OtherCustomerError extends Error {
   constructor() {
     super('The database holds another customer, so the demo was not loaded. Use an empty database, or `demo --force`.');
@@ -64,11 +53,10 @@ export class OtherCustomerError extends Error {
 }
 
 /**
- * Creates the demo customer and imports invented people into the prospect catalog. Skips data that already exists. Sets
- * a new password and creates another API key, which is valid for a week.
- * @param force if true, changes nothing if the demo customer already exists. If true and the database contains other
- *   customers, creates the demo customer, but imports no people
- * @throws OtherCustomerError if the database contains another customer and `force` is false
+ * Creates the demo customer and imports invented people into the catalog, as far as they are missing. Sets a new
+ * password and creates another API key, which is valid for a week.
+ * @param force changes nothing if the demo customer exists; in a database with other customers, imports no people
+ * @throws OtherCustomerError if there is another customer and `force` is false
  */
 export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
   const hasOthers = await db.lookup((sql) => hasCustomersBeside(sql, adminEmail));
@@ -100,16 +88,11 @@ export async function loadDemo({ db, catalog, config }: Services, force = false)
   });
 }
 
-/**
- * Key of the PostgreSQL advisory lock that lets only one process at a time create the demo. The number has no meaning.
- */
+/** Advisory lock: one process at a time creates the demo. The number has no meaning. */
 const lockKey = 7_203_466_152;
 const lockPollMs = 100;
 
-/**
- * Waits for the lock that lets only one process at a time create the demo customer. The lock is released at the end of
- * the transaction.
- */
+/** Waits for the lock, which is held until the transaction ends. */
 async function lockDemo(sql: Transaction): Promise<void> {
   // A statement that waits for the lock would end at the statement timeout.
   for (;;) {
@@ -119,10 +102,7 @@ async function lockDemo(sql: Transaction): Promise<void> {
   }
 }
 
-/**
- * Handles an error of the prospect catalog. Returns null if the catalog is unavailable, because the demo works without
- * the catalog. Throws every other error.
- */
+/** Returns null if the catalog is unavailable, because the demo works without it. Throws every other error. */
 function nullWhenDown(error: unknown): null {
   if (error instanceof DomainError && error.code === 'unavailable') return null;
   throw error;

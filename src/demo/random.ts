@@ -1,27 +1,17 @@
-/** A seeded random number generator. The same seed gives the same numbers on every machine. */
+/** The same seed gives the same numbers on every machine. */
 export interface Random {
   /** Returns a number from 0 (included) to 1 (excluded). */
   next(): number;
   /** Returns a whole number from 0 (included) to `below` (excluded). */
   below(below: number): number;
-  /** Returns one of the items, all with the same probability. */
   pick<T>(among: readonly T[]): T;
-  /**
-   * Returns one of the items at random, with the probabilities of Zipf's law: the n-th item is about n times rarer than
-   * the first. Real names and cities have such a distribution.
-   */
+  /** Returns an item by Zipf's law: the n-th is about n times rarer than the first, like real names and cities. */
   pickZipf<T>(among: readonly T[]): T;
-  /**
-   * Returns a whole number from 0 (included) to `below` (excluded), with the probabilities of Zipf's law: 0 is most
-   * likely.
-   */
+  /** Returns a whole number from 0 (included) to `below` (excluded) by Zipf's law: 0 is most likely. */
   zipf(below: number): number;
 }
 
-/**
- * Creates a random number generator from a seed. The algorithm is sfc32 (from PractRand, by Chris Doty-Humphrey), which
- * is small and fast.
- */
+/** Creates a generator by sfc32 (from PractRand, by Chris Doty-Humphrey), which is small and fast. */
 export function seeded(seed: number): Random {
   let [a, b, c, d] = [0x9e3779b9, 0x243f6a88, seed | 0, 1];
   const next = (): number => {

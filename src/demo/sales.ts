@@ -10,10 +10,9 @@ import type { ListCreate } from '../schemas/lists.ts';
 import { priorities } from '../schemas/opportunities.ts';
 import type { ProductCreate } from '../schemas/products.ts';
 
-/** The demo customer, with the ids of its users and contacts. */
 interface Team {
   customerId: string;
-  /** Ids of the users of the demo customer. The first user becomes the owner of the demo's contact lists. */
+  /** The first user becomes the owner of the demo's lists. */
   userIds: string[];
   contactIds: string[];
 }
@@ -51,10 +50,7 @@ const products: ProductCreate[] = [
   { name: 'Printed handbook', price: 19.99, unit: 'piece', currency: 'EUR', active: false },
 ];
 
-/**
- * Creates the sales data of the demo customer: contact lists, products, and opportunities in every stage of the
- * pipeline. Every call creates the same data, apart from dates.
- */
+/** Creates lists, products, and opportunities in every stage. Every call creates the same data, apart from dates. */
 export async function makeDemoSales(sql: Transaction, team: Team): Promise<void> {
   faker.seed(20_260_102);
   const { customerId, userIds, contactIds } = team;
