@@ -2,11 +2,11 @@
 
 const schema = { hide: true } as const;
 
-/** Route options for pages that every logged-in user may open. */
+/** For pages that every logged-in user may open. */
 export const forMembers = { schema, config: { access: { page: 'member' } } } as const;
 
-/** Route options for pages that only admins may open. */
+/** For pages that only admins may open. */
 export const forAdmins = { schema, config: { access: { page: 'admin' } } } as const;
 
-/** Route options for pages that need no login. */
+/** For pages that need no login. */
 export const forAll = { schema, config: { access: { public: true } } } as const;

@@ -7,7 +7,7 @@ import staticFiles from '@fastify/static';
 import type { FastifyInstance } from 'fastify';
 import { forAll } from './access.ts';
 
-/** The static files of the web pages. Key: file name in the URL. Value: path of the file on disk. */
+/** Path on disk by file name in the URL. */
 const files = {
   'pico.css': createRequire(import.meta.url).resolve('@picocss/pico/css/pico.min.css'),
   'style.css': fileURLToPath(new URL('files/style.css', import.meta.url)),
@@ -20,15 +20,14 @@ const names = Object.keys(files) as Asset[];
 
 const versions = Object.fromEntries(names.map((name) => [name, versionOf(files[name])])) as Record<Asset, string>;
 
-/** Returns the first characters of a file's SHA-256 hash. */
+/** Returns the first characters of the file's SHA-256 hash. */
 function versionOf(path: string): string {
   return createHash('sha256').update(readFileSync(path)).digest('hex').slice(0, 12);
 }
 
-/** Returns the URL of a static file. The URL changes when the file changes, so browsers can cache the file forever. */
+/** The URL changes when the file changes, so browsers can cache the file forever. */
 export const assetUrl = (name: Asset): string => `/app/files/${name}?v=${versions[name]}`;
 
-/** Routes for the static files of the web pages. They need no authentication. */
 export async function assets(app: FastifyInstance): Promise<void> {
   await app.register(staticFiles, { root: dirname(files['style.css']), serve: false });
   for (const name of names)

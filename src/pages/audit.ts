@@ -10,7 +10,6 @@ const section = '/app/audit';
 const fewEvents = 100;
 const manyEvents = 1000;
 
-/** Route of the page with the audit log. Only admins may open the page. */
 export async function audit(app: FastifyInstance): Promise<void> {
   app.get('/audit', forAdmins, async (request, reply) => {
     const limit = text(queryOf(request), 'all') === '' ? fewEvents : manyEvents;

@@ -1,6 +1,5 @@
 import { count, html, type Html } from './html.ts';
 
-/** A bar of a bar chart, with its label and its value. */
 export interface Bar {
   name: string;
   value: number;
@@ -12,8 +11,8 @@ const top = 22;
 const bottom = 20;
 
 /**
- * Returns a bar chart as an SVG element.
- * @param label The description of the chart for screen readers.
+ * Returns an SVG element.
+ * @param label describes the chart to screen readers
  */
 export function barChart(label: string, bars: readonly Bar[]): Html {
   const highest = Math.max(...bars.map(({ value }) => value), 0);

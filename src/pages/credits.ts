@@ -10,10 +10,7 @@ import { sendPage } from './layout.ts';
 const section = '/app/credits';
 const days = 30;
 
-/**
- * Route of the page with the credit balances, the credits spent in the last 30 days, and the list of all credit
- * changes.
- */
+/** Balances, credits spent in the last 30 days, and all credit changes. */
 export async function credits(app: FastifyInstance): Promise<void> {
   app.get('/credits', forMembers, async (request, reply) => {
     const { db, caller } = request;

@@ -5,7 +5,7 @@ import { sessionCookies } from '../plugins/credentials/session-cookie.ts';
 import { html } from './html.ts';
 import { goTo, sendPage } from './layout.ts';
 
-/** Sends an HTML page for an error. If the user has no valid session, redirects to the login page instead. */
+/** Sends an HTML page for an error. Without a valid session, redirects to the login page. */
 export function errorPage(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   if (thrown instanceof Unauthorized && thrown.credential === 'session') return sendToLogin(thrown, request, reply);
   const { status, message, faults = [] } = answerTo(thrown, request, reply);
@@ -35,7 +35,7 @@ const titles: Record<number, string> = {
   429: 'Too many requests',
 };
 
-/** Redirects to the login page. After the login, the user returns to the page of this request. */
+/** After the login, the user returns to the page of this request. */
 function sendToLogin({ reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   request.log.info({ credential: 'session', reason }, 'sent to the login');
   const query = new URLSearchParams();
@@ -49,10 +49,7 @@ function sendToLogin({ reason }: Unauthorized, request: FastifyRequest, reply: F
   return goTo(reply.header('cache-control', 'no-store'), `/app/login${query.size > 0 ? `?${query.toString()}` : ''}`);
 }
 
-/**
- * Returns the path of the page on which the user is: the requested page, or for a sent form the page that contains the
- * form.
- */
+/** Returns the path of the requested page or, for a sent form, of the page with the form. */
 function placeOf({ method, url, headers: { referer } }: FastifyRequest): string {
   if (method === 'GET' || method === 'HEAD') return ownPath(url);
   return URL.canParse(referer ?? '') ? ownPath(pathOf(new URL(referer!))) : '/app';
@@ -61,8 +58,8 @@ function placeOf({ method, url, headers: { referer } }: FastifyRequest): string 
 const pathOf = ({ pathname, search }: URL): string => pathname + search;
 
 /**
- * Returns a text unchanged if it is the path of one of these web pages; otherwise returns `/app`. So a link with a
- * manipulated path cannot redirect a user to another site after the login.
+ * Returns the path if it is one of these pages, else `/app`. So a manipulated link cannot redirect to another site
+ * after the login.
  */
 export function ownPath(given: string): string {
   const base = 'http://pages.invalid';

@@ -3,8 +3,8 @@ import { html } from 'ghtml';
 export { html };
 
 /**
- * A text that contains HTML. In a template, `!${…}` inserts such a text unchanged, and `${…}` escapes the text. If the
- * `!` is forgotten, tags appear as text, which is safe.
+ * Text that contains HTML. In a template, `!${…}` inserts it unchanged and `${…}` escapes it, so a forgotten `!` shows
+ * tags as text, which is safe.
  */
 export type Html = string;
 
@@ -12,38 +12,32 @@ const dates = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeZone: 
 const times = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' });
 const numbers = new Intl.NumberFormat('en-GB');
 
-/**
- * Formats a timestamp as the HTML of a date and time in UTC. If the timestamp is null, returns the HTML of
- * the text in `none`.
- */
+/** Returns a date and time in UTC, or `none` for null. */
 export const moment = (instant: string | null, none = '–'): Html =>
   instant === null
     ? html`<span class="quiet">${none}</span>`
     : html`<time datetime="${instant}">${times.format(new Date(instant))} UTC</time>`;
 
-/** Formats a timestamp as the HTML of a date in UTC. */
+/** Returns a date in UTC. */
 export const date = (instant: string): Html =>
   html`<time datetime="${instant}">${dates.format(new Date(instant))}</time>`;
 
 /** Formats an integer with thousands separators. */
 export const count = (value: number): string => numbers.format(value);
 
-/** Formats a number with a noun in the singular or plural, such as `1 key` or `2 keys`. */
+/** Returns e.g. `1 key` or `2 keys`. */
 export const counted = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
 
-/**
- * The meaning of a badge or message, which determines its colour. `busy` means in progress, and `plain` means neutral.
- */
+/** Determines the colour of a badge or message. `busy` means in progress. */
 export type Tone = 'good' | 'busy' | 'warning' | 'bad' | 'plain';
 
-/** Returns the HTML of a badge: a short coloured text, such as the status of an API key. */
+/** Returns a short coloured text, such as the status of an API key. */
 export const badge = (text: string, tone: Tone): Html => html`<span class="badge ${tone}">${text}</span>`;
 
-/** Returns the HTML of a message box, such as a success message. */
 export const notice = (text: string, tone: Tone = 'good'): Html =>
   html`<p class="notice ${tone}" role="${tone === 'bad' ? 'alert' : 'status'}">${text}</p>`;
 
-/** Returns the HTML that a page shows when a list has no elements. */
+/** Returns what a page shows in place of an empty list. */
 export const empty = (title: string, text: string, link: Html = ''): Html =>
   html`<div class="empty">
     <h2>${title}</h2>
@@ -51,7 +45,7 @@ export const empty = (title: string, text: string, link: Html = ''): Html =>
     !${link}
   </div>`;
 
-/** Returns the HTML of a table, which scrolls horizontally if it is wider than the screen. */
+/** The table scrolls horizontally if it is wider than the screen. */
 export const table = (label: string, heads: readonly string[], rows: readonly Html[]): Html =>
   html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">
     <table>
@@ -66,7 +60,6 @@ export const table = (label: string, heads: readonly string[], rows: readonly Ht
     </table>
   </div>`;
 
-/** Returns the HTML of a list of names and values. The values are already HTML. */
 export const facts = (entries: readonly (readonly [name: string, value: Html])[]): Html =>
   html`<dl class="facts">
     !${entries.map(
@@ -78,10 +71,7 @@ export const facts = (entries: readonly (readonly [name: string, value: Html])[]
     )}
   </dl>`;
 
-/**
- * Returns the HTML of the links to the previous and next page of a list, or an empty string if the list has only one
- * page.
- */
+/** Returns links to the previous and next page, or an empty string if there is only one page. */
 export function pager({ newer, older }: { newer?: string | undefined; older?: string | undefined }): Html {
   if (newer === undefined && older === undefined) return '';
   return html`<nav class="pager" aria-label="Pages">

@@ -11,16 +11,15 @@ import type { Import, ImportObject, ImportPatch, ImportPreview, Mapping } from '
 import { option, text, type Fields } from './forms.ts';
 import { count, html, table, type Html } from './html.ts';
 
-/** Which import a page shows: its id, and the kinds of imports that the user has the right to see. */
+/** An import's id, and the kinds of imports that the user may see. */
 interface Given {
   id: string;
   visible: VisibleImports;
 }
 
 /**
- * Returns a preview of the uploaded file of an import (`preview`). Also returns the changes that the user has made to
- * the column mapping in a form (`patch`).
- * @param fields The fields of the submitted form. If undefined, there are no changes.
+ * Returns a preview of an import's file (`preview`), and the user's changes to the column mapping (`patch`).
+ * @param fields of the submitted form; undefined if there are no changes
  */
 export async function readPreview(
   db: Database,
@@ -39,10 +38,7 @@ export async function readPreview(
   return { preview, patch: { mapping: Object.fromEntries(mapping) } };
 }
 
-/**
- * Returns the reasons why an import with its current settings cannot succeed: the whole import would fail, or each of
- * its records would fail. Returns an empty array if there is no such reason.
- */
+/** Returns why an import with its current settings cannot succeed, as a whole or in any record. */
 export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
   ...preview.errors.filter(({ path }) => !path.startsWith('/records/')),
   ...missingFields(found, preview).map((field) => ({
@@ -51,7 +47,7 @@ export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
   })),
 ];
 
-/** Returns the fields that every new record must have, but that no column of the CSV file is mapped to. */
+/** Returns fields that every new record must have and to which no column is mapped. */
 function missingFields(found: Import, { mapping }: ImportPreview): string[] {
   if (found.mode !== 'create' || !mapping) return [];
   const { create } = found.object === 'contacts' ? contactBatches : companyBatches;
@@ -59,10 +55,7 @@ function missingFields(found: Import, { mapping }: ImportPreview): string[] {
   return (create.required ?? []).filter((field) => !given.has(field));
 }
 
-/**
- * Other names for record fields that users write in the header line of a file. Key: the name in the header line, in
- * lower case and with `_` between words. Value: the record field.
- */
+/** Record fields by other names that users write in headers, in lower case and with `_` between words. */
 const synonyms = new Map(
   Object.entries({
     e_mail: 'work_email',
@@ -81,8 +74,8 @@ const synonyms = new Map(
 );
 
 /**
- * Guesses the record field of each column whose header is not a field name, such as `work_email` for `E-mail`. Returns
- * undefined if no field can be guessed.
+ * Guesses the field of each column whose header is not a field name, such as `work_email` for `E-mail`. Returns
+ * undefined if none can be guessed.
  */
 export async function suggestMapping(
   db: Database,
@@ -111,7 +104,7 @@ function guessFields({ headers, mapping }: ImportPreview, object: ImportObject):
   return guesses;
 }
 
-/** Returns the HTML of a file preview, with controls to change the column mapping and to start the import. */
+/** Returns the file's preview, with controls to map its columns and to start the import. */
 export const mappingForm = (found: Import, preview: ImportPreview, isChangeable: boolean): Html =>
   html`!${faultList(found, preview)} !${preview.headers ? columns(found.object, preview, isChangeable) : ''}
     <h2>The first records</h2>
@@ -142,21 +135,16 @@ function faultList(found: Import, preview: ImportPreview): Html {
   </div>`;
 }
 
-/**
- * Returns the message for an invalid value in a file. The message contains the number of the record, counted from 1.
- */
+/** Contains the number of the record, counted from 1. */
 function faultText({ path, message }: Fault): string {
   const [, list, index, ...fields] = path.split('/');
   return list === 'records' ? `Record ${Number(index) + 1}: ${fields.join('.')} ${message}` : message;
 }
 
-/** Maximum number of columns of a CSV file, and of fields of the preview records, that a page shows. */
+/** How many columns of a CSV file, and fields of preview records, a page shows. */
 const mostShown = 100;
 
-/**
- * Returns the HTML of a sentence that says how many columns or fields the file has, if the page does not show all of
- * them. Otherwise returns an empty string.
- */
+/** Says how many columns or fields the file has, if the page does not show all. Else an empty string. */
 const hiddenNote = (what: string, all: number): Html =>
   all <= mostShown
     ? ''
@@ -164,7 +152,7 @@ const hiddenNote = (what: string, all: number): Html =>
         The file has ${count(all)} ${what}. The first ${mostShown} are shown here; the API shows and changes all.
       </p>`;
 
-/** Returns the HTML of a table with the columns of a CSV file and the record field to which each column is mapped. */
+/** Returns a table of the columns of a CSV file and the fields to which they are mapped. */
 function columns(object: ImportObject, { headers, mapping }: ImportPreview, isChangeable: boolean): Html {
   const parts = object === 'contacts' ? Object.keys(companyParts) : [];
   const names = [...new Set([...importableNames(fileFields[object]), ...parts])];
@@ -188,10 +176,7 @@ function columns(object: ImportObject, { headers, mapping }: ImportPreview, isCh
     !${hiddenNote('columns', headers!.length)} !${table('Columns', ['Column of the file', 'Is read as'], rows)}`;
 }
 
-/**
- * Returns the record fields to which a column can be mapped: the standard fields, and a custom field with the name of
- * the column.
- */
+/** Returns the standard fields, and a custom field with the column's name. */
 function choicesFor(header: string, field: string, names: readonly string[]): string[] {
   const custom = header.startsWith('custom_fields.') ? header : `custom_fields.${header}`;
   const others = [custom.length <= 64 ? custom : '', field].filter((name) => name !== '' && !names.includes(name));

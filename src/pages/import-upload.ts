@@ -33,19 +33,18 @@ import { form, goTo, sendPage } from './layout.ts';
 
 export const section = '/app/imports';
 
-/** For each import mode, a text that describes what the import does with the records of the file. */
 export const modeLabels: Record<ImportMode, string> = {
   create: 'Creates records',
   update: 'Changes stored records',
   upsert: 'Changes stored records, creates missing ones',
 };
 
-/** Returns the name of an import, or a default name if the user has not given one. */
+/** Returns a default if the user has not given a name. */
 export const titleOf = ({ name, object }: Pick<Import, 'name' | 'object'>): string => name || `Import of ${object}`;
 
 const matches = ['id', 'external_id', 'work_email'] as const;
 
-/** Routes of the page on which admins upload a file for a new import. */
+/** Routes of the page on which admins upload a file. */
 export async function importUpload(app: FastifyInstance): Promise<void> {
   const check = compile(ImportCreate);
   // The size of the file is limited by `receiveFile`, which says so; the parser must not cut the file before that.
@@ -77,8 +76,8 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   });
 
   /**
-   * Handles an upload form when its file begins to arrive. The other fields must come before the file. The file is read
-   * only if these fields are valid.
+   * Handles an upload form when its file begins to arrive. The file is read only if the other fields, which must come
+   * first, are valid.
    */
   async function receive(
     request: FastifyRequest,
@@ -99,8 +98,8 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   }
 
   /**
-   * Creates an import, stores its file and maps its columns. Returns the id of the import. If any of this fails, also
-   * because the caller hangs up, cancels the import: nobody would know that it waits.
+   * Creates an import, stores its file and maps its columns. Cancels the import if any of this fails or the caller
+   * hangs up: nobody would know that it waits.
    */
   async function store(request: FastifyRequest, draft: ImportCreate, file: AsyncIterable<Buffer>): Promise<string> {
     const { db, caller } = request;
@@ -121,10 +120,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   }
 }
 
-/**
- * Returns true if an error of the multipart parser means that the form is malformed, has too many fields, or has a field
- * that no form of these pages has.
- */
+/** True if the form is malformed, has too many fields, or has a field that no form of these pages has. */
 const isFormFault = (error: unknown): boolean =>
   error instanceof Error &&
   !(error instanceof DomainError) &&
@@ -139,7 +135,7 @@ const formErrorCodes: ReadonlySet<string> = new Set([
   'FST_INVALID_JSON_FIELD_ERROR',
 ]);
 
-/** Reads the settings of a new import from the fields of the upload form. The settings are not validated yet. */
+/** The settings are not validated yet. */
 function draftOf(fields: Fields): ImportCreate {
   const [name, match] = [text(fields, 'name').trim(), text(fields, 'match')];
   const mode = text(fields, 'mode') as ImportMode;

@@ -17,10 +17,7 @@ import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
 import { form, goTo, sendConfirmation, sendPage } from './layout.ts';
 import { progressBar, statusBadge } from './progress.ts';
 
-/**
- * Routes of the pages for imports: the list of imports, the upload of a file, the preview with the column mapping, and
- * the progress.
- */
+/** The list of imports, the upload, the preview with the column mapping, and the progress. */
 export async function imports(app: FastifyInstance): Promise<void> {
   await app.register(importUpload);
   const check = compile(ImportPatch);
@@ -119,10 +116,7 @@ const row = (one: Import): Html =>
     <td>!${moment(one.created_at)}</td>
   </tr>`;
 
-/**
- * Changes the settings of an import and starts it. Does nothing and returns false if the import is certain to fail.
- * Returns true if the import was started.
- */
+/** Changes an import's settings and starts it. Does nothing and returns false if it is certain to fail. */
 async function startImport(request: FastifyRequest, id: string, changes: ImportPatch): Promise<boolean> {
   const { db, caller } = request;
   const given = { id, visible: allImports };
@@ -165,10 +159,7 @@ async function showImport(
   });
 }
 
-/**
- * Returns the HTML of the preview for an import that has not started. For admins, includes the form that changes the
- * column mapping and starts the import.
- */
+/** Returns the preview of an import that has not started, for admins with the form that starts it. */
 async function settings(request: FastifyRequest, reply: FastifyReply, found: Import, isAdmin: boolean): Promise<Html> {
   const given = { id: found.id, visible: allImports };
   const { preview } = await readPreview(request.db, request.caller.customerId, given);
@@ -176,10 +167,7 @@ async function settings(request: FastifyRequest, reply: FastifyReply, found: Imp
   return isAdmin ? form(request, reply, { action: `${section}/${found.id}`, body, attributes: 'data-keep' }) : body;
 }
 
-/**
- * Returns the HTML that describes the outcome of an import: a message for an import that has completed or failed, and a
- * link to download the failed records, if there are any.
- */
+/** Returns a message for an import that has completed or failed, and a link to its failed records, if any. */
 function outcomeOf({ status, dry_run, error, failed, total, id }: Import): Html {
   const errors =
     failed > 0

@@ -12,7 +12,6 @@ import { progressBar, statusBadge } from './progress.ts';
 
 const section = '/app/jobs';
 
-/** Routes of the pages for jobs: the list of jobs, and a page with the progress and results of each job. */
 export async function jobs(app: FastifyInstance): Promise<void> {
   app.get('/jobs', forMembers, async (request, reply) => {
     const page = pageNumberOf(request);
@@ -66,7 +65,7 @@ const labels: Record<Job['type'], string> = {
 
 type Filters = Partial<Pick<Job, 'status' | 'type'>>;
 
-/** Returns the filters for the list of jobs from the query parameters of a request. Ignores unknown values. */
+/** Ignores unknown values of query parameters. */
 function filtersOf(request: FastifyRequest): Filters {
   const query = queryOf(request);
   const status = jobStatuses.find((one) => one === text(query, 'status'));
@@ -160,7 +159,7 @@ const resultRow = ({ item, status, reason, result, charged, finished_at }: JobIt
     <td>!${moment(finished_at)}</td>
   </tr>`;
 
-/** Returns a short description of the result of a job item (one prospect or one e-mail address). */
+/** Returns a short description of an item's result. */
 function foundBy(result: JobItem['result']): string {
   if (result === null) return '';
   if ('checks' in result) return result.status.replaceAll('_', ' ');

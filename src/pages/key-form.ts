@@ -3,10 +3,10 @@ import { scopes, type Scope } from '../schemas/base/scopes.ts';
 import { faultText, field, formFaults, type Faults } from './forms.ts';
 import { html, type Html } from './html.ts';
 
-/** The data of a new API key from a submitted form, not validated yet. */
+/** A new API key as submitted, not validated yet. */
 export type KeyDraft = Required<KeyRequest>;
 
-/** The labels of resources on the page. Key: the resource (the part of a scope before the colon). Value: the label. */
+/** Labels by resource: the part of a scope before the colon. */
 const resources: Record<string, string> = {
   customer: 'Account and credits',
   contacts: 'Contacts',
@@ -26,7 +26,7 @@ const resourceOf = (scope: Scope): string => scope.split(':')[0]!;
 const actionOf = (scope: Scope): string => scope.split(':')[1]!;
 const isPaidFor = (scope: Scope): boolean => ['payment_prospect', 'verify_email'].includes(resourceOf(scope));
 
-/** Predefined sets of scopes for a new API key. The first set is the default. */
+/** Predefined sets of scopes. The first is the default. */
 export const presets: readonly { id: string; label: string; scopes: Scope[] }[] = [
   { id: 'read', label: 'Read only', scopes: scopes.filter((scope) => actionOf(scope) === 'read') },
   {
@@ -37,7 +37,6 @@ export const presets: readonly { id: string; label: string; scopes: Scope[] }[] 
   { id: 'all', label: 'Everything', scopes: [...scopes] },
 ];
 
-/** Returns the HTML of the form fields for a new API key. */
 export const keyForm = ({ name, expiration, permissions }: KeyDraft, faults: Faults): Html =>
   html`!${formFaults(faults, ['name', 'expiration', 'permissions'])}
     <div class="card">
@@ -80,7 +79,7 @@ export const keyForm = ({ name, expiration, permissions }: KeyDraft, faults: Fau
       <a href="/app/keys" role="button" class="secondary outline">Cancel</a>
     </div>`;
 
-/** Returns the HTML of the checkboxes for the scopes of one resource, such as contacts. */
+/** Returns checkboxes for the scopes of one resource. */
 function group([resource, label]: [string, string], chosen: readonly Scope[]): Html {
   const own = scopes.filter((scope) => resourceOf(scope) === resource);
   return html`<fieldset>

@@ -4,7 +4,6 @@ import type { Role } from '../schemas/users.ts';
 import { badge, counted, date, empty, facts, html, moment, notice, type Html } from './html.ts';
 import type { Page } from './layout.ts';
 
-/** The URL path of the page with the list of API keys. */
 export const section = '/app/keys';
 
 const dayMs = 24 * 60 * 60 * 1000;
@@ -13,9 +12,8 @@ const dayMs = 24 * 60 * 60 * 1000;
 const warningDays = 14;
 
 /**
- * Returns the page with all API keys of a customer.
- * @param role The role of the user. Only admins get buttons to change keys.
- * @param done The action that the user has just completed, for a success message.
+ * @param role only admins get buttons to change keys
+ * @param done what the user has just done, for a success message
  */
 export function keyList(rows: readonly ApiKey[], role: Role, done: string): Page {
   const isAdmin = role === 'admin';
@@ -94,7 +92,7 @@ function card(key: ApiKey, isChangeable: boolean): Html {
 
 const endOf = ({ revoked_at, expires_at }: ApiKey): Html => date(revoked_at ?? expires_at);
 
-/** Returns the HTML of a badge with the status of an API key, or with a warning if the key expires soon. */
+/** Shows the status, or a warning if the key expires soon. */
 function stateOf({ status, expires_at }: ApiKey): Html {
   if (status !== 'active') return badge(status, status === 'revoked' ? 'bad' : 'plain');
   const daysLeft = Math.ceil((Date.parse(expires_at) - Date.now()) / dayMs);
@@ -110,6 +108,5 @@ function scopesOf({ permissions }: ApiKey): Html {
   </details>`;
 }
 
-/** Returns the HTML of a sentence that says when an API key was last used. */
 export const lastUse = ({ last_used_at }: ApiKey): Html =>
   last_used_at === null ? 'It has never been used.' : html`It was last used on !${moment(last_used_at)}.`;

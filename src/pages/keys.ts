@@ -14,7 +14,6 @@ import { keyForm, presets, type KeyDraft } from './key-form.ts';
 import { keyList, lastUse, section } from './key-list.ts';
 import { form, goTo, sendConfirmation, sendPage } from './layout.ts';
 
-/** Routes of the pages for API keys: the list of keys, and the forms to create, rotate and revoke keys. */
 export async function keys(app: FastifyInstance): Promise<void> {
   const { KEY_PREFIX } = app.config;
   const check = compile(KeyRequest);
@@ -87,10 +86,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
   });
 }
 
-/**
- * Returns the API key whose id is in the path of a request.
- * @throws DomainError `not_found` if the customer has no such key.
- */
+/** @throws DomainError `not_found` if the customer has no key with the id in the request's path */
 async function requireKey(request: FastifyRequest): Promise<ApiKey> {
   const id = idOf(request, 'API key');
   const key = await request.db.lookup((sql) => findApiKey(sql, request.caller.customerId, id));
@@ -119,7 +115,7 @@ function showNew(request: FastifyRequest, reply: FastifyReply, draft: KeyDraft, 
   });
 }
 
-/** Sends the page with the text of a new API key. No other page contains the text of a key. */
+/** The only page that contains the text of a key. */
 function showIssued(request: FastifyRequest, reply: FastifyReply, { name, key, expires_at, permissions }: Issued) {
   return sendPage(request, reply, {
     title: 'Your new key',
@@ -145,10 +141,7 @@ function showIssued(request: FastifyRequest, reply: FastifyReply, { name, key, e
   });
 }
 
-/**
- * Sends an error page when a form that creates or rotates an API key is submitted a second time, such as by reloading
- * the page. The second submission does not create another key.
- */
+/** Shown when a form that issues a key is submitted twice, e.g. by reloading. No second key is created. */
 const showSent = (request: FastifyRequest, reply: FastifyReply): FastifyReply =>
   sendPage(request, reply, {
     title: 'This key was issued already',

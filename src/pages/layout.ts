@@ -3,24 +3,22 @@ import { assetUrl } from './assets.ts';
 import { formToken, tokenField } from './forms.ts';
 import { html, type Html } from './html.ts';
 
-/** A web page: its title, content, HTTP status and navigation entry. */
 export interface Page {
   title: string;
-  /** The HTML of the content below the heading. */
+  /** Below the heading. */
   body: Html;
-  /** The HTML of the links and buttons beside the heading. */
+  /** Links and buttons beside the heading. */
   actions?: Html;
-  /** The path of the navigation entry that is highlighted on the page. */
+  /** Path of the highlighted entry of the navigation. */
   section?: string;
   /**
-   * True if the page shows the progress of a running job or import. With JavaScript, the part with the attribute
-   * `data-live` is updated every few seconds. Without JavaScript, the whole page is reloaded.
+   * The page shows a running job or import. With JavaScript, the part with the attribute `data-live` is updated every
+   * few seconds; without, the whole page is reloaded.
    */
   isLive?: boolean;
   status?: number;
 }
 
-/** The entries of the main navigation. */
 const sections: readonly { path: string; label: string; isForAdmins?: true }[] = [
   { path: '/app/keys', label: 'API keys' },
   { path: '/app/credits', label: 'Credits' },
@@ -29,7 +27,7 @@ const sections: readonly { path: string; label: string; isForAdmins?: true }[] =
   { path: '/app/audit', label: 'Audit log', isForAdmins: true },
 ];
 
-/** Sends a web page. The response forbids browsers to store the page, because it contains data of one user. */
+/** Browsers must not store the page, because it contains data of one user. */
 export function sendPage(request: FastifyRequest, reply: FastifyReply, page: Page): FastifyReply {
   return reply
     .code(page.status ?? 200)
@@ -38,12 +36,12 @@ export function sendPage(request: FastifyRequest, reply: FastifyReply, page: Pag
     .send(documentOf(request, reply, page));
 }
 
-/** Redirects to another page after a form was submitted. */
+/** Redirects after a form was submitted. */
 export const goTo = (reply: FastifyReply, path: string): FastifyReply => reply.redirect(path, 303);
 
 /**
- * Returns the HTML of a form, with a token that protects against cross-site request forgery. `body` is the HTML content
- * of the form, and `attributes` are additional HTML attributes.
+ * Returns a form with a token against cross-site request forgery.
+ * @param attributes further HTML attributes
  */
 export function form(
   request: FastifyRequest,
@@ -56,22 +54,21 @@ export function form(
   </form>`;
 }
 
-/** A page that asks the user to confirm an action, before the action is carried out. */
+/** A page that asks the user to confirm an action. */
 export interface Confirmation {
-  /** The action, such as `Cancel the job`. This text is the title of the page and the text of its button. */
+  /** The action, such as `Cancel the job`: title and button. */
   title: string;
   section: string;
-  /** The HTML of a paragraph that explains the consequences of the action. */
+  /** Explains the consequences. */
   text: Html;
-  /** The path to which the confirmed form is sent. */
+  /** Path to which the confirmed form is sent. */
   action: string;
-  /** The path of the page to return to. */
+  /** Path of the page to return to. */
   back: string;
-  /** The text of the link with which the user refuses the action and goes back. */
+  /** Text of the link that goes back. */
   refusal: string;
 }
 
-/** Sends a page that asks for confirmation. */
 export function sendConfirmation(
   request: FastifyRequest,
   reply: FastifyReply,

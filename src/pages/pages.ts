@@ -22,8 +22,8 @@ import { password } from './password.ts';
 import { sessions } from './sessions.ts';
 
 /**
- * Fastify plugin that serves the web pages under `/app`. Users log in and see the data of their own customer. The
- * session token is stored in a cookie. The pages also work without JavaScript.
+ * Serves the pages under `/app`. Users log in, by a session token in a cookie, and see their own customer's data. The
+ * pages also work without JavaScript.
  */
 export default fp(
   async (app) => {
@@ -37,7 +37,6 @@ export default fp(
   { name: 'pages', dependencies: ['auth', 'error-handler'] },
 );
 
-/** Returns true if a browser requests the path `/`. */
 const isVisitOfRoot = (request: FastifyRequest): boolean =>
   request.is404 &&
   /^\/(\?|$)/.test(request.url) &&
@@ -47,9 +46,8 @@ const isVisitOfRoot = (request: FastifyRequest): boolean =>
 const isReading = ({ method }: FastifyRequest): boolean => method === 'GET' || method === 'HEAD';
 
 /**
- * Returns the error handler for requests whose path Fastify cannot read, such as a path with invalid percent-encoding.
- * Sends an HTML page for paths below `/app`, and otherwise an error of the API. Fastify runs no route and no hook for
- * such a request.
+ * Handles requests whose path Fastify cannot read, e.g. with invalid percent-encoding, and for which it runs no route
+ * and no hook. Sends a page for paths below `/app`, else an error of the API.
  */
 export function unreadablePaths({ PUBLIC_URL }: Config) {
   const protect = helmet(protection(PUBLIC_URL));
@@ -93,13 +91,10 @@ async function pages(app: FastifyInstance): Promise<void> {
   await app.register(refuseOtherMethods, { paths });
 }
 
-/** Maximum size of the request body for a form of a logged-in user, without files (bytes). */
+/** Maximum size of a form of a logged-in user, without files (bytes). */
 const maxFormBytes = 256 * 1024;
 
-/**
- * Returns the options for security headers, such as the content security policy. All resources of the pages must come
- * from this service.
- */
+/** Security headers. All resources of the pages must come from this service. */
 const protection = (publicUrl: string | undefined) => ({
   contentSecurityPolicy: {
     useDefaults: false,

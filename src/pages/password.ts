@@ -13,7 +13,6 @@ import { form, goTo, sendPage } from './layout.ts';
 
 const path = '/app/password';
 
-/** Route of the page on which users change their password. */
 export async function password(app: FastifyInstance): Promise<void> {
   const attempts = new LoginAttempts(app.rateLimits);
   const check = compile(PasswordChange);

@@ -15,10 +15,10 @@ const tones: Record<ImportStatus | JobStatus | ItemStatus, Tone> = {
   skipped: 'plain',
 };
 
-/** Returns the HTML of a badge with the status of a job, a job item or an import. */
+/** For jobs, job items and imports. */
 export const statusBadge = (status: keyof typeof tones): Html => badge(status.toLowerCase(), tones[status]);
 
-/** Returns the HTML of a progress bar. `total` is null while the total number is unknown. */
+/** @param total null while it is unknown */
 export function progressBar({ processed, total }: { processed: number; total: number | null }, noun: string): Html {
   const label = total === null ? `${count(processed)} ${noun}` : `${count(processed)} of ${count(total)} ${noun}`;
   return html`<p>

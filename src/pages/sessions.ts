@@ -14,16 +14,14 @@ import { faultsOf, field, fieldsOf, formFaults, queryOf, text, type Faults } fro
 import { html, notice } from './html.ts';
 import { form, goTo, sendPage } from './layout.ts';
 
-/** The values and error messages that the login form shows. */
 interface LoginForm {
   email?: string;
   faults?: Faults;
-  /** The path of the page to which the user is redirected after the login. */
+  /** Path to which the user is redirected after the login. */
   next: string;
   status?: number;
 }
 
-/** Routes of the pages to log in and log out. */
 export async function sessions(app: FastifyInstance): Promise<void> {
   const attempts = new LoginAttempts(app.rateLimits);
   const cookies = sessionCookies(app.config);
@@ -56,10 +54,7 @@ export async function sessions(app: FastifyInstance): Promise<void> {
   });
 }
 
-/**
- * Returns the error message for the login form and the HTTP status of the response, if a login was rejected. Throws
- * every other error again.
- */
+/** Returns the message and the HTTP status for a rejected login. Throws every other error. */
 function refusalOf(error: unknown, request: FastifyRequest, reply: FastifyReply): Pick<LoginForm, 'faults' | 'status'> {
   if (error instanceof Unauthorized) {
     request.log.info({ credential: error.credential, reason: error.reason }, 'refused');
