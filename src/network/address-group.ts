@@ -2,15 +2,13 @@ import { isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { LRUCache } from 'lru-cache';
 
-// A caller sends many requests, and parsing an IPv6 address takes longer than a look-up here.
-/** A cache for the last 1000 IPv6 addresses: the result of `addressGroup` for each address. */
+/** A caller sends many requests, and parsing an IPv6 address takes longer than a look-up here. */
 const recent = new LRUCache<string, string>({ max: 1_000 });
 
 /**
- * Returns the key under which requests from an IP address are counted. For IPv4, the key is the address. For IPv6, the
- * key is the /64 prefix of the address, so all addresses with the same prefix share a key. For any other text, the key
- * is `unknown`.
- * @param address the IP address; undefined if the connection is already closed
+ * Returns the key under which requests from an address are counted: an IPv4 address, the /64 prefix of an IPv6 address,
+ * or `unknown` for any other text.
+ * @param address undefined if the connection is already closed
  */
 export function addressGroup(address: string | undefined): string {
   if (address === undefined) return 'unknown';

@@ -1,24 +1,21 @@
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
-/**
- * A list of IP address ranges. Each range consists of an address and a number of leading bits, and contains all
- * addresses with the same leading bits.
- */
+/** Ranges of addresses with the same leading bits. */
 export type AddressRanges = readonly [base: ipaddr.IPv4 | ipaddr.IPv6, bits: number][];
 
-/** Names that a configuration may use for IP address ranges, with the ranges that each name stands for. */
+/** Names that a configuration may use, and what each stands for. */
 const named: Record<string, string[]> = {
   loopback: ['127.0.0.0/8', '::1'],
   linklocal: ['169.254.0.0/16', 'fe80::/10'],
   uniquelocal: ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7'],
 };
 
-/** Text for error messages. It says what each element in a list of IP address ranges must be. */
+/** For error messages: what each element of a list must be. */
 export const rangeSyntax = `an IP address, a range such as 10.0.0.0/8 (not /0), or one of ${Object.keys(named).join(', ')}`;
 
 /**
- * Parses a comma-separated list of IP addresses, CIDR ranges and the names `loopback`, `linklocal` and `uniquelocal`.
+ * Parses a comma-separated list of IP addresses, CIDR ranges and names.
  * @returns the valid ranges, and the positions (from 1) of the invalid elements
  */
 export function parseRanges(list: string): { ranges: AddressRanges; faults: number[] } {
@@ -33,8 +30,8 @@ export function parseRanges(list: string): { ranges: AddressRanges; faults: numb
 }
 
 /**
- * Parses an IP address or a CIDR range; a single address is a range of one. Returns undefined if the text is invalid,
- * or if the range is /0, which contains every address.
+ * Parses an address, as a range of one, or a CIDR range. Returns undefined if the text is invalid, or if the range is
+ * /0.
  */
 function parseRange(text: string): AddressRanges[number] | undefined {
   const [, address, bits] = /^([^/%]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
@@ -51,8 +48,8 @@ function parseRange(text: string): AddressRanges[number] | undefined {
 }
 
 /**
- * Converts an IP address to its standard spelling (RFC 5952) and removes a port and a zone. An IPv4 address that is
- * written as IPv6 becomes IPv4.
+ * Converts an IP address to its standard spelling (RFC 5952), without port and zone. An IPv4 address that is written as
+ * IPv6 becomes IPv4.
  * @returns undefined if the text is not an IP address
  */
 export function normaliseAddress(text: string): string | undefined {
@@ -65,11 +62,11 @@ export function normaliseAddress(text: string): string | undefined {
 }
 
 /**
- * Returns the IP address of the caller, who may be behind proxies. Reads `X-Forwarded-For` from right to left, and
- * returns the first address that does not belong to a trusted proxy.
+ * Returns the address of a caller who may be behind proxies: from right to left, the first in `X-Forwarded-For` that
+ * does not belong to a trusted proxy.
  * @param peer the address at the other end of the connection
- * @param forwarded the value of the header `X-Forwarded-For`
- * @param trusted the addresses of the trusted proxies
+ * @param forwarded the value of `X-Forwarded-For`
+ * @param trusted the proxies
  */
 export function callerAddress(peer: string | undefined, forwarded: string | undefined, trusted: AddressRanges): string {
   let caller = normaliseAddress(peer ?? '') ?? unknownAddress;
@@ -83,13 +80,10 @@ export function callerAddress(peer: string | undefined, forwarded: string | unde
   return caller;
 }
 
-/** The address that is used for a caller whose connection is already closed. */
+/** For a caller whose connection is already closed. */
 const unknownAddress = '0.0.0.0';
 
-/**
- * Returns true if an IP address lies in one of the ranges.
- * @param address the IP address, in the form that `normaliseAddress` returns
- */
+/** @param address in the form that `normaliseAddress` returns */
 export function isWithin(ranges: AddressRanges, address: string): boolean {
   const parsed = ipaddr.parse(address);
   return ranges.some(([base, bits]) => base.kind() === parsed.kind() && parsed.match(base, bits));

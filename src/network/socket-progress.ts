@@ -2,15 +2,12 @@ import { readlinkSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 
-/**
- * A map with the number of sent bytes that the peer has not acknowledged, for each TCP connection. The key is the inode
- * of the socket.
- */
+/** Bytes sent and not acknowledged by the peer, by inode of the socket. */
 export type Unacknowledged = ReadonlyMap<string, number>;
 
 /**
- * Returns the number of sent bytes that the peer has not acknowledged yet, for each TCP connection of this machine.
- * Works only on Linux; on other systems, returns an empty map.
+ * Reads the unacknowledged bytes of all TCP connections of this machine. Works only on Linux; elsewhere, the map is
+ * empty.
  * @see https://docs.kernel.org/networking/proc_net_tcp.html
  */
 export async function readUnacknowledged(): Promise<Unacknowledged> {
@@ -33,9 +30,8 @@ async function readTable(path: string): Promise<string[][]> {
 }
 
 /**
- * Returns the number of bytes of a socket that the peer has received. A number can be too high if the socket was written
- * to after `unacknowledged` was read.
- * @param unacknowledged the result of `readUnacknowledged`
+ * Returns how many bytes of a socket the peer has received. Can be too high if the socket was written to after
+ * `unacknowledged` was read.
  */
 export function receivedBytes(socket: Socket, unacknowledged: Unacknowledged): number {
   const { bytesWritten = 0, writeQueueSize = 0 } = handleOf(socket);
@@ -51,8 +47,8 @@ function inodeOf(socket: Socket): string | undefined {
 }
 
 /**
- * Returns the internal object of a Node socket. Its `fd` is the file descriptor. `bytesWritten` is the number of bytes
- * that Node has passed to libuv, and `writeQueueSize` the number of those that the kernel has not accepted yet.
+ * Returns the internal object of a Node socket. `bytesWritten` is what Node has passed to libuv, `writeQueueSize` the
+ * part that the kernel has not accepted yet, `fd` the file descriptor.
  */
 const handleOf = (socket: Socket): { bytesWritten?: number; writeQueueSize?: number; fd?: number } =>
   (socket as unknown as Record<'_handle', object | null | undefined>)['_handle'] ?? {};

@@ -10,7 +10,6 @@ import { Done, ErrorBody, IdParams } from '../schemas/base/wire.ts';
 const config = { access: { session: 'admin' } } as const;
 const tags = ['api keys'];
 
-/** Routes on which a customer's admins manage API keys. */
 const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
   // Rotations that arrive together read the same version of the key before any of them writes, so at most one succeeds.
   const findVersion = batchLookups(

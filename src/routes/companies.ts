@@ -16,7 +16,6 @@ import { done, DoneWithId, ErrorBody, IdParams, Metadata, Nullable } from '../sc
 
 const tags = ['companies'];
 
-/** Routes for the companies of a customer. */
 const companies: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/company/list',

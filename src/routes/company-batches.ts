@@ -16,7 +16,6 @@ import { ErrorBody } from '../schemas/base/wire.ts';
 
 const tags = ['companies'];
 
-/** The routes that write batches of companies. Key: the operation. Value: its description and the required scopes. */
 const writes = {
   create: {
     summary: 'Create many companies',
@@ -45,7 +44,6 @@ const writes = {
   },
 } as const satisfies Record<string, { summary: string; description: string; access: Access }>;
 
-/** Routes that create, change, delete and read up to 1,000 companies of a customer in one call. */
 const companyBatches: FastifyPluginAsyncTypebox = async (app) => {
   const operations = Object.keys(writes) as (keyof typeof writes)[];
   // An upsert needs a field other than `id` by which it can name a company.

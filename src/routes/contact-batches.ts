@@ -15,7 +15,6 @@ import { ErrorBody } from '../schemas/base/wire.ts';
 
 const tags = ['contacts'];
 
-/** The routes that write batches of contacts. Key: the operation. Value: its description and the required scopes. */
 const writes = {
   create: {
     summary: 'Create many contacts',
@@ -43,7 +42,6 @@ const writes = {
   },
 } as const satisfies Record<string, { summary: string; description: string; access: Access }>;
 
-/** Routes that create, change, delete and read up to 1,000 contacts of a customer in one call. */
 const contactBatches: FastifyPluginAsyncTypebox = async (app) => {
   for (const operation of Object.keys(writes) as (keyof typeof writes)[]) {
     const { summary, description, access } = writes[operation];

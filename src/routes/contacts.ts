@@ -24,7 +24,6 @@ import { done, DoneWithId, ErrorBody, IdParams, Metadata } from '../schemas/base
 
 const tags = ['contacts'];
 
-/** Routes for the contacts of a customer. */
 const contacts: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/contacts/list',

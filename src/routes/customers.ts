@@ -9,7 +9,6 @@ import { User } from '../schemas/users.ts';
 const config = { access: { scope: 'customer:read' } } as const;
 const tags = ['customer'];
 
-/** Routes for the customer account of an API key: a summary, the users and the credits. */
 const customer: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/customer/summary',

@@ -36,10 +36,10 @@ const Readiness = Type.Object(
   { title: 'Readiness' },
 );
 
-/** How long the result of a readiness check is used for further requests (ms). */
+/** How long the result of a readiness check is reused (ms). */
 const checkMs = 250;
 
-/** Returns a function that calls `read`, but only once at a time, and not again until `ms` after the last call has ended. */
+/** Shares one call of `read` between callers, until `ms` after it has ended. */
 function sharedFor<T>(ms: number, read: () => Promise<T>): () => Promise<T> {
   let shared: Promise<T> | undefined;
   return () =>
@@ -50,7 +50,7 @@ function sharedFor<T>(ms: number, read: () => Promise<T>): () => Promise<T> {
 
 const config = { access: { public: true }, isProbe: true } as const;
 
-/** Routes for health checks: whether the process is alive, and whether it can serve requests. */
+/** Whether the process is alive, and whether it can serve requests. */
 const health: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/healthz',

@@ -26,7 +26,6 @@ import { done, ErrorBody, IdParams } from '../schemas/base/wire.ts';
 const tags = ['imports'];
 const access = { anyScope: anyImportScope };
 
-/** Routes for imports of contacts and companies from files. */
 const imports: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/imports',
@@ -232,15 +231,10 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
 
 export default imports;
 
-/**
- * Returns the kinds of imports that a caller may see. An API key may see the imports that its scopes allow it to start.
- */
+/** A key sees the imports that its scopes allow it to start. */
 const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind === 'key' ? caller.scopes : []);
 
-/**
- * Checks that the caller's API key has all scopes that an import requires.
- * @throws DomainError `forbidden` if a scope is missing.
- */
+/** @throws DomainError `forbidden` if the key lacks a scope that the import requires */
 function requireScopes(caller: Caller, { object, mode }: Pick<ImportCreate, 'object' | 'mode'>): void {
   const scopes: readonly string[] = caller.kind === 'key' ? caller.scopes : [];
   if (!importScopes(object, mode).every((scope) => scopes.includes(scope))) throw forbidden();

@@ -36,7 +36,6 @@ const reading = {
   access: { anyScope: ['payment_prospect:create', 'verify_email:create', 'list_contacts:read'] },
 } as const;
 
-/** Routes for jobs that spend credits: unlocking prospects and verifying e-mail addresses. */
 const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/service-handler/unlock-contacts',
@@ -210,7 +209,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
 export default serviceJobs;
 
-/** Returns the types of jobs that a caller may see. An API key may see the jobs that its scopes allow it to start. */
+/** A key sees the jobs that its scopes allow it to start. */
 function visibleTo(caller: Caller): JobType[] {
   const scopes: readonly Scope[] = caller.kind === 'key' ? caller.scopes : [];
   return jobTypes.filter((type) => jobReaders[type].some((scope) => scopes.includes(scope)));

@@ -20,7 +20,6 @@ import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/
 
 const tags = ['lists'];
 
-/** Routes for contact lists and their members. */
 const lists: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/list-contact/list',

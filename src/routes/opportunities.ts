@@ -13,7 +13,6 @@ import { done, DoneWithId, ErrorBody, IdParams, PageQuery } from '../schemas/bas
 
 const tags = ['opportunities'];
 
-/** Routes for the opportunities of a customer. */
 const opportunities: FastifyPluginAsyncTypebox = async (app) => {
   // Listing answers with 201, as the contract requires.
   app.post(

@@ -8,7 +8,7 @@ import { IdParams } from '../schemas/base/wire.ts';
 const config = { access: { scope: 'pipelines:read' } } as const;
 const tags = ['pipelines'];
 
-/** Routes to read the pipelines of a customer. Pipelines are created on the command line. */
+/** Read only: pipelines are created on the command line. */
 const pipelines: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/pipelines',

@@ -7,7 +7,6 @@ import { done, DoneWithId, ErrorBody, IdParams, PageQuery } from '../schemas/bas
 
 const tags = ['products'];
 
-/** Routes for the products of a customer. */
 const products: FastifyPluginAsyncTypebox = async (app) => {
   // Listing answers with 201, as the contract requires.
   app.post(

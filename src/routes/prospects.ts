@@ -14,10 +14,7 @@ const tags = ['prospects'];
 const access = { scope: 'prospect:read' } as const;
 const reading = { access, limit: 'prospects' } as const;
 
-/**
- * Routes to search the catalog of prospects: people whose contact data customers can buy with credits ("unlock").
- * Successful responses have the status 201.
- */
+/** The contract requires 201 for successful searches. */
 const prospects: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/prospect/filters',

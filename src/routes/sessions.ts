@@ -10,7 +10,6 @@ import { ErrorBody, Refusal } from '../schemas/base/wire.ts';
 const config = { access: { session: 'member' } } as const;
 const tags = ['sessions'];
 
-/** Routes to log in, log out and change the password. */
 const sessions: FastifyPluginAsyncTypebox = async (app) => {
   const attempts = new LoginAttempts(app.rateLimits);
   const refuseGuessers = ({ address }: FastifyRequest) => attempts.check(address);

@@ -3,7 +3,6 @@ import { listStages } from '../queries/sales/stages.ts';
 import { StageListItem, StageQuery } from '../schemas/pipelines.ts';
 import { ErrorBody } from '../schemas/base/wire.ts';
 
-/** Routes for the stages of a customer's pipelines. */
 const stages: FastifyPluginAsyncTypebox = async (app) => {
   // Listing answers with 201, as the contract requires.
   app.post(

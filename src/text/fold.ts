@@ -1,7 +1,4 @@
-/**
- * Converts a text to the form in which texts are compared: lower case, without accents, with single spaces. A second
- * conversion does not change the result.
- */
+/** Folds a text: lower case, no accents, single spaces. Folding again does not change the result. */
 export function fold(text: string): string {
   // Steps: Unicode NFKD; remove the marks U+0300–U+036F; full case folding (Unicode 17, CaseFolding.txt C + F); replace
   // letters such as `ø` by their base letter; NFC; trim; replace each run of white space by one space.
@@ -12,16 +9,13 @@ export function fold(text: string): string {
   return collapsed.test(letters) ? letters : letters.replace(whiteSpace, ' ').trim();
 }
 
-/**
- * Returns the words of a text in their order, in lower case and without accents. A word is a run of letters, marks and
- * digits.
- */
+/** Returns the folded words of a text in order. A word is a run of letters, marks and digits. */
 export const words = (text: string): string[] => fold(text).match(/[\p{L}\p{M}\p{Nd}]+/gu) ?? [];
 
 // eslint-disable-next-line no-control-regex
 const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
 
-/** Matches white space as Unicode defines it: everything that JavaScript's `\s` matches, and U+0085. */
+/** White space as Unicode defines it: JavaScript's `\s`, and U+0085. */
 const whiteSpace = /[\s\u0085]+/g;
 const collapsed = /^(?:[^\s\u0085]+(?: [^\s\u0085]+)*)?$/;
 
@@ -35,8 +29,8 @@ const foldLetters = (text: string): string =>
     .normalize('NFC');
 
 /**
- * Letters for which `toUpperCase` and then `toLowerCase` does not give the Unicode case folding, each with its case
- * folding. Examples: sigma has two lower-case forms, and Cherokee letters are folded to capitals.
+ * Letters for which `toUpperCase` and then `toLowerCase` does not give the Unicode case folding, with their case
+ * folding. E.g. sigma has two lower-case forms, and Cherokee letters are folded to capitals.
  */
 const caseExceptions: [string, string][] = [
   ['ς', 'σ'],
@@ -53,10 +47,9 @@ function cherokee(first: number, last: number, capital: number): [string, string
   return Array.from({ length: last - first + 1 }, pair);
 }
 
-// Ligatures, thorn, eth, eng, dotless j, and letters of living alphabets with a stroke or a hook.
 /**
- * Latin letters that Unicode does not split into a base letter and an accent, with the letters that people type
- * instead, e.g. `ae` for `æ`.
+ * Letters that Unicode does not split into base and accent, by what people type instead, e.g. `ae` for `æ`: ligatures,
+ * thorn, eth, eng, dotless j, and letters of living alphabets with a stroke or a hook.
  */
 const bases: [base: string, letters: string][] = [
   ['ae', 'æ'],

@@ -1,29 +1,27 @@
 import { TimeSlice } from '../process/event-loop.ts';
 import { countMembers } from './json-text.ts';
 
-/** A JSON value, and the number of properties of all its objects. A name that occurs twice in an object counts once. */
+/** A value, and the number of properties of all its objects. A name that occurs twice in an object counts once. */
 export interface ParsedJson {
   value: unknown;
   names: number;
 }
 
-/**
- * Approximate size of the pieces in which a large JSON text is parsed (bytes). A piece with a long string is larger.
- */
+/** Approximate size of the pieces of a large JSON text (bytes). A piece with a long string is larger. */
 const pieceBytes = 64 * 1024;
 
 /**
- * Maximum number of elements or properties that the parser keeps of one array or object in a large JSON text. It is
- * five times more than any schema allows, so validation still rejects an array or object that was cut.
+ * How many elements or properties of one array or object are kept. Five times more than any schema allows, so
+ * validation still rejects one that was cut.
  */
 export const maxKept = 5_000;
 
 const [quote, backslash, comma, openArray, closeArray, openObject, closeObject] = Buffer.from('"\\,[]{}');
 
 /**
- * Parses a large JSON text in pieces, and pauses between the pieces so that the event loop is not blocked. If an array
- * or object is larger than a piece, keeps only its first `maxKept` elements or properties.
- * @param text a JSON text in valid UTF-8, whose nesting depth the caller has checked
+ * Parses a large JSON text in pieces, with pauses so that the event loop is not blocked. Keeps only the first `maxKept`
+ * members of an array or object that is larger than a piece.
+ * @param text valid UTF-8, whose nesting depth the caller has checked
  * @param parse parses a small JSON text
  * @throws Error if the text is not JSON, or if `parse` throws
  */
@@ -39,9 +37,9 @@ export async function parseInPieces(text: Buffer, parse: (text: string) => unkno
 const withNames = (value: unknown): ParsedJson => ({ value, names: countMembers(value) });
 
 /**
- * Finds the arrays and objects that are larger than a piece (`pieceBytes`).
- * @returns a map. Key: index of the first byte of an array or object. Value: index of its last byte
- * @throws SyntaxError if an array or object has no closing bracket
+ * Finds the arrays and objects that are larger than a piece.
+ * @returns the index of the last byte by that of the first
+ * @throws SyntaxError if one has no closing bracket
  */
 function largeContainers(text: Buffer): Map<number, number> {
   const ends = new Map<number, number>();
@@ -60,7 +58,7 @@ function largeContainers(text: Buffer): Map<number, number> {
 }
 
 /**
- * Returns the index of the quote that ends a string, or an index after the end of the text if the quote is missing.
+ * Returns the index of the closing quote, or one after the text's end if it is missing.
  * @param start the index after the opening quote
  */
 function endOfString(text: Buffer, start: number): number {
@@ -69,14 +67,14 @@ function endOfString(text: Buffer, start: number): number {
   return i;
 }
 
-/** Returns the index of the next byte that is not white space as defined by JSON. */
+/** White space as JSON defines it. */
 function skipBlanks(text: Buffer, from: number): number {
   let i = from;
   while (text[i] === 0x20 || text[i] === 0x09 || text[i] === 0x0a || text[i] === 0x0d) i += 1;
   return i;
 }
 
-/** Parses the arrays and objects of a JSON text that are larger than a piece (`pieceBytes`). */
+/** Parses the arrays and objects that are larger than a piece. */
 class Pieces {
   readonly #text: Buffer;
   readonly #ends: ReadonlyMap<number, number>;
@@ -89,7 +87,7 @@ class Pieces {
     this.#parse = parse;
   }
 
-  /** Parses the large array or object that starts at the index `start`. */
+  /** @param start the index at which the array or object starts */
   async read(start: number): Promise<ParsedJson> {
     const text = this.#text;
     const end = this.#ends.get(start)!;
@@ -121,9 +119,8 @@ class Pieces {
   }
 
   /**
-   * Parses a part of the text that consists of complete elements or properties, and adds them to `container`.
-   * @param mayBeEmpty true if the part may contain nothing
-   * @throws SyntaxError if the part contains nothing although it must
+   * Parses whole members and adds them to `container`.
+   * @throws SyntaxError if there are none, unless `mayBeEmpty`
    */
   #addRun(container: ArrayParts | ObjectParts, from: number, to: number, mayBeEmpty: boolean): void {
     const part = this.#parse(container.open + this.#text.toString('utf8', from, to) + container.close) as object;
@@ -131,19 +128,15 @@ class Pieces {
   }
 }
 
-/** A parsed array. Its elements are added in groups. */
 class ArrayParts implements ParsedJson {
   readonly open = '[';
   readonly close = ']';
-  /**
-   * Text that the parser puts in place of a large element and of all that follows. With it, the part of the array
-   * before the element is complete JSON and can be parsed alone.
-   */
+  /** Stands for a large element and all that follows, so the array before it can be parsed alone. */
   readonly large = 'null]';
   readonly value: unknown[] = [];
   names = 0;
 
-  /** Adds elements. Returns their number. */
+  /** Returns their number. */
   add(elements: unknown[]): number {
     this.names += countMembers(elements);
     this.value.push(...elements.slice(0, maxKept - this.value.length));
@@ -156,30 +149,23 @@ class ArrayParts implements ParsedJson {
   }
 }
 
-/** A parsed object. Its properties are added in groups. */
 class ObjectParts implements ParsedJson {
   readonly open = '{';
   readonly close = '}';
-  /**
-   * Placeholder for the large value of a property, followed by the closing bracket of the object. With it, the name of
-   * the property can be parsed alone.
-   */
+  /** Stands for the large value of a property and all that follows, so its name can be parsed alone. */
   readonly large = 'null}';
   readonly value: Record<string, unknown> = {};
   readonly #seen = new Set<string>();
   names = 0;
 
-  /** Adds properties. Returns their number. */
+  /** Returns their number. */
   add(properties: Record<string, unknown>): number {
     const entries = Object.entries(properties);
     for (const [name, value] of entries) this.#put(name, value, countMembers(value));
     return entries.length;
   }
 
-  /**
-   * Adds a property whose value is large.
-   * @param before an object with one property, which has the name of the new property
-   */
+  /** @param before an object with one property, whose value is large */
   addLarge(before: Record<string, unknown>, { value, names }: ParsedJson): void {
     this.#put(Object.keys(before)[0]!, value, names);
   }

@@ -1,20 +1,16 @@
-/** How deeply a JSON text is nested, and how many property names it contains. */
 export interface JsonShape {
-  /** The maximum nesting depth of arrays and objects: 0 for a single number, 1 for `[]`, 2 for `[[]]`. */
+  /** Nesting depth of arrays and objects: 0 for a single number, 1 for `[]`, 2 for `[[]]`. */
   depth: number;
-  /** Number of property names in the text. A name that occurs twice in one object counts twice. */
+  /** Number of property names. One that occurs twice in an object counts twice. */
   names: number;
 }
 
-/** Maximum nesting depth of JSON that callers send. It prevents stack overflows in recursive functions. */
+/** Maximum nesting depth of JSON that callers send. Recursive functions must not overflow the stack. */
 export const maxJsonDepth = 64;
 
 const [quote, backslash, colon, openArray, closeArray, openObject, closeObject] = Buffer.from('"\\:[]{}');
 
-/**
- * Returns the nesting depth and the number of property names of a JSON text. If the text is not JSON, the numbers are
- * meaningless.
- */
+/** Meaningless if the text is not JSON. */
 export function shapeOf(text: Buffer): JsonShape {
   let depth = 0;
   const shape = { depth: 0, names: 0 };
@@ -32,7 +28,7 @@ export function shapeOf(text: Buffer): JsonShape {
 }
 
 /**
- * Returns the index of the quote that ends a string in a JSON text.
+ * Returns the index of the closing quote.
  * @param start the index after the opening quote
  */
 function endOfString(text: Buffer, start: number): number {
@@ -41,15 +37,14 @@ function endOfString(text: Buffer, start: number): number {
   return i;
 }
 
-/** Thrown for a JSON text with a property whose name could change the prototype of an object. */
+/** A property's name could change the prototype of an object. */
 export class PrototypeNamed extends Error {}
 
-/** The reason why a JSON text with such a property is rejected. */
 export const prototypeNamed = 'names a property `__proto__`, or `prototype` of a `constructor`, which is not allowed';
 
 /**
- * Parses JSON. The caller has checked that it is not nested too deeply.
- * @throws PrototypeNamed if an object has a property whose name could change the prototype of an object
+ * Parses JSON whose nesting depth the caller has checked.
+ * @throws PrototypeNamed if a property's name could change the prototype of an object
  * @throws SyntaxError if the text is not JSON
  */
 export function parsePlain(text: string): unknown {
@@ -70,7 +65,7 @@ function hasPrototypeName(value: unknown): boolean {
   return false;
 }
 
-/** Counts the properties of a JSON value, including those of nested objects. */
+/** Counts the properties, including those of nested objects. */
 export function countMembers(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0;
   if (Array.isArray(value)) return value.reduce<number>((sum, element) => sum + countMembers(element), 0);

@@ -1,13 +1,9 @@
-/** Names of fields whose value is stored without white space at its start and end. */
+/** Fields stored without white space at start and end. */
 const names = new Set(['name', 'first_name', 'last_name', 'company_name']);
-/** Names of fields whose value is stored in upper case: codes of countries and currencies. */
+/** Fields stored in upper case. */
 const codes = new Set(['location_country', 'currency']);
 
-/**
- * Prepares the fields of a request for storage: trims names, and converts country and currency codes to upper
- * case.
- * Other fields stay unchanged.
- */
+/** Prepares fields for storage: trims names, and converts codes to upper case. Others stay unchanged. */
 export function normalise<T extends object>(fields: T): T {
   const entries = Object.entries(fields).map(([field, value]) => [field, normaliseField(field, value)]);
   return Object.fromEntries(entries) as T;
@@ -19,5 +15,5 @@ function normaliseField(field: string, value: unknown): unknown {
   return codes.has(field) ? value.toUpperCase() : value;
 }
 
-/** Returns an e-mail address in the form in which addresses are compared: trimmed and in lower case. */
+/** Returns the form in which e-mail addresses are compared. */
 export const emailKey = (address: string): string => address.trim().toLowerCase();

@@ -3,8 +3,7 @@ import { isStorable } from './code-points.ts';
 import { pointerTo } from './json-pointer.ts';
 
 /**
- * Returns an error for each text in a request body that PostgreSQL cannot store, because it contains a NUL character or
- * a lone surrogate. Stops after `maxFaults` + 1 errors.
+ * Returns a fault for each text that PostgreSQL cannot store. Stops after `maxFaults` + 1.
  * @param body a JSON value; the caller has checked that it is not nested too deeply
  */
 export function findUnstorableText(body: unknown): Fault[] {
