@@ -24,18 +24,14 @@ const optionalInteger = (description: string, minimum: number, maximum: number) 
   Type.Optional(Type.Integer({ minimum, maximum, description }));
 const url = (description: string, pattern: string) => Type.Optional(Type.String({ pattern, description }));
 /**
- * Returns the schema of an environment variable for a URL that can contain a password. The schema is marked as
- * `secret`, which means that the value can also come from a file. For example, the variable `DATABASE_URL_FILE` can
- * contain the path of a file with the value of `DATABASE_URL`.
+ * A URL that can contain a password. Marked as `secret`: its value can also come from a file, named e.g. by
+ * `DATABASE_URL_FILE` for `DATABASE_URL`.
  */
 const secretUrl = (description: string, pattern: string) =>
   Type.Optional(Type.String({ pattern, description, secret: true }));
 const secretText = (description: string) => Type.Optional(Type.String({ minLength: 1, description, secret: true }));
 
-/**
- * The schema of all environment variables of the service. The table in docs/configuration.md is generated from this
- * schema.
- */
+/** All environment variables. The table in docs/configuration.md is generated from this schema. */
 export const ConfigSchema = Type.Object({
   HOST: Type.String({
     minLength: 1,
@@ -312,13 +308,9 @@ export const ConfigSchema = Type.Object({
   ),
 });
 
-/** The service's configuration, parsed from environment variables. The object is read-only. */
 export type Config = Readonly<Static<typeof ConfigSchema>>;
 
-/**
- * Thrown if environment variables are invalid. `faults` contains one message for each problem. The messages do not
- * contain values of variables, which can be secret.
- */
+/** Contains one message for each problem (`faults`), without values of variables, which can be secret. */
 export class ConfigError extends Error {
   readonly faults: string[];
 
@@ -333,9 +325,9 @@ const properties: TProperties = ConfigSchema.properties;
 const secrets = Object.keys(properties).filter((name) => properties[name]!['secret'] === true);
 
 /**
- * Parses environment variables into a `Config`. Ignores variables with an empty value. Reads secrets from files (see
- * `readSecretFiles`), and inserts passwords into the database and Redis URLs.
- * @throws ConfigError if a variable is invalid. The error lists all invalid variables.
+ * Ignores variables with an empty value. Reads secrets from files (see `readSecretFiles`), and inserts passwords into
+ * the database and Redis URLs.
+ * @throws ConfigError listing all invalid variables
  */
 export function parseConfig(variables: Record<string, string | undefined>): Config {
   const { environment, faults: fileFaults } = readSecretFiles(variables, secrets);
@@ -359,10 +351,7 @@ export function publicUrl({ PUBLIC_URL, HOST, PORT }: Pick<Config, 'PUBLIC_URL' 
   return (PUBLIC_URL ?? `http://${host}:${PORT}`).replace(/\/$/, '');
 }
 
-/**
- * Pairs of environment variables: a variable that contains a password, and the variable of the URL into which the
- * password is inserted.
- */
+/** Variables with a password, and with the URL into which it is inserted. */
 const passwords = [
   ['DATABASE_PASSWORD', 'DATABASE_URL'],
   ['MIGRATION_DATABASE_PASSWORD', 'MIGRATION_DATABASE_URL'],
@@ -382,16 +371,13 @@ function insertPasswords(config: Config): Config {
 }
 
 /**
- * Converts the value of an environment variable to a number if its schema requires an integer and the value is written
- * with digits only. Returns other values, such as `1.5` or `1e3`, unchanged, so that the schema rejects them.
+ * Converts digits to a number if the schema requires an integer. Returns other values, such as `1.5` or `1e3`,
+ * unchanged, so that the schema rejects them.
  */
 const read = (schema: TProperties[string], text: string): string | number =>
   schema['type'] === 'integer' && /^-?\d{1,15}$/.test(text.trim()) ? Number(text) : text;
 
-/**
- * Checks of environment variables that a schema cannot express. Each check returns one message for each problem,
- * without the value of the variable.
- */
+/** Checks that a schema cannot express. Each returns one message per problem, without the variable's value. */
 const checks: { readonly [name in keyof Config]?: (value: string) => string[] } = {
   DATABASE_URL: databaseUrlFaults,
   MIGRATION_DATABASE_URL: databaseUrlFaults,
@@ -425,18 +411,14 @@ const faultsOf = (name: string, value: string): string[] =>
   (checks[name as keyof Config]?.(value) ?? []).map((fault) => `${name}: ${fault}`);
 
 /**
- * Checks the elements of a comma-separated list. Returns one error message for each invalid element. The message
- * contains the position of the element, but not the element itself, which can be secret.
- * @param isValid Returns true if an element is valid.
- * @param expected A description of valid elements, such as `an IP address`.
+ * Returns a message for each invalid element of a comma-separated list, with its position, but not the element itself,
+ * which can be secret.
+ * @param expected describes valid elements, such as `an IP address`
  */
 const elementFaults = (list: string, isValid: (element: string) => boolean, expected: string): string[] =>
   list.split(',').flatMap((element, i) => (isValid(element.trim()) ? [] : [`element ${i + 1} must be ${expected}`]));
 
-/**
- * Checks a database URL, which may contain several hosts, separated by commas. Returns an array with one error message
- * if the URL is invalid, otherwise an empty array.
- */
+/** Checks a database URL, which may contain several hosts, separated by commas. */
 function databaseUrlFaults(value: string): string[] {
   const oneHost = value.replace(/^([a-z]+:\/\/(?:[^/?#]*@)?[^,/?#]*),[^/?#]*/, '$1');
   const isUrl = URL.canParse(oneHost) && !value.includes('#') && isPercentEncoded(oneHost);
@@ -448,10 +430,10 @@ function databaseUrlFaults(value: string): string[] {
       ];
 }
 
-/** Returns true if a text is a URL whose parts can be decoded. */
+/** True if the URL's parts can be decoded. */
 const isEncodedUrl = (text: string): boolean => URL.canParse(text) && isPercentEncoded(text);
 
-/** Returns true if a URL has a valid percent-encoding and contains no NUL character. */
+/** True if the percent-encoding is valid and contains no NUL character. */
 function isPercentEncoded(url: string): boolean {
   try {
     return !decodeURIComponent(url).includes('\0');
@@ -460,10 +442,7 @@ function isPercentEncoded(url: string): boolean {
   }
 }
 
-/**
- * Returns true if a text is a web origin (such as `https://app.example.com`) in exactly the form that browsers send in
- * the `Origin` header.
- */
+/** True for a web origin (such as `https://app.example.com`) in exactly the form that browsers send. */
 const isOrigin = (text: string): boolean =>
   /^https?:/.test(text)
     ? URL.canParse(text) && new URL(text).origin === text
@@ -474,23 +453,14 @@ const isServerAddress = (text: string): boolean => {
   return isIP(bracketed ?? plain ?? text) > 0;
 };
 
-/**
- * Parses the environment variables of this process into a `Config`.
- * @throws ConfigError if a variable is invalid.
- */
+/** @throws ConfigError if a variable is invalid */
 export const readConfig = (): Config => parseConfig(process.env);
 
-/**
- * Returns the environment variables of this process, without those whose names match a pattern. Used for child
- * processes.
- */
+/** For child processes: leaves out variables whose names match the pattern. */
 export const environmentWithout = (pattern: RegExp): Record<string, string | undefined> =>
   Object.fromEntries(Object.entries(process.env).filter(([variable]) => !pattern.test(variable)));
 
-/**
- * Returns an error message that describes the allowed values of an environment variable.
- * @param schema The schema of the variable.
- */
+/** Returns a message that describes the allowed values of a variable. */
 function expectation(schema: TProperties[string]): string {
   if (schema['anyOf']) return `must be one of ${schema['anyOf'].map((one: { const: string }) => one.const).join(', ')}`;
   if (schema['type'] === 'integer') return `must be a whole number from ${schema['minimum']} to ${schema['maximum']}`;

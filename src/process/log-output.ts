@@ -1,13 +1,13 @@
 import { constants, openSync, writeSync } from 'node:fs';
 
-/** Maximum total size of the log lines that are buffered in memory while stderr is blocked (bytes). */
+/** Maximum size of the lines that are buffered while stderr is blocked (bytes). */
 export const maxWaitingBytes = 1024 * 1024;
-/** Delay before writing to stderr is retried (ms). */
+/** Pause between two attempts to write (ms). */
 const retryMs = 100;
 
 /**
- * Writes log lines to stderr without ever blocking the process. Lines that stderr does not accept are buffered in
- * memory. If the buffer is full, further lines are dropped, and the number of dropped lines is logged later.
+ * Writes lines to stderr without ever blocking the process. Lines that stderr does not accept are buffered. While the
+ * buffer is full, lines are dropped, and their number is logged later.
  */
 export class LogOutput {
   readonly #fd = nonBlockingStderr();
@@ -17,17 +17,12 @@ export class LogOutput {
   #timer: NodeJS.Timeout | undefined;
   readonly #format: (line: string) => string;
 
-  /**
-   * Creates the log output.
-   * @param format Converts a log line from JSON to the configured log format.
-   */
+  /** @param format converts a line from JSON to the configured format */
   constructor(format: (line: string) => string) {
     this.#format = format;
   }
 
-  /**
-   * Writes a log line in JSON. If stderr is blocked, the line is written later. The line must end with a line break.
-   */
+  /** Writes a line of JSON that ends with a line break, later if stderr is blocked. */
   write(line: string): void {
     const bytes = Buffer.from(this.#format(line));
     if (this.#waitingBytes + bytes.length > maxWaitingBytes) this.#lost += 1;
@@ -49,7 +44,7 @@ export class LogOutput {
     this.write(`${JSON.stringify({ level: 40, time, pid: process.pid, count, msg: 'log lines were lost' })}\n`);
   }
 
-  /** Writes as much of the buffered log lines as stderr accepts. Returns false if stderr accepts nothing. */
+  /** Writes as much of the buffer as stderr accepts. Returns false if that is nothing. */
   #writeSome(): boolean {
     const bytes = this.#waiting.length === 1 ? this.#waiting[0]! : Buffer.concat(this.#waiting);
     const written = tryWrite(this.#fd, bytes);
@@ -66,9 +61,8 @@ export class LogOutput {
 let terminal: number | undefined;
 
 /**
- * Returns a file descriptor for stderr on which a write fails instead of blocking. If stderr is a terminal, opens the
- * terminal again in non-blocking mode. Only Linux supports this; on other systems, writing to a terminal can block. If
- * stderr is a pipe or a file, returns its own file descriptor, which does not block.
+ * Returns a descriptor of stderr on which a write fails instead of blocking. A terminal is opened again in non-blocking
+ * mode, which only Linux supports; elsewhere, writing to a terminal can block. Pipes and files do not block.
  */
 function nonBlockingStderr(): number {
   const { fd, isTTY } = process.stderr;
@@ -80,10 +74,7 @@ function nonBlockingStderr(): number {
   }
 }
 
-/**
- * Writes bytes to a non-blocking file descriptor. Returns the number of written bytes, or 0 if the write fails, for
- * example because a pipe or the disk is full.
- */
+/** Returns the number of written bytes: 0 if the write fails, e.g. because a pipe or the disk is full. */
 function tryWrite(fd: number, bytes: Buffer): number {
   try {
     return writeSync(fd, bytes);

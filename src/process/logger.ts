@@ -7,7 +7,6 @@ import { isUnavailable, type DomainError } from '../errors.ts';
 import { logFormat } from './log-format.ts';
 import { LogOutput } from './log-output.ts';
 
-/** Creates the service's logger, which writes to stderr. Logged errors do not contain values from the database. */
 export function logger(config: Config): FastifyBaseLogger {
   const base = {
     pid: process.pid,
@@ -20,8 +19,8 @@ export function logger(config: Config): FastifyBaseLogger {
 }
 
 /**
- * Returns the properties of an error that are safe to log. Leaves out messages from PostgreSQL that can contain values
- * from the database. For a temporary failure (`unavailable`), includes the cause instead of the stack trace.
+ * Returns what of an error is safe to log: no message from PostgreSQL that can contain values. For a temporary failure
+ * (`unavailable`), the cause instead of the stack trace.
  */
 export function loggableError(error: unknown): Record<string, unknown> {
   if (isUnavailable(error)) return loggableFailure(error as DomainError);
@@ -40,7 +39,7 @@ const loggableFailure = ({ name, code, message, cause }: DomainError): Record<st
   ...(cause === undefined ? {} : { cause: withoutStack(cause) }),
 });
 
-/** Returns the properties of an error that are safe to log, like `loggableError`, but without the stack trace. */
+/** Like `loggableError`, without the stack trace. */
 export function withoutStack(error: unknown): Record<string, unknown> {
   const { stack, ...rest } = loggableError(error);
   void stack;

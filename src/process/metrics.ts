@@ -6,10 +6,9 @@ import packageJson from '../../package.json' with { type: 'json' };
  * expects: Prometheus adds up the counters of all processes. No label contains a customer, a key, an address or an id.
  */
 
-/** The Prometheus registry for the metrics of this process, such as counters, memory and event loop delay. */
 export const processMetrics = new Registry();
 
-/** Starts to measure memory, garbage collection and event loop delay. Further calls have no effect. */
+/** Measures memory, garbage collection and event loop delay. Further calls have no effect. */
 export function measureProcess(): void {
   if (processMetrics.getSingleMetric('process_start_time_seconds')) return;
   collectDefaultMetrics({ register: processMetrics });
@@ -18,7 +17,7 @@ export function measureProcess(): void {
 const registers = [processMetrics];
 
 /**
- * Duration of HTTP requests, from the arrival of the request headers to the end of the response (seconds).
+ * From the arrival of the headers to the end of the response (seconds).
  * @see https://opentelemetry.io/docs/specs/semconv/http/http-metrics/#metric-httpserverrequestduration
  */
 export const requestDuration = new Histogram({
@@ -29,10 +28,7 @@ export const requestDuration = new Histogram({
   registers,
 });
 
-/**
- * How long an operation waited before it started (seconds). It waits if too many operations already use the same
- * resource (see `Gate`). 0 if it did not wait.
- */
+/** How long an operation waited at a `Gate` (seconds), 0 if it did not. */
 export const gateWait = new Histogram({
   name: 'sales_data_gate_wait_seconds',
   help: 'Time that an operation waited for a slot, by gate: a lane of the database, or the reads of the search cluster.',
@@ -41,10 +37,7 @@ export const gateWait = new Histogram({
   registers,
 });
 
-/**
- * Number of operations that were rejected by a `Gate`, which limits how many operations use a resource at the same
- * time. A `Gate` rejects an operation if too many are waiting or if the wait takes too long.
- */
+/** Operations that a `Gate` rejected, because too many waited or the wait took too long. */
 export const gateRefusals = new Counter({
   name: 'sales_data_gate_refused_total',
   help: 'Operations rejected because no slot became free in time, by gate.',
@@ -52,10 +45,7 @@ export const gateRefusals = new Counter({
   registers,
 });
 
-/**
- * Number of requests that were checked against a rate limit. Labels: `policy` is the name of the rate limit, and
- * `outcome` is `allowed` or `refused`.
- */
+/** Requests checked against a rate limit. `policy` is its name, `outcome` is `allowed` or `refused`. */
 export const limitedRequests = new Counter({
   name: 'sales_data_rate_limit_requests_total',
   help: 'Requests counted under a rate limit, by policy and outcome.',
@@ -63,7 +53,7 @@ export const limitedRequests = new Counter({
   registers,
 });
 
-/** Duration of calls to Elasticsearch, which stores the prospect catalog (seconds). */
+/** Seconds. */
 export const catalogCallDuration = new Histogram({
   name: 'sales_data_catalog_call_duration_seconds',
   help: 'Duration of calls to the search cluster, by outcome.',
@@ -72,7 +62,7 @@ export const catalogCallDuration = new Histogram({
   registers,
 });
 
-/** Number of jobs that have ended, by type and final status. */
+/** By type and final status. */
 export const finishedJobs = new Counter({
   name: 'sales_data_jobs_finished_total',
   help: 'Jobs that ended, by type and final status.',
@@ -81,8 +71,8 @@ export const finishedJobs = new Counter({
 });
 
 /**
- * Number of credits that were granted, reserved, spent, released or corrected, by pool (kind of credits) and kind of
- * change. A correction that removes credits counts as `adjust_down`.
+ * Credits granted, reserved, spent, released or corrected, by pool and kind of change. A correction that removes
+ * credits counts as `adjust_down`.
  */
 export const movedCredits = new Counter({
   name: 'sales_data_credits_total',

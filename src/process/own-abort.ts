@@ -1,7 +1,7 @@
 /**
- * Runs `work` with an abort controller of its own, which also aborts when `outer` aborts. The listener on `outer` is
- * removed when the work has ended, so `outer` may live as long as the process. (A signal of `AbortSignal.any` that has a
- * listener stays in memory as long as its sources.)
+ * Runs `work` with an abort controller that also aborts with `outer`. Its listener on `outer` is removed when the work
+ * has ended, so `outer` may live as long as the process. (A signal of `AbortSignal.any` that has a listener stays in
+ * memory as long as its sources.)
  */
 export async function withOwnAbort<T>(
   outer: AbortSignal | undefined,

@@ -2,13 +2,12 @@ import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 
 type Environment = Record<string, string | undefined>;
 
-// Reading a pipe or a device might never end.
 /**
- * Sets environment variables to the contents of secret files, as Docker and Kubernetes provide them. For example, if
- * `DATABASE_URL_FILE` contains a path, `DATABASE_URL` gets the content of that file, without a line break at the end.
- * A secret file must be a regular file of at most 64 KiB, or a symbolic link to such a file.
- * @param secrets The names of the variables whose values can come from files.
- * @returns The environment with the secrets, and one message for each problem.
+ * Sets variables to the contents of secret files, as Docker and Kubernetes provide them: `DATABASE_URL` gets what the
+ * file named by `DATABASE_URL_FILE` contains, without a line break at the end. The file must be a regular one of at
+ * most 64 KiB (or a link to one), because reading a pipe or a device might never end.
+ * @param secrets variables whose values can come from files
+ * @returns the environment with the secrets, and one message for each problem
  */
 export function readSecretFiles(
   environment: Environment,
@@ -33,7 +32,7 @@ interface Secret {
 
 const bothGiven = (name: string): Secret => ({ fault: `${name} is set too; set only one of them` });
 
-/** Maximum size of a secret file (bytes). */
+/** Bytes. */
 const maxBytes = 64 * 1024;
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
@@ -55,10 +54,7 @@ function readSecret(path: string): Secret {
   }
 }
 
-/**
- * Reads a regular file, at most `maxBytes` + 1 bytes of it. Returns undefined for a pipe, a device or a socket. Never
- * blocks.
- */
+/** Reads at most `maxBytes` + 1 bytes. Returns undefined for a pipe, a device or a socket. Never blocks. */
 function readRegularFile(path: string): Buffer | undefined {
   // O_NONBLOCK: otherwise opening a pipe waits for its writer.
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY);
@@ -75,8 +71,8 @@ function readRegularFile(path: string): Buffer | undefined {
 }
 
 /**
- * Inserts a password into a URL, or replaces the password in the URL. The password may contain any character. The URL
- * may contain several hosts, which the class `URL` cannot parse.
+ * Inserts or replaces the password of a URL. It may contain any character, and the URL several hosts, which the class
+ * `URL` cannot parse.
  */
 export const withPassword = (url: string, password: string): string =>
   url.replace(

@@ -5,10 +5,9 @@ import { validateHeaderName, validateHeaderValue } from 'node:http';
  * service can refuse to start.
  */
 
-// The OpenTelemetry library drops a header without a value, and the part of a value after a semicolon.
 /**
- * Returns true if a text is an HTTP header in the form `name=value`, percent-encoded, with a value that is not empty. A
- * semicolon in the value must be percent-encoded.
+ * True for a header `name=value`, percent-encoded, semicolons too. The OpenTelemetry library drops a header without a
+ * value, and the part of a value after a semicolon.
  */
 export function isHeader(text: string): boolean {
   const [, name, value] = /^([^=;]+)=([^;]+)$/.exec(text) ?? [];
@@ -21,10 +20,10 @@ export function isHeader(text: string): boolean {
   }
 }
 
-/** Maximum length of the name or value of a resource attribute in the OpenTelemetry library (UTF-16 code units). */
+/** Maximum length of a resource attribute's name or value in the OpenTelemetry library (UTF-16 units). */
 const maxAttributeLength = 255;
 
-/** Returns true if a text is empty or an OpenTelemetry resource attribute in the form `name=value`, percent-encoded. */
+/** True for an empty text or a resource attribute `name=value`, percent-encoded. */
 export function isResourceAttribute(text: string): boolean {
   if (text === '') return true;
   const parts = text.split('=');
@@ -36,5 +35,5 @@ export function isResourceAttribute(text: string): boolean {
   }
 }
 
-/** Returns true if a text is a number from 0 to 1. */
+/** True for a number from 0 to 1. */
 export const isRatio = (text: string): boolean => text.trim() !== '' && Number(text) >= 0 && Number(text) <= 1;

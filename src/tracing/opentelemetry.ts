@@ -23,15 +23,14 @@ import type { Config } from '../process/config.ts';
 import type { NewSpan, RequestSpan, SpanAttributes, Statement, TraceContext, Tracing } from './spans.ts';
 import { summaryOf } from './summary.ts';
 
-/** Maximum time that `stop` waits until all spans are sent to the trace collector (ms). */
+/** How long `stop` waits until all spans are sent (ms). */
 const flushMs = 3_000;
-/** Minimum time between two log lines about a trace collector that does not accept spans (ms). */
+/** Minimum time between two log lines about a collector that does not accept spans (ms). */
 const warningIntervalMs = 60_000;
 
 /**
- * Starts to record trace spans and to send them to the configured trace collector. Sending happens in the background
- * and does not delay requests. If the collector is slow or unavailable, spans are buffered up to a limit and further
- * spans are dropped.
+ * Records spans and sends them to the collector in the background. If it is slow or unavailable, spans are buffered up
+ * to a limit, then dropped.
  */
 export async function openTracing(config: Config, log: FastifyBaseLogger): Promise<Tracing> {
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
@@ -47,9 +46,7 @@ export async function openTracing(config: Config, log: FastifyBaseLogger): Promi
   return tracingWith(provider.getTracer(packageJson.name, packageJson.version), () => provider.shutdown());
 }
 
-/**
- * Creates the client for the trace collector in the configuration. The client connects when it sends the first spans.
- */
+/** The client connects when it sends the first spans. */
 async function openExporter(config: Config): Promise<SpanExporter> {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: base = '', OTEL_EXPORTER_OTLP_HEADERS: headers = '' } = config;
   const url = config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? `${base.replace(/\/+$/, '')}/v1/traces`;
@@ -60,7 +57,7 @@ async function openExporter(config: Config): Promise<SpanExporter> {
   return new OTLPTraceExporter({ url, headers: parseKeyPairsIntoRecord(headers) });
 }
 
-/** Returns a function that logs why spans could not be sent, at most once per minute. */
+/** Logs why spans could not be sent, at most once per minute. */
 function exportWarnings(log: FastifyBaseLogger): (error: unknown) => void {
   let warnedAt = -Infinity;
   return (error) => {
@@ -71,8 +68,8 @@ function exportWarnings(log: FastifyBaseLogger): (error: unknown) => void {
 }
 
 /**
- * Returns the reason why spans could not be sent: the HTTP status of the collector's response, an error code such as
- * `ECONNREFUSED`, or an error message such as `Request timed out`. Leaves out messages from the collector.
+ * Returns the HTTP status, an error code such as `ECONNREFUSED`, or a message such as `Request timed out`, but no
+ * message from the collector.
  */
 function exportFaultOf(error: unknown): string {
   const { code, message } = error as { code?: unknown; message?: unknown };
@@ -81,10 +78,7 @@ function exportFaultOf(error: unknown): string {
   return typeof code === 'string' ? code : String(message);
 }
 
-/**
- * Key for a value in OpenTelemetry's context: the name of the lane (a group of database connections) that runs the
- * statements.
- */
+/** The lane's name in OpenTelemetry's context. */
 const laneKey = createContextKey('lane');
 
 function tracingWith(tracer: Tracer, shutdown: () => Promise<void>): Tracing {
@@ -118,18 +112,16 @@ function currentTrace(): TraceContext {
   return traceparent === undefined ? {} : { traceparent };
 }
 
-/**
- * Returns a link to the span in a stored trace context. Returns an empty array if the trace context is missing or
- * malformed.
- */
+/** Returns an empty array if the trace context is missing or malformed. */
 function linksTo(cause: NewSpan['cause']): Link[] {
   const found = trace.getSpanContext(contextOf(cause?.traceparent));
   return found ? [{ context: found }] : [];
 }
 
-// The header `tracestate` is not used, because it can contain any text of the caller, which would be sent to the
-// collector.
-/** Returns the trace context in a `traceparent` header, or an empty context if the header is missing or malformed. */
+/**
+ * Returns an empty context if the header is missing or malformed. `tracestate` is not used: it can contain any text of
+ * the caller, which would be sent to the collector.
+ */
 const contextOf = (traceparent: string | string[] | undefined): Context =>
   propagation.extract(ROOT_CONTEXT, { traceparent });
 
@@ -144,18 +136,12 @@ async function endWith<T>(span: Span, work: () => Promise<T>): Promise<T> {
   }
 }
 
-/**
- * Marks a span as failed and records the error code. Does not record the error message, which can contain customer
- * data.
- */
+/** Records the error code, not the message, which can contain customer data. */
 function fail(span: Span, code: string): void {
   span.setStatus({ code: SpanStatusCode.ERROR }).setAttribute('error.type', code);
 }
 
-/**
- * Returns the code of an error (a SQLSTATE, a system error code or an HTTP status). If the error has no code, returns
- * the name of the error.
- */
+/** Returns a SQLSTATE, a system error code or an HTTP status, else the error's name. */
 function codeOf(error: unknown): string {
   const { code, name } = error as { code?: unknown; name?: unknown };
   return typeof code === 'string' || typeof code === 'number' ? String(code) : String(name);
@@ -177,9 +163,8 @@ function startRequest(tracer: Tracer, name: string, headers: IncomingHttpHeaders
 }
 
 /**
- * Patches the database driver, so that each sent statement is recorded as a span. Records only statements that run in a
- * lane (a group of database connections) and inside another span. So background statements of the service do not start
- * new traces.
+ * Patches the driver, so that each statement that is sent in a lane and inside another span is recorded as a span. So
+ * background statements of the service do not start new traces.
  */
 function watchHandle(tracer: Tracer, prototype: Statement): void {
   const { handle } = prototype;
@@ -190,7 +175,7 @@ function watchHandle(tracer: Tracer, prototype: Statement): void {
   };
 }
 
-/** Starts a span for a database statement. The span ends when the result of the statement or an error arrives. */
+/** The span ends when the result or an error arrives. */
 function record(tracer: Tracer, statement: Statement, lane: string): void {
   const attributes = { 'db.system.name': 'postgresql', 'sales_data.lane': lane };
   const span = tracer.startSpan('statement', { kind: SpanKind.CLIENT, attributes });

@@ -1,8 +1,8 @@
-/** Maximum length of a statement summary (characters). OpenTelemetry recommends this limit. */
+/** OpenTelemetry recommends this limit (characters). */
 const maxLength = 255;
 
 /**
- * Returns a summary of an SQL statement: the operation and the first table, for example `SELECT contacts`.
+ * Returns the operation and the first table, e.g. `SELECT contacts`.
  * @see https://opentelemetry.io/docs/specs/semconv/db/database-spans/#generating-a-summary-of-the-query
  */
 export function summaryOf(statement: string): string {
@@ -14,7 +14,7 @@ export function summaryOf(statement: string): string {
   return [operation.toUpperCase(), ...(table === undefined ? [] : [table])].join(' ').slice(0, maxLength);
 }
 
-/** Patterns that find the table name in an SQL statement. Key: the operation. Value: the pattern. */
+/** Finds the table name, by operation. */
 const tableOf: Record<string, RegExp> = {
   select: /\bfrom\s+"?([a-z_][\w.]*)/,
   insert: /\binto\s+"?([a-z_][\w.]*)/,
@@ -22,7 +22,7 @@ const tableOf: Record<string, RegExp> = {
   delete: /\bfrom\s+"?([a-z_][\w.]*)/,
 };
 
-/** Removes everything in parentheses from an SQL statement: subqueries, column lists and function arguments. */
+/** Removes subqueries, column lists and function arguments. */
 function withoutParentheses(text: string): string {
   const outer = text.replaceAll(/\([^()]*\)/g, ' ');
   return outer === text ? text : withoutParentheses(outer);

@@ -4,7 +4,7 @@ import { batchItem, maxBatchFaults, type BatchKind, type BatchOperation, type Ma
 import { findUnstorableText } from '../text/unstorable.ts';
 import { compile, type Validator } from './validator.ts';
 
-/** The compiled schemas for the items of batch requests. A schema is compiled when it is first used. */
+/** Compiled schemas of items, each from its first use on. */
 const validators = new Map<string, Validator>();
 
 function validatorOf(kind: BatchKind, operation: BatchOperation, match: MatchField): Validator {
@@ -14,21 +14,18 @@ function validatorOf(kind: BatchKind, operation: BatchOperation, match: MatchFie
   return validator;
 }
 
-/** The rules by which the items of a batch request are validated. */
 export interface ItemRules {
   kind: BatchKind;
   operation: BatchOperation;
   match: MatchField;
-  /**
-   * True if the items can contain text that PostgreSQL cannot store. If false, the items are not checked for such text.
-   */
+  /** False if the items cannot contain text that PostgreSQL cannot store. Then they are not checked for it. */
   mayBeUnstorable: boolean;
 }
 
 /**
- * Validates each item of a batch request with the schema for a request with a single record.
- * @returns for each item, the item itself if it is valid, otherwise the error `validation_failed` with the first faults
- *   of the item. When the errors contain `maxBatchFaults.inAll` faults together, further errors contain no faults
+ * Validates each item with the schema for a single record.
+ * @returns the items themselves, or `validation_failed` with their first faults. After `maxBatchFaults.inAll` faults
+ * together, further errors contain none
  */
 export async function checkItems(
   { kind, operation, match, mayBeUnstorable }: ItemRules,

@@ -7,10 +7,7 @@ import { formats } from '../schemas/base/formats.ts';
 import { keywords } from '../schemas/base/keywords.ts';
 import { escapePointer } from '../text/json-pointer.ts';
 
-/**
- * Options of the JSON schema validator (Ajv). With these options, the validator does not convert or remove values, and
- * adds no defaults.
- */
+/** The validator does not convert or remove values, and adds no defaults. */
 const options: Options = {
   strict: true,
   allowUnionTypes: true,
@@ -18,13 +15,10 @@ const options: Options = {
   keywords: [...filterKeywords, ...fileKeywords, ...keywords, 'x-batch-items'],
 };
 
-/**
- * The validator (Ajv) that decides whether a value is valid. It stops at the first error, so a huge invalid value costs
- * little.
- */
+/** Decides whether a value is valid. Stops at the first error, so a huge invalid value costs little. */
 const checker = new Ajv2020(options);
 
-/** The validator (Ajv) that finds all errors of an invalid value, up to about `maxFaults`. */
+/** Finds all errors of an invalid value, up to about `maxFaults`. */
 const finder = new Ajv2020({ ...options, allErrors: true, meta: false, validateSchema: false });
 // Ajv itself stops at the first error or never, so our versions of its array and object keywords stop earlier. The
 // option `verbose` is off: verbose errors contain the body, and Ajv keeps them in memory.
@@ -33,16 +27,14 @@ for (const keyword of faultKeywords(finder, maxFaults)) {
   finder.addKeyword(keyword);
 }
 
-/** Validates a value, such as the body of a request. Returns true or an error. */
 export interface Validator {
   (value: unknown): true | { error: DomainError };
-  /** Returns the faults (validation errors) of the value, at most `maxFaults` + 1. */
+  /** Returns at most `maxFaults` + 1 faults. */
   faultsOf(value: unknown): Fault[];
-  /** Returns whether the value has no faults. Costs less than `faultsOf`. */
+  /** Costs less than `faultsOf`. */
   isValid(value: unknown): boolean;
 }
 
-/** Compiles a JSON schema to a function that validates values. */
 export function compile(schema: object): Validator {
   const check = checker.compile(schema);
   const isValid = (value: unknown): boolean => {
@@ -62,10 +54,7 @@ export function compile(schema: object): Validator {
   return Object.assign(validate, { faultsOf, isValid });
 }
 
-/**
- * Converts Ajv's errors to faults (validation errors with messages for callers), one fault for each path. Returns at
- * most `maxFaults` + 1 faults.
- */
+/** Returns one fault for each path, at most `maxFaults` + 1. */
 function toFaults(errors: ErrorObject[]): Fault[] {
   const faults = new Map<string, Fault>();
   for (const error of errors) {
@@ -76,16 +65,13 @@ function toFaults(errors: ErrorObject[]): Fault[] {
   return [...faults.values()];
 }
 
-/**
- * Returns the JSON pointer of an Ajv error. If a property is missing, returns the pointer that the missing property
- * would have.
- */
+/** For a missing property, the pointer that it would have. */
 function pointerOf({ instancePath, params }: ErrorObject): string {
   const property: string | undefined = params['missingProperty'];
   return property === undefined ? instancePath : `${instancePath}/${escapePointer(property)}`;
 }
 
-/** Returns the message that the caller sees for an Ajv error. */
+/** Returns the message that the caller sees. */
 function messageOf(error: ErrorObject): string {
   const { keyword, params, parentSchema } = error;
   switch (keyword) {
@@ -103,7 +89,7 @@ function messageOf(error: ErrorObject): string {
   }
 }
 
-/** The name of each string format for error messages, as in "must be a UUID". */
+/** As in "must be a UUID". */
 const formatNames: Record<string, string> = {
   uuid: 'a UUID',
   email: 'an e-mail address',
