@@ -2,20 +2,33 @@ import { unavailable } from '../errors.ts';
 import { gateRefusals, gateWait } from '../process/metrics.ts';
 import { unlessAborted, type Requester } from '../credentials/requester.ts';
 
-/** The id of a customer that uses a limited resource. For an operation that belongs to no customer, a unique symbol. */
+/**
+ * Who uses a limited resource: the id of a customer, or the address of a caller without a credential. For an operation
+ * that belongs to nobody, a unique symbol.
+ */
 export type SlotHolder = string | symbol;
 
+/** Gives slots back. Further calls have no effect. */
+export type Release = () => void;
+
 /**
- * A fixed number of permits ("slots") to use a resource. The slots are shared fairly between customers: a single
- * customer gets at most half of them, and each of two customers gets at most a third.
+ * A number of permits ("slots") to use a resource: connections, running requests, bytes of memory. The slots are shared
+ * fairly between holders: a single holder gets at most half of them, and each of two holders gets at most a third.
  */
 export class FairSlots {
   readonly #count: number;
+  readonly #perHolder: number;
   readonly #held = new Map<SlotHolder, number>();
   #taken = 0;
 
-  constructor(count: number) {
+  /**
+   * Creates free slots.
+   * @param count The number of slots. If it is `Infinity`, the slots are only counted.
+   * @param perHolder The maximum number of slots of one holder.
+   */
+  constructor(count: number, perHolder = Infinity) {
     this.#count = count;
+    this.#perHolder = perHolder;
   }
 
   /** Number of slots that are in use now. */
@@ -23,63 +36,61 @@ export class FairSlots {
     return this.#taken;
   }
 
-  /**
-   * Returns the number of slots that a customer uses now.
-   * @param holder The customer.
-   */
+  /** Returns the number of slots that a holder uses now. */
   heldBy(holder: SlotHolder): number {
     return this.#held.get(holder) ?? 0;
   }
 
-  /**
-   * Returns true if a customer may take `count` more slots now.
-   * @param holder The customer.
-   */
-  admits(holder: SlotHolder, count = 1): boolean {
-    // A customer without a slot may take any free slots. A customer with slots may take more only if at least as many
-    // slots then remain free as it holds.
-    const free = this.#count - this.#taken;
-    const held = this.heldBy(holder);
-    return count <= free && (held === 0 || held + count <= free - count);
+  /** Takes `count` slots for a holder, if it may take them. Returns whether it did. */
+  tryTake(holder: SlotHolder, count = 1): boolean {
+    const isAdmitted = this.#admits(holder, count);
+    if (isAdmitted) this.take(holder, count);
+    return isAdmitted;
   }
 
-  /**
-   * Takes `count` slots for a customer without checking the limit. Call `admits` first.
-   * @param holder The customer.
-   */
+  /** Takes `count` slots for a holder without checking the limits. */
   take(holder: SlotHolder, count = 1): void {
     this.#held.set(holder, this.heldBy(holder) + count);
     this.#taken += count;
   }
 
-  /**
-   * Returns `count` slots of a customer to the free slots.
-   * @param holder The customer.
-   */
+  /** Returns `count` slots of a holder to the free slots. */
   release(holder: SlotHolder, count = 1): void {
     const left = this.heldBy(holder) - count;
     if (left === 0) this.#held.delete(holder);
     else this.#held.set(holder, left);
     this.#taken -= count;
   }
+
+  #admits(holder: SlotHolder, count: number): boolean {
+    // A holder without a slot may take any free slots. A holder with slots may take more only if at least as many slots
+    // then remain free as it holds.
+    const free = this.#count - this.#taken;
+    const held = this.heldBy(holder);
+    return count <= free && (held === 0 || held + count <= Math.min(free - count, this.#perHolder));
+  }
 }
 
-/**
- * The limits of a `Gate`: the maximum number of running operations (`limit`), the maximum number of waiting operations
- * (`maxWaiting`), and the maximum waiting time of an operation (`maxWaitMs`).
- */
+/** The limits of a `Gate`. */
 export interface GateLimits {
-  /** The name of the `Gate` in the metrics. */
+  /** The name of the gate in the metrics. */
   name: string;
+  /** Maximum number of slots in use. */
   limit: number;
-  maxWaiting: number;
-  maxWaitMs: number;
+  /** Maximum number of slots that one holder uses. */
+  perHolder?: number;
+  /** Maximum number of waiting operations. If it is missing, their number is not limited. */
+  maxWaiting?: number;
+  /** Maximum time that an operation waits (ms). If it is missing, the time is not limited. */
+  maxWaitMs?: number;
 }
 
 /** How long an operation may wait for its start, and an abort signal that ends the wait. */
 type Patience = Pick<Requester, 'signal' | 'patienceMs' | 'waitMs'>;
 
 interface Waiter {
+  /** The number of slots that the operation needs. */
+  count: number;
   admit: () => void;
 }
 
@@ -90,7 +101,7 @@ interface Waiter {
  */
 export class Gate {
   readonly name: string;
-  /** Maximum number of operations that run at the same time. */
+  /** Maximum number of slots in use at the same time. */
   readonly limit: number;
   readonly #waits: ReturnType<typeof gateWait.labels>;
   readonly #maxWaitMs: number;
@@ -104,16 +115,16 @@ export class Gate {
   #closed = false;
   #emptied: (() => void) | undefined;
 
-  constructor({ name, limit, maxWaiting, maxWaitMs }: GateLimits) {
+  constructor({ name, limit, perHolder, maxWaiting = Infinity, maxWaitMs = Infinity }: GateLimits) {
     this.name = name;
     this.limit = limit;
     this.#waits = gateWait.labels(name);
     this.#maxWaitMs = maxWaitMs;
-    this.#inside = new FairSlots(limit);
+    this.#inside = new FairSlots(limit, perHolder);
     this.#queue = new FairSlots(maxWaiting);
   }
 
-  /** Number of operations that are running now. */
+  /** Number of slots that are in use now. */
   get inside(): number {
     return this.#inside.taken;
   }
@@ -121,6 +132,28 @@ export class Gate {
   /** Number of operations that are waiting to start. */
   get waiting(): number {
     return this.#queue.taken;
+  }
+
+  /** Returns the number of slots that a holder uses now. */
+  heldBy(holder: SlotHolder): number {
+    return this.#inside.heldBy(holder);
+  }
+
+  /** Takes `count` slots, or returns undefined if the limits do not allow this now. */
+  tryTake(holder: SlotHolder, count = 1): Release | undefined {
+    return this.#inside.tryTake(holder, count) ? this.#release(holder, count) : undefined;
+  }
+
+  /**
+   * Takes `count` slots. If too many slots are in use, waits first.
+   * @param count At most half of `limit`, or the operation could wait for ever.
+   * @throws As `run` does.
+   */
+  async take(requester: Requester, count = 1): Promise<Release> {
+    requester.signal?.throwIfAborted();
+    const waiting = this.#enter(requester.customerId, requester, count);
+    if (waiting) await waiting;
+    return this.#release(requester.customerId, count);
   }
 
   /**
@@ -168,30 +201,29 @@ export class Gate {
    * Starts an operation if the limits allow this, and returns undefined. Otherwise returns a promise that resolves when
    * the operation may start.
    */
-  #enter(holder: SlotHolder, patience: Patience): Promise<void> | undefined {
+  #enter(holder: SlotHolder, patience: Patience, count = 1): Promise<void> | undefined {
     if (this.#closed) throw unavailable('The service is shutting down');
-    // Waiting holders are not admissible now, so an admissible newcomer delays none of them. Behind its own operations
-    // it queues.
-    if (this.#waiting.has(holder) || !this.#inside.admits(holder)) return this.#wait(holder, patience);
-    this.#inside.take(holder);
+    // Waiting holders are not admissible now, so an admissible newcomer delays none of them that wait for one slot.
+    // Behind its own operations it queues.
+    if (this.#waiting.has(holder) || !this.#inside.tryTake(holder, count)) return this.#wait(holder, patience, count);
     this.#waits.observe(0);
     return undefined;
   }
 
-  async #wait(holder: SlotHolder, patience: Patience): Promise<void> {
-    if (!this.#queue.admits(holder)) throw this.#refusal();
-    this.#queue.take(holder);
+  async #wait(holder: SlotHolder, patience: Patience, count: number): Promise<void> {
+    if (!this.#queue.tryTake(holder)) throw this.#refusal();
     const start = performance.now();
     const { promise, resolve: admit, reject } = Promise.withResolvers<void>();
-    const waiter = { admit };
+    const waiter = { count, admit };
     this.#queueOf(holder).add(waiter);
     const maxWaitMs = patience.waitMs ?? Math.min(this.#maxWaitMs, patience.patienceMs ?? Infinity);
-    const timer = setTimeout(() => reject(this.#refusal()), maxWaitMs);
+    const timer = maxWaitMs < Infinity ? setTimeout(() => reject(this.#refusal()), maxWaitMs) : undefined;
     try {
       await unlessAborted(promise, patience.signal);
     } catch (error) {
-      // Admitted and aborted in the same tick: release the slot.
-      if (!this.#withdraw(holder, waiter)) this.#leave(holder);
+      // Admitted and aborted in the same tick: release the slots. Behind many slots, an operation may wait for fewer.
+      if (!this.#withdraw(holder, waiter)) this.#leave(holder, count);
+      else if (count > 1) this.#admitWaiters();
       throw error;
     } finally {
       clearTimeout(timer);
@@ -221,27 +253,37 @@ export class Gate {
     return true;
   }
 
-  #leave(holder: SlotHolder): void {
-    this.#inside.release(holder);
-    this.#admitWaiters();
+  #release(holder: SlotHolder, count: number): Release {
+    let isHeld = true;
+    return () => {
+      if (isHeld) this.#leave(holder, count);
+      isHeld = false;
+    };
+  }
+
+  #leave(holder: SlotHolder, count = 1): void {
+    this.#inside.release(holder, count);
+    if (this.#waiting.size > 0) this.#admitWaiters();
     if (this.inside === 0) this.#emptied?.();
   }
 
   /** Starts as many waiting operations as the limits allow now. */
   #admitWaiters(): void {
-    for (let holder = this.#nextInTurn(); holder !== undefined; holder = this.#nextInTurn()) {
-      const line = this.#waiting.get(holder)!;
-      const waiter = line.values().next().value!;
+    for (let next = this.#takeNext(); next; next = this.#takeNext()) {
+      const [holder, line, waiter] = next;
       this.#withdraw(holder, waiter);
       // The holder's next waiter comes after those of all other holders.
       if (this.#waiting.delete(holder)) this.#waiting.set(holder, line);
-      this.#inside.take(holder);
       waiter.admit();
     }
   }
 
-  #nextInTurn(): SlotHolder | undefined {
-    for (const holder of this.#waiting.keys()) if (this.#inside.admits(holder)) return holder;
+  /** Takes the slots for the operation that is served next. Returns undefined if the limits allow none. */
+  #takeNext(): [SlotHolder, Set<Waiter>, Waiter] | undefined {
+    for (const [holder, line] of this.#waiting) {
+      const waiter = line.values().next().value!;
+      if (this.#inside.tryTake(holder, waiter.count)) return [holder, line, waiter];
+    }
     return undefined;
   }
 }

@@ -1,16 +1,21 @@
 import { LRUCache } from 'lru-cache';
 import { addressGroup } from '../network/address-group.ts';
-import { LookupSlots } from './lookup-slots.ts';
+import { Gate } from './gate.ts';
 import { refuseIfPast, type Limit } from './rate-limits.ts';
 
 // Short, because other processes of the service count requests of the same address.
 /** How long this process usually caches whether an IP address has reached its rate limit (ms). */
 const trustMs = 1_000;
+/** Maximum number of look-ups that run at the same time for one IP address that exceeds its rate limit. */
+const maxLookUps = 8;
+/** Maximum time that a look-up waits to start (ms). */
+const maxWaitMs = 10_000;
 
 /** Limits the number of requests without a valid API key or session token from each IP address. */
 export class UnauthenticatedLimit {
   readonly #limit: Limit | undefined;
-  readonly #slots = new LookupSlots();
+  /** Limits the look-ups of each IP address. */
+  readonly #lookUps = new Gate({ name: 'look_ups', limit: Infinity, perHolder: maxLookUps, maxWaitMs });
   /** Cache by IP address: true if the address had reached its rate limit at the last check. */
   readonly #known = new LRUCache<string, boolean>({ max: 10_000, ttl: trustMs });
 
@@ -36,14 +41,17 @@ export class UnauthenticatedLimit {
 
   /**
    * Runs the database look-up of an API key or session token. If the IP address exceeds its rate limit, only a few of
-   * its look-ups run at the same time, and further look-ups wait.
+   * its look-ups run at the same time, and further look-ups wait. So a valid key from such an address is delayed, not
+   * rejected.
    * @param find Reads the API key or session token from the database.
+   * @throws DomainError `unavailable` if the look-up waits too long.
    */
-  lookUp<T>(address: string, find: () => Promise<T>): Promise<T> {
+  async lookUp<T>(address: string, find: () => Promise<T>): Promise<T> {
     const limit = this.#limit;
     if (!limit) return find();
     const name = addressGroup(address);
-    return this.#slots.run(name, () => this.#isPast(limit, name), find);
+    const mayExceed = this.#lookUps.heldBy(name) >= maxLookUps && !(await this.#isPast(limit, name));
+    return mayExceed ? find() : this.#lookUps.run({ customerId: name }, find);
   }
 
   async #isPast(limit: Limit, name: string): Promise<boolean> {

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { unavailable } from '../../errors.ts';
-import { BufferBudget, type Release } from '../../limits/buffer-budget.ts';
+import { Gate, type Release } from '../../limits/gate.ts';
 import { addressGroup } from '../../network/address-group.ts';
 import { chunkBytes } from '../../queries/imports/import-files.ts';
 import { serviceItself } from '../../credentials/requester.ts';
@@ -21,13 +21,15 @@ declare module 'fastify' {
  */
 export default fp(
   async (app) => {
-    const budget = new BufferBudget(app.config.MAX_BUFFERED_MB * 2 ** 20);
+    const budget = new Gate({ name: 'buffers', limit: app.config.MAX_BUFFERED_MB * 2 ** 20 });
+    // A body or response that is larger than half of the budget counts as half.
+    const counted = (bytes: number): number => Math.min(bytes, budget.limit / 2);
     app.decorateRequest('releaseBody', undefined);
     app.addHook('preParsing', (request, reply, payload, done) => {
       const isDownload = sendsFile(request);
-      const bytes = bodyBytes(request) + (isDownload ? chunkBytes : 0);
+      const bytes = counted(bodyBytes(request) + (isDownload ? chunkBytes : 0));
       if (bytes === 0) return done(null, payload);
-      const release = budget.tryReserve(holderOf(request), bytes);
+      const release = budget.tryTake(holderOf(request), bytes);
       if (!release) return done(noRoom());
       if (!isDownload) request.releaseBody = release;
       keep(reply, release);
@@ -36,17 +38,17 @@ export default fp(
     app.addHook('onSend', (request, reply, payload, done) => {
       // The body is done with. Two requests that kept theirs while they wait for room would wait for each other.
       request.releaseBody?.();
-      const bytes = responseBytes(payload);
+      const bytes = counted(responseBytes(payload));
       // Malformed HTTP is refused before its request has a requester.
       if (bytes === 0 || reply.raw.destroyed || !request.requester) return done(null, payload);
       const holder = holderOf(request);
-      const release = budget.tryReserve(holder, bytes);
+      const release = budget.tryTake(holder, bytes);
       if (release) keep(reply, release);
       else if (reply.statusCode < 400) {
         if (isRead(request)) return done(noRoom());
-        const finish = () => done(null, payload);
-        const reserved = budget.reserve(holder, bytes, closed(reply));
-        return void reserved.then((late) => keep(reply, late)).then(finish, done);
+        const finish = () => done(null, payload); // also if the caller has hung up
+        const reserved = budget.take({ customerId: holder, signal: closed(reply) }, bytes);
+        return void reserved.then((late) => keep(reply, late)).then(finish, finish);
       }
       return done(null, payload); // counted, or an error: these are small, and sent in place of what has no room
     });

@@ -2,15 +2,17 @@ import { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Config } from '../../process/config.ts';
-import { ConnectionSlots, type Holder } from '../../limits/connection-slots.ts';
+import { FairSlots, type SlotHolder } from '../../limits/gate.ts';
 import { addressGroup } from '../../network/address-group.ts';
 import { isWithin, normaliseAddress, parseRanges, type AddressRanges } from '../../network/ip-addresses.ts';
 import { Pace } from '../../network/pace.ts';
 import { readUnacknowledged, receivedBytes, type Unacknowledged } from '../../network/socket-progress.ts';
 
 /** An open network connection of a caller. */
-interface Connection extends Holder {
+interface Connection {
   socket: Socket;
+  /** Who shares a limit with this connection: its IPv4 address, or the /64 prefix of its IPv6 address. */
+  holder: SlotHolder;
   /** The request that is being handled on this connection, or undefined. */
   request: FastifyRequest | undefined;
   /**
@@ -57,48 +59,66 @@ export default fp(
 );
 
 class Connections {
-  readonly #slots: ConnectionSlots<Connection>;
+  readonly #slots: FairSlots;
+  /** The connections without a request, ordered by how long they have been idle, longest first. */
+  readonly #idle = new Set<Connection>();
   readonly #proxies: AddressRanges;
   readonly #open = new Map<Socket, Connection>();
   readonly #leastBytes: number;
   #closed = { refused: 0, evicted: 0, slow: 0 };
 
   constructor({ MAX_CONNECTIONS, TRUST_PROXY, CONNECTION_SILENCE_MS }: Config) {
-    this.#slots = new ConnectionSlots(MAX_CONNECTIONS);
+    this.#slots = new FairSlots(MAX_CONNECTIONS);
     this.#proxies = parseRanges(TRUST_PROXY ?? '').ranges;
     this.#leastBytes = (leastRate * CONNECTION_SILENCE_MS) / 1000;
   }
 
   /**
-   * Registers a new connection and returns it. If too many connections are open, closes an idle connection. If none is
+   * Registers a new connection, which is idle, and returns it. If too many connections are open, closes an idle connection. If none is
    * idle, closes the new connection and returns undefined.
    */
   accept(socket: Socket): Connection | undefined {
-    const connection = newConnection(socket, this.#groupOf(socket.remoteAddress));
-    const { admitted, evicted } = this.#slots.admit(connection);
-    if (evicted) {
-      this.#closed.evicted += 1;
-      this.#open.delete(evicted.socket);
-      evicted.socket.destroy();
+    const connection = newConnection(socket, this.#holderOf(socket.remoteAddress));
+    const { holder } = connection;
+    if (!this.#slots.tryTake(holder)) {
+      if (!this.#evictFor(holder)) {
+        this.#closed.refused += 1;
+        return void socket.destroy();
+      }
+      this.#slots.take(holder);
     }
-    if (!admitted) {
-      this.#closed.refused += 1;
-      return void socket.destroy();
-    }
+    this.#idle.add(connection);
     this.#open.set(socket, connection);
     // Node resumes a socket after a response was sent or when a body is read; while requests wait it stays paused.
     socket.on('resume', () => connection.waiting.length > 0 && socket.pause());
-    socket.once('close', () => this.#open.delete(socket) && this.#slots.release(connection));
+    socket.once('close', () => this.#forget(connection));
     return connection;
   }
 
-  /**
-   * Returns the group of a connection: the caller's IPv4 address, or the /64 prefix of the caller's IPv6 address.
-   * Connections of one group share a limit. Returns undefined for a trusted proxy, which has no limit per group.
-   */
-  #groupOf(peer: string | undefined): string | undefined {
+  /** The holder of a connection of a trusted proxy is unique, so these connections have only the limit for all. */
+  #holderOf(peer: string | undefined): SlotHolder {
     const address = normaliseAddress(peer ?? '');
-    return address !== undefined && isWithin(this.#proxies, address) ? undefined : addressGroup(address ?? '');
+    return address !== undefined && isWithin(this.#proxies, address) ? Symbol('proxy') : addressGroup(address ?? '');
+  }
+
+  /**
+   * Closes the connection that has been idle longest: of this holder if it has connections, because it has its share
+   * then, else of all. Returns false if none is idle.
+   */
+  #evictFor(holder: SlotHolder): boolean {
+    const isOwn = this.#slots.heldBy(holder) > 0;
+    const evicted = this.#idle.values().find((idle) => !isOwn || idle.holder === holder);
+    if (!evicted) return false;
+    this.#closed.evicted += 1;
+    this.#forget(evicted);
+    evicted.socket.destroy();
+    return true;
+  }
+
+  #forget(connection: Connection): void {
+    if (!this.#open.delete(connection.socket)) return;
+    this.#idle.delete(connection);
+    this.#slots.release(connection.holder);
   }
 
   /**
@@ -114,7 +134,7 @@ class Connections {
     const begin = () => {
       connection.request = request;
       connection.pace.reset();
-      this.#slots.setBusy(connection);
+      this.#idle.delete(connection);
       reply.raw.once('close', () => this.#endTurn(connection));
       start();
     };
@@ -131,7 +151,7 @@ class Connections {
     const next = connection.waiting.shift();
     if (connection.waiting.length === 0 && connection.socket.isPaused()) connection.socket.resume();
     if (next) next();
-    else this.#slots.setIdle(connection);
+    else this.#idle.add(connection);
   }
 
   /**
@@ -164,9 +184,9 @@ class Connections {
   }
 }
 
-const newConnection = (socket: Socket, group: string | undefined): Connection => ({
+const newConnection = (socket: Socket, holder: SlotHolder): Connection => ({
   socket,
-  group,
+  holder,
   request: undefined,
   waiting: [],
   task: undefined,

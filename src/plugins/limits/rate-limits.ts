@@ -1,7 +1,8 @@
 import type { FastifyContextConfig, FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import fp from 'fastify-plugin';
 import { serializeItem, serializeList, type Item } from 'structured-headers';
-import { ConcurrencyLimit } from '../../limits/concurrency.ts';
+import { FairSlots } from '../../limits/gate.ts';
+import { rateLimited } from '../../errors.ts';
 import {
   openRateLimits,
   policies,
@@ -89,12 +90,12 @@ export function requestCounter(all: RateLimits): RequestCounter {
     byRoute.set(config, routeLimits);
     return routeLimits;
   };
-  const exports = new ConcurrencyLimit('exports', 2);
+  const exports = new FairSlots(Infinity, 2);
   const enter = ({ caller: { customerId }, requester, routeOptions }: FastifyRequest, reply: FastifyReply): void => {
     if (!routeOptions.config.concurrent) return;
     requester.signal!.throwIfAborted(); // the caller has hung up, and `close` has been emitted already
-    exports.enter(customerId);
-    reply.raw.once('close', () => exports.leave(customerId));
+    if (!exports.tryTake(customerId)) throw rateLimited('exports', 5);
+    reply.raw.once('close', () => exports.release(customerId));
   };
   return async (request, reply) => {
     const { caller, routeOptions } = request;
