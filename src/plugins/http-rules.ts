@@ -46,7 +46,7 @@ function refuseExpectation(request: IncomingMessage, response: ServerResponse): 
  * Request headers that may occur only once. If such a header occurred twice, a proxy and this service could use
  * different values.
  */
-const single = new Set(['host', 'content-type', 'idempotency-key']);
+const single = new Set(['host', 'authorization', 'content-type', 'idempotency-key']);
 
 /** Returns an error if a request violates a rule of HTTP, otherwise undefined. */
 function faultOf({ headers, rawHeaders, httpVersion }: IncomingMessage): DomainError | undefined {

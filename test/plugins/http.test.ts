@@ -83,6 +83,7 @@ describe('requests that HTTP forbids or the service does not support get an erro
     ['two Hosts', get('/healthz', 'host: b'), 400, 'validation_failed'],
     ['two content types', get('/healthz', 'content-type: text/plain', 'content-type: a/b'), 400, 'validation_failed'],
     ['two idempotency keys', get('/healthz', 'idempotency-key: a', 'idempotency-key: b'), 400, 'validation_failed'],
+    ['two credentials', get('/healthz', 'authorization: a', 'authorization: b'), 400, 'validation_failed'],
     ['an unknown transfer coding', get('/healthz', 'transfer-encoding: gzip, chunked'), 400, 'validation_failed'],
     ['an unknown expectation', get('/healthz', 'expect: 200-maybe'), 417, 'expectation_failed'],
     ['CONNECT', 'CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n', 405, 'method_not_allowed'],
