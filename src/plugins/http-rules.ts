@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import fp from 'fastify-plugin';
 import { validationFailed, type DomainError } from '../errors.ts';
-import { answerOnSocket, bodyOf, watchRequests, type Refusal } from './answers/client-error.ts';
+import { bodyOf, refuseOnSocket, watchRequests, type Refusal } from './answers/client-error.ts';
 import { requestId } from './watching/request-log.ts';
 
 /**
@@ -20,7 +21,7 @@ export default fp(
     // Without these listeners Node destroys the socket of a CONNECT, and a socket error ends the process.
     app.server.on('connect', (request, socket) => {
       socket.on('error', () => socket.destroy());
-      answerOnSocket(socket, connectRefusal, requestId(request), ['allow: ']);
+      refuseOnSocket(socket as Socket, connectRefusal, requestId(request), ['allow: ']);
     });
     app.server.on('checkExpectation', refuseExpectation);
   },

@@ -44,6 +44,8 @@ function parse(answer: string): { status: number; headers: string; body: unknown
 const get = (path: string, ...headers: string[]): string =>
   `GET ${path} HTTP/1.1\r\n${['host: a', ...headers].join('\r\n')}\r\n\r\n`;
 
+const connectRequest = 'CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n';
+
 describe('invalid HTTP gets an error body of the contract', () => {
   const malformed = { statusCode: 400, error: 'Bad Request', code: 'validation_failed', message: expect.any(String) };
 
@@ -86,7 +88,7 @@ describe('requests that HTTP forbids or the service does not support get an erro
     ['two credentials', get('/healthz', 'authorization: a', 'authorization: b'), 400, 'validation_failed'],
     ['an unknown transfer coding', get('/healthz', 'transfer-encoding: gzip, chunked'), 400, 'validation_failed'],
     ['an unknown expectation', get('/healthz', 'expect: 200-maybe'), 417, 'expectation_failed'],
-    ['CONNECT', 'CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n', 405, 'method_not_allowed'],
+    ['CONNECT', connectRequest, 405, 'method_not_allowed'],
   ])('%s', async (_what, bytes, statusCode, code) => {
     const { status, headers, body } = parse(await talk(bytes));
     expect(status).toBe(statusCode);
@@ -115,6 +117,8 @@ describe('no request gets two responses or the response of another', () => {
     ['a fault in the body of a request that waits', [`${post('/api/auth/login')}zz\r\n`], [400]],
     ['a fault after an answered request', [get('/healthz'), 'nonsense\r\n\r\n'], [200, 400]],
     ['a fault behind a request that waits', [`${get('/healthz')}nonsense\r\n\r\n`], []],
+    ['a CONNECT after an answered request', [get('/healthz'), connectRequest], [200, 405]],
+    ['a CONNECT behind a request that waits', [`${get('/healthz')}${connectRequest}`], []],
     ['a fault in the body of a second request', [`${get('/healthz')}${post('/api/auth/login')}zz\r\n`], []],
     ['a length that does not say where the body ends', [`${get('/healthz', 'transfer-encoding: gzip')}{}`], [400]],
   ])('%s', async (_what, bytes, statuses) => {
@@ -140,7 +144,7 @@ test('a caller that does not close its side cannot keep a connection open', asyn
   const { port } = app.server.address() as AddressInfo;
   const count = () => new Promise((resolve) => app.server.getConnections((_error, open) => resolve(open)));
   await expect.poll(count).toBe(0);
-  const kept = ['nonsense\r\n\r\n', 'CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n'].map((bytes) => {
+  const kept = ['nonsense\r\n\r\n', connectRequest].map((bytes) => {
     const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
     socket.write(bytes);
     return socket.resume();

@@ -50,14 +50,21 @@ function isExempt(socket: Socket): boolean {
   return response !== undefined && patient.has(response) && !response.headersSent;
 }
 
-/**
- * Sends an error response to a request that is not valid HTTP, and closes the connection. If the caller could mistake
- * the error response for the response to an earlier request, closes the connection without a response.
- */
+/** Sends an error response to a request that is not valid HTTP, and closes the connection. */
 export function answerClientError(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && isExempt(socket)) return;
-  if (error.code === 'ECONNRESET' || !socket.writable || !isNextToAnswer(socket)) return void socket.destroy();
-  answerOnSocket(socket, refusals[error.code ?? ''] ?? malformed, randomUUID());
+  if (error.code === 'ECONNRESET') return void socket.destroy();
+  refuseOnSocket(socket, refusals[error.code ?? ''] ?? malformed, randomUUID());
+}
+
+/**
+ * Sends an error response on a connection that Node's HTTP server no longer handles, and closes the connection. If the
+ * caller could mistake the error response for the response to an earlier request, closes the connection without a
+ * response.
+ */
+export function refuseOnSocket(socket: Socket, refusal: Refusal, requestId: string, headers: string[] = []): void {
+  if (!socket.writable || !isNextToAnswer(socket)) return void socket.destroy();
+  answerOnSocket(socket, refusal, requestId, headers);
 }
 
 /**
@@ -80,10 +87,10 @@ export const bodyOf = ([statusCode, code, message]: Refusal): string =>
 const lingering = 5_000;
 
 /**
- * Writes an error response directly to a connection that Node's HTTP server no longer handles, and closes the
- * connection. After five seconds, the connection is closed by force.
+ * Writes an error response directly to a connection, and closes the connection. After five seconds, the connection is
+ * closed by force.
  */
-export function answerOnSocket(socket: Duplex, refusal: Refusal, requestId: string, headers: string[] = []): void {
+function answerOnSocket(socket: Duplex, refusal: Refusal, requestId: string, headers: string[]): void {
   const [status] = refusal;
   const body = bodyOf(refusal);
   const head = [
