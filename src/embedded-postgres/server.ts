@@ -9,34 +9,31 @@ import { createFolder } from './folders.ts';
 import { Presence, presenceLock } from './presence.ts';
 import { EmbeddedPostgresError } from './programs.ts';
 
-/** A running embedded PostgreSQL server, with the URLs of its databases. */
 export interface EmbeddedPostgres {
-  /** URL of the database with the login of its owner, for migrations. */
+  /** Logs in as the owner, for migrations. */
   ownerUrl: string;
-  /** URL of the database with the login of the service. */
+  /** Logs in as the service. */
   serviceUrl: string;
-  /** URL of the database `postgres`, with the login of the superuser. */
+  /** The database `postgres`, as superuser. */
   superuserUrl: string;
   /**
-   * From now on, starts the server again if it ends, until `close` is called. Tries until the server starts: after its
-   * disk was full, it starts as soon as there is space.
-   * @param log gets a line when the server has ended, when it does not start, and when it runs again
+   * Until `close`, starts the server again whenever it ends, and retries as long as it does not start, e.g. because the
+   * disk is full.
+   * @param log gets a line when the server has ended, does not start, and runs again
    */
   keepRunning(log: FastifyBaseLogger): void;
-  /** Ends this process's use of the server. The last process that calls `close` also stops the server. */
+  /** The last process that calls this also stops the server. */
   close(): Promise<void>;
 }
 
 export interface EmbeddedOptions {
-  /**
-   * For tests. If true, the data is stored without fsync in the temporary folder of the system, and deleted by `close`.
-   */
+  /** For tests: no fsync, data in the system's temporary folder, deleted by `close`. */
   throwaway?: boolean;
-  /** Additional settings of the PostgreSQL server, by name. They are used only if `throwaway` is true. */
+  /** Used only if `throwaway` is true. */
   settings?: Record<string, string>;
 }
 
-/** Random passwords of the three database logins. They are created together with the data folder. */
+/** Random, created together with the data folder. */
 export interface Passwords {
   superuser: string;
   owner: string;
@@ -44,19 +41,13 @@ export interface Passwords {
 }
 
 const database = 'sales_data_api';
-/**
- * Names of the database logins: the superuser, the owner of the database, and the service, which has only few
- * permissions.
- */
+/** Names of the logins: superuser, owner of the database, and the service, which has few permissions. */
 export const logins: Record<keyof Passwords, string> = {
   superuser: 'postgres',
   owner: 'sales_owner',
   service: 'sales_service',
 };
-/**
- * Prefix of the names of temporary data folders. The prefix is followed by the id of the process that uses the folder,
- * and by random characters.
- */
+/** Followed by the id of the process that uses the folder, and by random characters. */
 const throwawayPrefix = 'sales-data-api-throwaway-';
 const throwawayName = /^sales-data-api-throwaway-(\d+)-/;
 
@@ -79,8 +70,8 @@ const throwawaySettings = {
 };
 
 /**
- * Starts the embedded PostgreSQL server, or connects to it if it already runs. Several processes can share one server.
- * The data is stored in `dataDir`/postgres, and the passwords in `dataDir`/postgres.json.
+ * Starts the server, or connects to it if it runs. Several processes can share one. The data is stored in
+ * `dataDir`/postgres, the passwords in `dataDir`/postgres.json.
  * @throws EmbeddedPostgresError if the server is not installed or cannot run here
  */
 export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
@@ -105,7 +96,7 @@ async function openThrowaway(more: Record<string, string> = {}): Promise<Embedde
   }
 }
 
-/** Stops temporary servers that were left by killed processes, and deletes their data. */
+/** Stops temporary servers of killed processes, and deletes their data. */
 async function sweep(): Promise<void> {
   for (const name of await readdir(tmpdir())) {
     const maker = throwawayName.exec(name)?.[1];
@@ -148,10 +139,7 @@ function urls(port: number, passwords: Passwords): Addresses {
   };
 }
 
-/**
- * Reads the passwords of the database logins from a file. If the file is missing, creates it with new passwords. If
- * several processes create it at the same time, all get the same passwords.
- */
+/** Creates a missing file with new passwords. Processes that do so at the same time all get the same. */
 async function readPasswords(file: string): Promise<Passwords> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return undefined;
@@ -180,10 +168,7 @@ function parsePasswords(file: string, text: string): Passwords {
   }
 }
 
-/**
- * Creates an empty database, with the roles of its owner and of the service. Does nothing if the database exists.
- * @param name name of the database
- */
+/** Creates an empty database with the roles of its owner and of the service, unless it exists. */
 export async function prepareDatabase(superuser: postgres.Sql, name: string, passwords: Passwords): Promise<void> {
   const { owner, service } = logins;
   await superuser`select pg_advisory_lock(${presenceLock + 1})`;
