@@ -1,10 +1,10 @@
 /**
- * Returns a function that loads one record by its key. Calls in the same iteration of the event loop are combined into
- * one call of `load`. For a key without a record, the function resolves to undefined.
- * @param keyOf Converts a key to a unique string.
- * @param load Loads the records with the given keys. The result contains only records that exist.
- * @param keyOfFound Returns the key of a loaded record.
- * @param maxKeys The maximum number of keys in one call of `load`.
+ * Returns a function that loads one record by its key, or undefined. Calls in the same round of the event loop share
+ * one call of `load`.
+ * @param keyOf converts a key to a unique string
+ * @param load returns only records that exist
+ * @param keyOfFound returns the key of a loaded record
+ * @param maxKeys of one call of `load`
  */
 export function batchLookups<K, V>(
   keyOf: (key: K) => string,

@@ -20,80 +20,63 @@ import { Transactions } from './transactions.ts';
 export type { Sql, Transaction } from './connection.ts';
 
 /**
- * Access to the database. Look-ups, searches and transactions use separate connections, so that slow searches do not
- * delay other work. A temporary failure (such as a timeout, a deadlock or a lost connection) throws the DomainError
- * `unavailable`.
+ * Look-ups, searches and transactions use separate connections, so that slow searches do not delay other work. A
+ * temporary failure (a timeout, a deadlock, a lost connection) throws the DomainError `unavailable`.
  */
 export interface Database {
-  /** Runs short queries whose SQL text is constant. The queries use prepared statements on a few shared connections. */
+  /** For short queries with constant SQL text. They use prepared statements on a few shared connections. */
   lookup<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
-   * Runs queries whose SQL text or cost depends on the request, such as searches. Each call has its own connection.
-   * PostgreSQL plans each query for its actual parameter values.
+   * For queries whose text or cost depends on the request. Each call has its own connection, and each query is planned
+   * for its actual parameters.
    */
   search<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /**
-   * Runs `work` in a transaction. Rolls the transaction back if `work` throws.
+   * Rolls back if `work` throws.
    * @throws DomainError `unavailable` after a temporary failure. If the connection was lost during the commit, the
    * transaction may be committed all the same.
    */
   transaction<T>(work: (sql: Transaction) => Promise<T>): Promise<T>;
 }
 
-/** Runs the queries of health checks. Each has at most four seconds; then it is cancelled and rejects. */
+/** Each query has at most four seconds; then it is cancelled and rejects. */
 export interface HealthChecks {
-  /** Runs queries that read only tables of the whole service. */
+  /** For tables of the whole service. */
   service<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /** Runs queries that read the rows of all customers. In a distributed database, they fail while a node is down. */
+  /** For rows of all customers. In a distributed database, fails while a node is down. */
   allCustomers<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
 }
 
-/** Maximum time of one query of a health check (ms). The supplied proxies wait five seconds for the answer. */
+/** Time of one query (ms). The supplied proxies wait five seconds for the answer. */
 const healthMs = 4_000;
 
 /**
- * The database connections of the whole process. The methods of `Database` run the service's own work. For the work of
- * a customer, use the object that `for` returns.
+ * The connections of the process. `Database`'s own methods run the service's work; `for` gives access for a customer's.
  */
 export interface SharedDatabase extends Database {
   /**
-   * Returns the database access for the work of one customer. If the abort signal of `requester` fires, a running call
-   * rejects, and its search or transaction is cancelled. Exception: if the caller has only closed the HTTP connection,
-   * the call rejects, but its transaction continues until it ends or the time limit of the request is reached.
+   * Returns access for one customer's work. When the requester's signal aborts, a running call rejects, and its search
+   * or transaction is cancelled. If the caller has only closed the HTTP connection, its transaction continues until it
+   * ends or the request's time is up.
    */
   for(requester: Requester): Database;
-  /**
-   * Runs queries that read API keys and sessions to authenticate callers. The queries use separate connections, so that
-   * the work of customers cannot delay them.
-   */
+  /** Reads API keys and sessions on separate connections, so that the work of customers cannot delay it. */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
-  /** The database access of health checks. It does not depend on the load that callers cause. */
+  /** Does not depend on the load that callers cause. */
   readonly health: HealthChecks;
-  /** For each group of connections, the `Gate` that limits the number of concurrent operations. Used for metrics. */
+  /** Of each lane, for metrics. */
   readonly gates: readonly Gate[];
-  /**
-   * For each node of a distributed database that this process has used so far, whether it responds. Empty for a
-   * database on one server.
-   */
+  /** Whether each node that this process has used responds. Empty for a database on one server. */
   readonly nodes: readonly { node: string; isUp: boolean }[];
-  /**
-   * True if the disk of the database is full: from the error of a transaction that says so until a later transaction
-   * has written data.
-   */
+  /** True from an error which says that the disk is full until a later transaction has written data. */
   readonly isDiskFull: boolean;
-  /**
-   * Starts to log outages of the database: one line when the database becomes unavailable, and one line when it is
-   * available again.
-   */
+  /** One line when the database becomes unavailable, and one when it is available again. */
   logOutages(log: FastifyBaseLogger): void;
-  /** Rejects new calls, waits at most 10 s for the running calls, and closes all connections. */
+  /** Rejects new calls, waits at most 10 s for running ones, and closes all connections. */
   close(): Promise<void>;
 }
 
-/**
- * Creates the object through which this process uses the database. Connections are opened at their first use.
- * @param distributed True if the tables of the database are distributed over several machines with Citus.
- */
+/** Connections are opened at their first use. */
 export function openDatabase(config: Config, url: string, { distributed = false } = {}): SharedDatabase {
   const plans = distributed ? plansOfCitus : plansOfPostgres;
   const open = (options: ConnectionOptions) =>
@@ -147,10 +130,7 @@ export function openDatabase(config: Config, url: string, { distributed = false 
   };
 }
 
-/**
- * Creates the connections to the nodes of a distributed database.
- * @param coordinator The connections for tables that only the coordinator has.
- */
+/** @param coordinator the connections for tables that only the coordinator has */
 function openNodes(source: LaneSource, coordinator: LaneSet, url: string): DistributedLanes<LaneSet> {
   const { config, plans } = source;
   const customers = new CustomerNodes((work) => coordinator.lookup.runAlone(work));
@@ -166,10 +146,10 @@ function openNodes(source: LaneSource, coordinator: LaneSet, url: string): Distr
 }
 
 /**
- * Creates the test query for a node of a distributed database.
- * @param sql A connection that nothing else uses, because the query may wait for a long time.
- * @param sample Returns a customer id whose rows would be on the node (no customer has it), or undefined if no
- * customer's rows can be there. Then nothing is sent, and the node counts as up.
+ * Creates the test query of a node.
+ * @param sql a connection that nothing else uses, because the query may wait long
+ * @param sample returns a customer id whose rows would be on the node (no customer has it), or undefined if none can be
+ * there. Then nothing is sent, and the node counts as up
  */
 function probe(sql: Sql, sample: () => string | undefined): Probe {
   return {
@@ -182,15 +162,11 @@ function probe(sql: Sql, sample: () => string | undefined): Probe {
   };
 }
 
-/** Creates the test query for the coordinator of a distributed database. It needs no other node. */
+/** Needs no other node. */
 const probeCoordinator = (sql: Sql): Probe => ({
   send: () => sql`select 1`,
   close: () => void sql.end({ timeout: 0 }),
 });
 
-/**
- * Returns true if an abort must cancel the running transaction. Returns false if the caller has closed the HTTP
- * connection: in this case the transaction continues.
- * @param reason The reason of the abort signal.
- */
+/** True if an abort must cancel the transaction. It continues if the caller has only closed the HTTP connection. */
 const isTimeUp = (reason: unknown): boolean => !(reason instanceof CallerHungUp);

@@ -2,25 +2,19 @@ import type { Config } from '../process/config.ts';
 import type { ConnectionOptions, QueryPlans, Sql } from './connection.ts';
 import { ExclusiveLane, SharedLane } from './lanes.ts';
 
-/**
- * Maximum number of operations at the same time for each shared connection. Their queries are sent at once; the server
- * executes those on one connection one after another.
- */
+/** Operations at the same time on each shared connection. The server executes their queries one after another. */
 const pipelineDepth = 64;
 
-/** What is needed to open lanes (groups of database connections). */
 export interface LaneSource {
   config: Config;
-  /** Settings of the query planner. */
   plans: QueryPlans;
-  /** Opens connections. */
   connect: (options: ConnectionOptions) => Sql;
 }
 
 /**
- * Creates a lane whose connections are shared by many short reads at the same time.
- * @param name The name of the lane in the metrics.
- * @param max The number of connections.
+ * Creates a lane whose connections are shared by many short reads.
+ * @param name in the metrics
+ * @param max number of connections
  */
 export function openSharedLane({ config, plans, connect }: LaneSource, name: string, max: number): SharedLane<Sql> {
   return new SharedLane(connect({ max, ...plans.plannedOnce }), {
@@ -33,7 +27,7 @@ export function openSharedLane({ config, plans, connect }: LaneSource, name: str
 
 /**
  * Creates a lane that gives each operation a connection of its own.
- * @param limit The maximum number of connections.
+ * @param limit number of connections
  */
 export function openExclusiveLane(
   { config, connect }: LaneSource,
@@ -49,13 +43,12 @@ export function openExclusiveLane(
   });
 }
 
-/** Three lanes (groups of database connections): for look-ups, for searches and for transactions. */
 export class LaneSet {
   readonly lookup: SharedLane<Sql>;
   readonly search: ExclusiveLane<Sql>;
   readonly transaction: ExclusiveLane<Sql>;
 
-  /** @param suffix The end of the lanes' names in the metrics, such as the name of a node. */
+  /** @param suffix the end of the lanes' names in the metrics, such as a node's name */
   constructor(source: LaneSource, suffix = '') {
     const { config, plans } = source;
     this.lookup = openSharedLane(source, `lookup${suffix}`, config.DATABASE_LOOKUP_CONNECTIONS);
@@ -68,17 +61,16 @@ export class LaneSet {
     );
   }
 
-  /** The three lanes. */
   get lanes(): readonly (SharedLane<Sql> | ExclusiveLane<Sql>)[] {
     return [this.lookup, this.search, this.transaction];
   }
 
-  /** Waits at most 10 s for running operations, then closes all connections. */
+  /** Waits at most 10 s for running operations. */
   async close(): Promise<void> {
     await Promise.all(this.lanes.map((lane) => lane.close()));
   }
 
-  /** Closes all connections at once, so that running operations fail. */
+  /** Closes all connections at once, so running operations fail. */
   abandon(): void {
     for (const lane of this.lanes) lane.abandon();
   }

@@ -4,20 +4,19 @@ import { Gate, type GateLimits } from '../limits/gate.ts';
 import type { Requester } from '../credentials/requester.ts';
 import { inLane } from '../tracing/tracing.ts';
 
-/** An instance of the database driver, which has one or more connections. */
+/** An instance of the driver. */
 interface Connections {
   end(options: { timeout: number }): Promise<void>;
 }
 
-/** Maximum time that `close` waits for running operations (seconds). */
+/** How long `close` waits for running operations (seconds). */
 const closeTimeout = 10;
-/** Maximum time to wait until the server has closed the connection of a cancelled operation (seconds). */
+/** How long to wait until the server has closed a cancelled operation's connection (seconds). */
 const cutTimeout = 15;
 
-// A cancel request could hit a statement of another operation on the same connection.
 /**
- * A group of database connections on which several operations run at the same time. A running statement is never
- * cancelled.
+ * A lane whose connections are shared. A running statement is never cancelled: the request could hit another
+ * operation's.
  */
 export class SharedLane<Sql extends Connections> {
   readonly #gate: Gate;
@@ -32,15 +31,12 @@ export class SharedLane<Sql extends Connections> {
     return this.#gate;
   }
 
-  /**
-   * Runs `work` for one customer on the shared connections. If too many operations are running, waits first.
-   * @param requester The customer, with an abort signal and a maximum waiting time.
-   */
+  /** Waits first if too many operations are running. */
   run<T>(requester: Requester, work: (sql: Sql) => Promise<T>): Promise<T> {
     return translateErrors(() => this.#gate.run(requester, () => this.#traced(work)));
   }
 
-  /** Runs `work` for the service itself on the shared connections. If too many operations are running, waits first. */
+  /** Like `run`, for the service itself. */
   runAlone<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return translateErrors(() => this.#gate.runAlone(() => this.#traced(work)));
   }
@@ -50,7 +46,7 @@ export class SharedLane<Sql extends Connections> {
     await this.#sql.end({ timeout: 1 });
   }
 
-  /** Closes the connections at once. Running operations fail with `unavailable`. */
+  /** Running operations fail with `unavailable`. */
   abandon(): void {
     void this.#gate.close();
     void this.#sql.end({ timeout: 0 });
@@ -61,17 +57,16 @@ export class SharedLane<Sql extends Connections> {
   }
 }
 
-/** A database connection: an instance of the database driver that has only one connection. */
+/** An instance of the driver with only one connection. */
 interface Line<Sql> {
   sql: Sql;
-  /** Called when the database connection has closed. */
+  /** Called when the connection has closed. */
   closed: () => void;
 }
 
-// Each connection is a separate driver instance, because the driver's pool can give one connection to two
-// transactions.
 /**
- * A group of database connections in which each operation has a connection for itself.
+ * A lane in which each operation has a connection for itself. Each is a driver instance, because the driver's pool can
+ * give one connection to two transactions.
  * @see https://github.com/porsager/postgres/issues/1204
  */
 export class ExclusiveLane<Sql extends Connections> {
@@ -79,7 +74,7 @@ export class ExclusiveLane<Sql extends Connections> {
   readonly #connect: (onclose: () => void) => Sql;
   readonly #all = new Set<Line<Sql>>();
   readonly #free: Line<Sql>[] = [];
-  /** For each running operation, the function that makes it fail. */
+  /** Functions that make the running operations fail. */
   readonly #running = new Set<(error: unknown) => void>();
   #isAbandoned = false;
 
@@ -93,11 +88,9 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 
   /**
-   * Runs `work` for one customer on a connection that no other operation uses. If too many operations are running,
-   * waits first.
-   * @param requester The customer, with abort signals and a maximum waiting time.
-   * @param isToEnd Decides what happens when the requester's signal aborts. If the function returns true, `work` is
-   *   cancelled at once. If it returns false, `work` continues until the time of the request is up.
+   * Waits first if too many operations are running.
+   * @param isToEnd decides, when the requester's signal aborts, whether `work` is cancelled at once, or only when the
+   * time of the request is up
    */
   run<T>(
     requester: Requester,
@@ -112,7 +105,7 @@ export class ExclusiveLane<Sql extends Connections> {
     await Promise.all([...this.#all].map(({ sql }) => sql.end({ timeout: 1 })));
   }
 
-  /** Closes the connections at once. Running and waiting operations fail with `unavailable`. */
+  /** Running and waiting operations fail with `unavailable`. */
   abandon(): void {
     void this.#gate.close();
     this.#isAbandoned = true;
@@ -155,10 +148,7 @@ export class ExclusiveLane<Sql extends Connections> {
     return line;
   }
 
-  /**
-   * Cancels an operation by closing its connection. Resolves when the server has closed the connection too, or after
-   * `cutTimeout`.
-   */
+  /** Closes an operation's connection. Resolves when the server has closed it too, or after `cutTimeout`. */
   async #cut(line: Line<Sql>): Promise<void> {
     // No cancel request: it could arrive late and hit the next statement on the connection. Until the server has closed
     // the connection, the operation counts as running.
@@ -170,17 +160,11 @@ export class ExclusiveLane<Sql extends Connections> {
   }
 }
 
-/**
- * Closes a `Gate`, so that it rejects new operations. Resolves when all running operations have ended, or after
- * `closeTimeout`.
- */
+/** Closes the gate. Resolves when running operations have ended, or after `closeTimeout`. */
 const emptied = (gate: Gate): Promise<unknown> =>
   Promise.race([gate.close(), sleep(closeTimeout * 1000, undefined, { ref: false })]);
 
-/**
- * Runs a database operation. Converts connection errors and temporary server errors to the DomainError `unavailable`.
- * Throws other errors unchanged.
- */
+/** Converts connection errors and temporary errors of the server to `unavailable`. Throws others unchanged. */
 async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run();
@@ -189,16 +173,10 @@ async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
   }
 }
 
-/**
- * Creates the error for an operation that failed because the database, or a node of it, is temporarily unavailable.
- * @param cause the error of the database driver, if there is one
- */
 export const databaseUnavailable = (cause?: unknown): DomainError =>
   unavailable('The database does not answer at the moment', 1, cause);
 
-/**
- * Error codes of the database driver and the operating system for a connection that was lost or could not be opened.
- */
+/** Codes of the driver and the system for a connection that was lost or could not be opened. */
 const connectionCodes = new Set(
   (
     'CONNECTION_CLOSED CONNECTION_ENDED CONNECTION_DESTROYED CONNECTION_SILENT CONNECT_TIMEOUT ' +
@@ -206,23 +184,17 @@ const connectionCodes = new Set(
   ).split(' '),
 );
 
-// Connection errors (08), insufficient resources (53), shutdown, crash and start of the server (57P0x), cancelled
-// statements, timeouts of locks, statements and transactions, serialisation failures, deadlocks.
 /**
- * Pattern for the PostgreSQL error codes (SQLSTATE) of temporary failures, such as a deadlock, a timeout or a server
- * restart. A retry can succeed.
+ * SQLSTATEs of temporary failures; a retry can succeed: connection errors (08), insufficient resources (53), shutdown,
+ * crash and start (57P0x), cancelled statements, timeouts, serialisation failures, deadlocks.
  * @see https://www.postgresql.org/docs/18/errcodes-appendix.html
  */
 const troubleStates = /^(08...|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])$/;
 
-/**
- * Pattern for the PostgreSQL error codes (SQLSTATE) of lost and rejected connections, for example because the server is
- * stopping or starting.
- */
+/** SQLSTATEs of lost and rejected connections, e.g. because the server is stopping or starting. */
 const lostStates = /^(08...|57P0[1-3])$/;
 
-// Citus reports some lost connections to a node as an internal error (XX000).
-/** Matches the messages of Citus for a lost connection to a node, which have no error code of their own. */
+/** Citus reports some lost connections to a node as an internal error (XX000). */
 const lostNodeMessages =
   /^(server closed the connection unexpectedly|failure on connection marked as essential|connection not open|could not commit transaction for shard)/;
 
@@ -232,14 +204,11 @@ const isConnectionFailure = (error: unknown): boolean => {
   return connectionCodes.has(code) || troubleStates.test(code);
 };
 
-/** Returns true if an `unavailable` error was caused by a statement that took too long (SQLSTATE 57014). */
+/** True if an `unavailable` was caused by a statement that took too long (SQLSTATE 57014). */
 export const isStatementTimeout = (error: unknown): boolean =>
   error instanceof DomainError && codeOf(error.cause) === '57014';
 
-/**
- * Returns true if an error, or the cause of a DomainError, means that a database connection was lost or could not be
- * opened. Returns false for all other errors, such as a deadlock.
- */
+/** True if an error or its cause means that a connection was lost or could not be opened. Not for e.g. a deadlock. */
 export function isConnectionLost(error: unknown): boolean {
   const code = codeOf(error instanceof DomainError ? error.cause : error);
   return connectionCodes.has(code) || lostStates.test(code);

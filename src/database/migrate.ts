@@ -6,16 +6,13 @@ import { installQueues } from './queues.ts';
 import { scramPassword } from './scram-password.ts';
 import { sessionSettings } from './session-settings.ts';
 
-/**
- * The result of `migrate`: the names of the applied migrations (`applied`), and the name of the newest migration in the
- * database (`version`).
- */
+/** The names of the applied migrations, and of the newest in the database (`version`). */
 export interface Migrated {
   applied: string[];
   version: string;
 }
 
-/** Thrown if a database cannot be migrated. The message is shown to the user of the command line. */
+/** Its message is shown to the user of the command line. */
 export class MigrationError extends Error {
   constructor(message: string) {
     super(message);
@@ -23,30 +20,25 @@ export class MigrationError extends Error {
   }
 }
 
-/**
- * Key of the PostgreSQL advisory lock that prevents two processes from migrating a database at the same time. Its bytes
- * are the letters `sales-da`.
- */
+/** Advisory lock: one process migrates at a time. The bytes are the letters `sales-da`. */
 const lockKey = '8314045570082497633';
 const lockPollMs = 100;
 const oldestServer = 18;
 /**
- * Maximum time that a statement of a migration waits for a table or row lock (ms). Shorter than `DATABASE_QUEUE_MS`,
- * because requests to the same table are blocked meanwhile.
+ * How long a statement waits for a lock (ms). Shorter than `DATABASE_QUEUE_MS`, because requests to the same table are
+ * blocked meanwhile.
  */
 const lockTimeoutMs = 500;
-/** Pause before a statement that did not get its lock is retried (ms). Blocked requests can run during the pause. */
+/** Pause before a statement that did not get its lock is retried (ms). Blocked requests run meanwhile. */
 const lockPauseMs = 500;
-/** Maximum time that a migration retries to get a lock before it fails (ms). */
+/** How long a migration retries to get a lock (ms). */
 const lockPatienceMs = 300_000;
 
 /**
- * Applies all missing migrations to the database, in order. Each SQL file runs in its own transaction. The service may
- * be running. If several processes call this function, they run one after another. If a newer release has already
- * migrated the database and this release supports the new schema, nothing changes.
- * @throws MigrationError if a file was changed after it was applied, if the database is too new for this program, if a
- *   table stayed locked for minutes, if the encoding of the database is not UTF8, or if the server is older than
- *   PostgreSQL 18.
+ * Applies all missing migrations in order, each file in a transaction. The service may be running, and other processes
+ * wait for their turn. Changes nothing if a newer release has migrated the database and this one supports its schema.
+ * @throws MigrationError if a file was changed after it was applied, if the database is too new, if a table stayed
+ * locked for minutes, if the encoding is not UTF8, or if the server is older than PostgreSQL 18
  */
 export async function migrate(ownerUrl: string, folder = ourMigrations): Promise<Migrated> {
   const migrations = await readMigrations(folder);
@@ -63,9 +55,8 @@ export async function migrate(ownerUrl: string, folder = ourMigrations): Promise
 }
 
 /**
- * Runs `work` while this process holds the migration lock, so that no other process changes the schema of the database.
- * Waits first if another process holds the lock.
- * @param work Gets the connection that holds the lock, and the id of its database session.
+ * Runs `work` under the migration lock, so that no other process changes the schema.
+ * @param work gets the connection that holds the lock, and the id of its session
  */
 export async function asMigrator<T>(
   ownerUrl: string,
@@ -89,10 +80,7 @@ export async function asMigrator<T>(
   }
 }
 
-/**
- * Checks that exactly the migrations of this program have been applied to the database.
- * @throws MigrationError if the database is older or newer.
- */
+/** @throws MigrationError unless exactly the migrations of this program are applied */
 export async function requireCurrentSchema(sql: postgres.Sql): Promise<void> {
   const { pending, newest } = compare(await readMigrations(ourMigrations), await appliedBy(sql));
   if (pending.length > 0)
@@ -115,10 +103,7 @@ async function requireServer(sql: postgres.Sql): Promise<void> {
     );
 }
 
-/**
- * Acquires the lock that prevents two processes from migrating a database at the same time. Returns the id of the
- * database session that holds the lock.
- */
+/** Waits for the migration lock. Returns the id of the session that holds it. */
 async function lock(sql: postgres.Sql): Promise<number> {
   // A session that waits in `pg_advisory_lock()` holds a snapshot. A `create index concurrently` in another process would
   // wait for that snapshot forever.
@@ -144,8 +129,7 @@ async function appliedBy(sql: postgres.Sql): Promise<Map<string, Applied>> {
   return new Map(rows.map((row) => [row.name, row]));
 }
 
-// Older releases created the table without this column.
-/** Adds the column `oldest_release` to the table `schema_migrations`, if the column is missing. */
+/** Adds the column `oldest_release`, which tables created by older releases lack. */
 async function addOldestRelease(sql: postgres.Sql): Promise<void> {
   const [column] = await sql`
     select from pg_attribute
@@ -156,16 +140,14 @@ async function addOldestRelease(sql: postgres.Sql): Promise<void> {
   await patiently(() => sql`alter table schema_migrations add column oldest_release text`);
 }
 
-/** A row of `schema_migrations`. */
 interface Applied extends AppliedMigration {
   sha256: string;
 }
 
 /**
- * Compares the migrations of this program with the applied migrations. Returns the migrations that must still be
- * applied (`pending`). Also returns the newest applied migration that this program does not know (`newest`), if any.
- * @param applied The applied migrations, by name.
- * @throws MigrationError if a file was changed after it was applied, or if the database is too new for this program.
+ * Returns the migrations still to be applied (`pending`), and the newest applied one that this program does not know.
+ * @param applied by name
+ * @throws MigrationError if a file was changed after it was applied, or the database is too new
  */
 function compare(
   migrations: Migration[],
@@ -193,10 +175,7 @@ function compare(
   };
 }
 
-/**
- * The database that is being migrated: the id of the session that holds the migration lock, and whether Citus
- * distributes the tables.
- */
+/** `session` is the id of the one that holds the migration lock. */
 interface Target {
   session: number;
   distributed: boolean;
@@ -220,8 +199,8 @@ async function apply(sql: postgres.Sql, migration: Migration, { session, distrib
 }
 
 /**
- * Runs the SQL text of a migration. In a database that is distributed with Citus, the comment `-- place: notes`
- * distributes the new table `notes` before the next statement runs.
+ * Runs a migration's text. In a distributed database, its comment `-- place: notes` distributes the new table `notes`
+ * before the next statement.
  */
 async function run(tx: postgres.TransactionSql, text: string, distributed: boolean): Promise<void> {
   if (!distributed) return void (await tx.unsafe(text));
@@ -234,9 +213,7 @@ async function run(tx: postgres.TransactionSql, text: string, distributed: boole
   }
 }
 
-/**
- * Splits the SQL text of a migration into statements. Each statement must end with a semicolon at the end of a line.
- */
+/** Each statement must end with a semicolon at the end of a line. */
 const statementsOf = (text: string): string[] => text.split(/;[^\S\n]*\n/);
 
 async function applyStatement(sql: postgres.Sql, statement: string): Promise<void> {
@@ -248,15 +225,15 @@ async function applyStatement(sql: postgres.Sql, statement: string): Promise<voi
 }
 
 /**
- * Sets the maximum time that statements of a connection wait for a lock.
- * @param limit The maximum time (ms). 0 means no limit.
+ * Limits how long statements wait for a lock.
+ * @param limit ms; 0 means no limit
  */
 const limitLockWaits = (sql: postgres.Sql | postgres.TransactionSql, limit: number) =>
   sql`select set_config('lock_timeout', ${String(limit)}, false)`;
 
 /**
- * Runs a statement or transaction, with retries if a lock is not acquired in time.
- * @throws MigrationError if the locks are not acquired within `lockPatienceMs`.
+ * Retries if a lock is not acquired in time.
+ * @throws MigrationError after `lockPatienceMs`
  */
 export async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
   const end = performance.now() + lockPatienceMs;
@@ -274,18 +251,11 @@ export async function patiently<T>(run: () => PromiseLike<T>): Promise<T> {
   }
 }
 
-/**
- * Returns true if an error means that a statement did not get a lock in time (SQLSTATE 55P03) or that there was a
- * deadlock (40P01).
- */
+/** SQLSTATE 55P03 (no lock in time) or 40P01 (deadlock). */
 const isLockTimeout = (error: unknown): boolean =>
   error instanceof postgres.PostgresError && ['55P03', '40P01'].includes(error.code);
 
-/**
- * Checks that a transaction runs in the database session that holds the migration lock.
- * @param session The id of this database session.
- * @throws MigrationError if the transaction runs in another session.
- */
+/** @throws MigrationError if the transaction runs in another session than the one that holds the migration lock */
 export async function requireSession(tx: postgres.TransactionSql, session: number): Promise<void> {
   const [row] = await tx<{ id: number }[]>`select pg_backend_pid() as id`;
   if (row!.id !== session) throw new MigrationError('The connection was lost; run the command again');
@@ -293,11 +263,9 @@ export async function requireSession(tx: postgres.TransactionSql, session: numbe
 
 const isStatement = (text: string): boolean => text.replaceAll(/^\s*--.*$/gm, '').trim() !== '';
 
-// After a lost connection, the new session does not hold the migration lock.
 /**
- * Records in the table `schema_migrations` that a migration was applied.
- * @param session The id of the database session that holds the migration lock.
- * @throws MigrationError if the transaction runs in another session.
+ * Records that a migration was applied.
+ * @throws MigrationError if the session is not the one with the migration lock, because the connection was lost
  */
 async function record(tx: postgres.TransactionSql, migration: Migration, session: number): Promise<void> {
   const { count } = await tx`

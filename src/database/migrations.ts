@@ -4,51 +4,41 @@ import { join } from 'node:path';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Sql } from './db.ts';
 
-/**
- * The schema of a database compared with the migrations of this program: `current` means equal, `behind` means that the
- * database is older, and `ahead` means that the database is newer.
- */
+/** A database compared with this program's migrations. */
 export type SchemaState = 'current' | 'behind' | 'ahead';
 
-/**
- * The result of `checkSchema`: how the database schema compares with this program, and whether this release of the
- * program can use the database.
- */
+/** Also says whether this release can use the database. */
 export interface SchemaCheck {
   state: SchemaState;
   isSupported: boolean;
 }
 
-/** A migration, which is an SQL file in the folder `sql/migrations`. `sha256` is the hash of its text. */
+/** A file in `sql/migrations`. `sha256` is the hash of its text. */
 export interface Migration {
   name: string;
   sha256: string;
   text: string;
   /**
-   * The oldest release of this program that can use the database after this migration, such as `1.4.0`. Null for the
-   * first migrations, which do not contain this information.
+   * The oldest release that can use the database after this migration, such as `1.4.0`. Null for the first migrations,
+   * which do not say it.
    */
   oldestRelease: string | null;
 }
 
-/** A migration that was applied to a database, as stored in the table `schema_migrations`. */
+/** A row of `schema_migrations`. */
 export interface AppliedMigration {
   name: string;
   oldestRelease: string | null;
 }
 
-/** Path of the folder with the migrations of this program. */
 export const ourMigrations = join(import.meta.dirname, '..', '..', 'sql', 'migrations');
 
-/** The name of the last migration that may omit the oldest supported release. All later migrations must contain it. */
+/** The last migration that may omit the oldest release. */
 const lastWithoutRelease = '0021_large_lists.sql';
 
 let ourNames: string[] | undefined;
 
-/**
- * Checks whether the schema of the database matches the migrations of this program. Needs only the database permissions
- * of the service.
- */
+/** Needs only the service's permissions. */
 export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
   ourNames ??= await namesIn(ourMigrations);
   const known = new Set(ourNames);
@@ -59,17 +49,14 @@ export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
   return { state: 'ahead', isSupported: newer.every(isSupported) };
 }
 
-/**
- * Returns true if this release of the program can use a database to which a newer release has applied the given
- * migration.
- */
+/** True if this release can use a database to which a newer one has applied the migration. */
 export const isSupported = ({ oldestRelease }: AppliedMigration): boolean =>
   oldestRelease !== null && compareReleases(oldestRelease, packageJson.version) <= 0;
 
-/** Compares two release numbers such as `1.9.0` and `1.10.0`. The result is negative if the first release is older. */
+/** Compares e.g. `1.9.0` and `1.10.0`. Negative if the first is older. */
 const compareReleases = new Intl.Collator('en', { numeric: true }).compare;
 
-/** Reads the migrations that were applied to a database. Returns an empty array if the database was never migrated. */
+/** Returns an empty array if the database was never migrated. */
 async function readApplied(sql: Sql): Promise<AppliedMigration[]> {
   const [table] = await sql<{ found: boolean }[]>`select to_regclass('schema_migrations') is not null as found`;
   if (!table?.found) return [];
@@ -80,8 +67,8 @@ async function readApplied(sql: Sql): Promise<AppliedMigration[]> {
 }
 
 /**
- * Reads the migrations from the SQL files in a folder, sorted in the order in which they must be applied.
- * @throws Error if a migration does not contain the oldest release that can use the database after it.
+ * In the order in which they must be applied.
+ * @throws Error if a migration lacks the oldest release
  */
 export async function readMigrations(folder: string): Promise<Migration[]> {
   return Promise.all(

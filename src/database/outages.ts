@@ -6,8 +6,8 @@ import { isConnectionLost } from './lanes.ts';
 const retryMs = 500;
 
 /**
- * Logs one line when the database becomes unavailable, and one line when it is available again. A test statement checks
- * whether the database is available, because a single connection can also break for other reasons.
+ * Logs one line when the database becomes unavailable, and one when it is available again. A test statement decides,
+ * because a single connection can also break for other reasons.
  */
 export class Outages {
   readonly #ping: () => Promise<unknown>;
@@ -15,35 +15,29 @@ export class Outages {
   #isChecking = false;
   #isClosed = false;
 
-  /**
-   * Creates the logger.
-   * @param ping Runs a test statement in the database.
-   */
+  /** @param ping runs a test statement */
   constructor(ping: () => Promise<unknown>) {
     this.#ping = ping;
   }
 
-  /** Sets the logger and enables the checks. Before this call, nothing is checked or logged. */
+  /** Before this call, nothing is checked or logged. */
   logTo(log: FastifyBaseLogger): void {
     this.#log = log;
   }
 
-  /** Checks whether the database is available, if no check is running. Must be called when a connection has closed. */
+  /** Starts a check, unless one is running. Call it when a connection has closed. */
   suspect(): void {
     if (!this.#log || this.#isChecking || this.#isClosed) return;
     this.#isChecking = true;
     void this.#check(this.#log).finally(() => (this.#isChecking = false));
   }
 
-  /** Stops a running check, and prevents further checks. */
+  /** Stops a running check, and prevents further ones. */
   close(): void {
     this.#isClosed = true;
   }
 
-  /**
-   * Checks whether the database is available. If not, logs the outage, waits until the database is available again, and
-   * logs this too.
-   */
+  /** Logs an outage, if there is one, and its end. */
   async #check(log: FastifyBaseLogger): Promise<void> {
     let fault = await this.#faultOf();
     if (!fault || this.#isClosed) return;
@@ -57,10 +51,7 @@ export class Outages {
     log.info({ seconds: Math.round((performance.now() - since) / 1000) }, 'the database answers again');
   }
 
-  /**
-   * Runs the test statement. Returns the error code and message if the database cannot be reached. Returns undefined if
-   * the database responds, even if it responds with an error.
-   */
+  /** Returns the error if the database cannot be reached. Undefined if it responds, even with an error. */
   async #faultOf(): Promise<{ code: string | undefined; reason: string } | undefined> {
     try {
       await this.#ping();
@@ -72,8 +63,5 @@ export class Outages {
   }
 }
 
-/**
- * Returns the log level for an error after which an operation is retried. For a lost database connection, the level is
- * only `debug`, because `Outages` already logs the outage.
- */
+/** Returns the log level for an error that is retried: `debug` for a lost connection, because `Outages` logs it. */
 export const retryLevel = (error: unknown): 'debug' | 'warn' => (isConnectionLost(error) ? 'debug' : 'warn');

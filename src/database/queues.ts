@@ -4,17 +4,17 @@ import type { JobType } from '../schemas/jobs.ts';
 import { hasCitus } from './citus/citus.ts';
 import { withSessionSettings } from './session-settings.ts';
 
-/** Name of the database schema that contains the tables of the job queue (pg-boss). */
+/** The schema of pg-boss. */
 export const queueSchema = 'pgboss';
 
-/** Seconds between two signs of life of a worker, for its messages, its leases and its slots. */
+/** Between two signs of life of a worker, for its messages, leases and slots. */
 export const heartbeatSeconds = 5;
-/** Seconds without a sign of life after which a worker's leases and slots no longer count. */
+/** Without a sign of life for as long, a worker's leases and slots no longer count. */
 export const aliveSeconds = 3 * heartbeatSeconds;
 
 /**
- * Options of queues whose jobs are retried with growing delays until they succeed. While a worker runs a job, it must
- * send heartbeats. If the heartbeats stop, the job is retried. Finished messages have no use, so they are deleted soon.
+ * Retried with growing delays until they succeed. A worker must send heartbeats; if they stop, the message is retried.
+ * Finished messages have no use, so they are deleted soon.
  */
 const persistent = {
   retryLimit: 10_000,
@@ -26,10 +26,9 @@ const persistent = {
   deleteAfterSeconds: 60,
 };
 
-// One waiting message per customer gives a fair order. Processing a message takes little time, so it expires soon. A message whose worker died is retried about when the dead worker's lease ends.
 /**
- * Options of queues that hold at most one waiting message for each customer (policy `short`). A message means that the
- * customer has work to process.
+ * Hold at most one waiting message per customer (policy `short`), which gives a fair order. Processing takes little
+ * time, so a message expires soon. If its worker died, it is retried about when the lease ends.
  */
 const turns = {
   ...persistent,
@@ -39,12 +38,12 @@ const turns = {
   expireInSeconds: 900,
 } as const;
 
-/** Options of queues for maintenance. Its messages come from a schedule, so a failed one is soon followed by another. */
+/** For maintenance. Messages come from a schedule, so a failed one is soon followed by another. */
 const maintenance = { ...persistent, retryLimit: 3, notify: false } as const;
 
 /**
- * The options of each job queue, by queue name. With `notify: true`, idle workers start a new job at once. Otherwise
- * they find new jobs only by polling. On the schedule `cron` (UTC), pg-boss itself adds a job to the queue.
+ * With `notify: true`, idle workers start a message at once, else by polling. On the schedule `cron` (UTC), pg-boss
+ * itself adds a message.
  */
 export const queues = {
   unlock: turns,
@@ -60,22 +59,19 @@ export const queues = {
 
 export type JobKind = keyof typeof queues;
 
-/**
- * The name of a queue that is processed in turns. A turn is a short period in which one worker processes one customer's
- * work.
- */
+/** A queue that is processed in turns. */
 export type TurnKind = { [K in JobKind]: (typeof queues)[K] extends typeof turns ? K : never }[JobKind];
 
 export const turnKinds = (Object.keys(queues) as JobKind[]).filter((kind): kind is TurnKind => queues[kind] === turns);
 
-// It gets one message for each message of a schedule. By default pg-boss keeps them for a week.
-/** The queue in which pg-boss itself notes that a schedule is due, with our options. */
+/**
+ * The queue in which pg-boss notes that a schedule is due, a message each time. By default it keeps them for a week.
+ */
 const queueOfSchedules = { '__pgboss__send-it': { deleteAfterSeconds: persistent.deleteAfterSeconds } };
 
-/** The type of a run. A run is work that a customer starts: a job of the table `jobs`, or an import. */
+/** A job of the table `jobs`, or an import. */
 export type RunType = JobType | 'import';
 
-/** For each type of run, the name of the queue that processes runs of this type. */
 const queueOfType = {
   unlock_contacts: 'unlock',
   unlock_selected_contacts: 'unlock',
@@ -84,20 +80,18 @@ const queueOfType = {
   import: 'import',
 } as const satisfies Record<RunType, TurnKind>;
 
-/** The name of a queue that processes runs. */
 export type RunQueue = (typeof queueOfType)[RunType];
 
-/** The name of a queue that processes rows of the table `jobs`, which contains the jobs that customers have started. */
+/** A queue for rows of the table `jobs`. */
 export type JobQueue = (typeof queueOfType)[JobType];
 
 export const queueOf = <T extends RunType>(type: T): (typeof queueOfType)[T] => queueOfType[type];
 
-/** For each queue of runs, the types of runs that the queue processes. */
 export const typesOf = Object.groupBy(Object.keys(queueOfType) as RunType[], queueOf) as Record<RunQueue, RunType[]>;
 
 /**
- * Creates or updates the tables of the job queue (pg-boss), the queues and their schedules. May be called repeatedly.
- * @param ownerUrl The database URL with the login of the database owner, who may create tables.
+ * Creates or updates the tables of pg-boss, the queues and their schedules. May be called repeatedly.
+ * @param ownerUrl logs in as the owner of the database, who may create tables
  */
 export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
   const boss = new PgBoss({
@@ -126,7 +120,7 @@ export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promis
 
 type Options = Omit<Queue, 'name'> & { cron?: string };
 
-/** With this setting, Citus does not copy tables which are created over the connection to the workers. */
+/** Keeps Citus from copying new tables to the workers. */
 const withoutPropagation = { 'citus.enable_ddl_propagation': 'off' };
 
 const grantService = (sql: postgres.Sql) =>

@@ -2,14 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isUnavailable } from '../errors.ts';
 import type { Database, SharedDatabase } from './db.ts';
 
-// An import waits equally long for a search cluster.
-/** Default time during which a database operation is retried while the database is unavailable (ms). */
+/** How long an operation is retried (ms). An import waits equally long for a search cluster. */
 const defaultPatienceMs = 300_000;
 
 /**
- * Returns a database object that retries each operation while the database is unavailable. Each operation must be safe
- * to repeat: a transaction may have been committed although the connection was lost.
- * @param patienceMs The maximum time for retries before the error is thrown (ms).
+ * Retries each operation while the database is unavailable. Each must be safe to repeat: a transaction may have been
+ * committed although the connection was lost.
+ * @param patienceMs maximum time for retries before the error is thrown (ms)
  */
 export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienceMs): SharedDatabase {
   const patient = (wrapped: Database): Database => ({

@@ -1,8 +1,9 @@
-// Differs from PostgreSQL for characters that came after Unicode 3.2 and have a compatible older form, such as `ᵃ`:
-// PostgreSQL leaves such a password unchanged.
 /**
- * Normalises a password with SASLprep (RFC 4013) for SCRAM authentication, like PostgreSQL's server and psql. Returns
- * the password unchanged if SASLprep rejects it. For other authentication methods, the password must not be normalised.
+ * Normalises a password with SASLprep (RFC 4013) for SCRAM, like PostgreSQL and psql. Unchanged if SASLprep rejects it.
+ * Other methods need the password as it is.
+ *
+ * Differs from PostgreSQL for characters that came after Unicode 3.2 and have a compatible older form, such as `ᵃ`:
+ * PostgreSQL leaves such a password unchanged.
  */
 export async function scramPassword(password: string): Promise<string> {
   if (isAscii.test(password)) return password;

@@ -1,8 +1,6 @@
-// A database or a login can have other values (`alter database … set datestyle = …`). A setting that is sent when a
-// connection is opened takes precedence over them.
 /**
- * Settings of a database session that determine in which form values are sent and received, and what a transaction
- * sees. All connections of this program send them when they are opened.
+ * Determine the form in which values are sent and received, and what a transaction sees. Sent when a connection is
+ * opened, so they take precedence over those of a database or login (`alter database … set datestyle = …`).
  */
 export const sessionSettings = {
   array_nulls: 'on',
@@ -17,9 +15,8 @@ export const sessionSettings = {
 } as const;
 
 /**
- * Adds `sessionSettings` and further settings to a database URL, for the driver of the job queue, which cannot send them
- * in another way. They take precedence over those in the URL's parameter `options`.
- * @param more Settings, by name.
+ * Adds `sessionSettings` and more to a database URL, for pg-boss, which cannot send them in another way. They take
+ * precedence over the URL's parameter `options`.
  */
 export function withSessionSettings(url: string, more: Record<string, string>): string {
   const given = /[?&]options=([^&#]*)/.exec(url)?.[1] ?? '';

@@ -1,18 +1,18 @@
 import { runAfterCommit } from './after-commit.ts';
 import type { Sql, Transaction } from './connection.ts';
 
-/** Runs transactions, and remembers whether the disk of the database is full. */
+/** Runs transactions, and remembers whether the disk is full. */
 export class Transactions {
   #isDiskFull = false;
 
-  /** True from an error which says that the disk of the database is full until a later transaction has written data. */
+  /** True from an error which says that the disk is full until a later transaction has written data. */
   get isDiskFull(): boolean {
     return this.#isDiskFull;
   }
 
   /**
-   * Runs `work` in a transaction, and rolls the transaction back if `work` throws.
-   * @param sql A connection that nothing else uses meanwhile.
+   * Rolls back if `work` throws.
+   * @param sql a connection that nothing else uses meanwhile
    */
   async run<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Promise<T> {
     let hasWritten = false;
@@ -33,19 +33,17 @@ export class Transactions {
   }
 }
 
-/**
- * Returns true if a transaction has written data. PostgreSQL assigns an id to a transaction only at its first write.
- */
+/** True if the transaction has written data: PostgreSQL assigns an id only at the first write. */
 async function hasChanges(sql: Transaction): Promise<boolean> {
   const [row] = await sql<[{ changed: boolean }]>`select pg_current_xact_id_if_assigned() is not null as changed`;
   return row.changed;
 }
 
-/** Returns true if an error means that the disk of the database is full (SQLSTATE 53100). */
+/** SQLSTATE 53100. */
 const isDiskFullError = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '53100';
 
-/** Runs `work` in a transaction. After the commit, calls the functions that `work` registered with `afterCommit`. */
+/** After the commit, calls what `work` registered with `afterCommit`. */
 async function commit<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Promise<T> {
   let opened: Transaction | undefined;
   const result = await sql.begin((transaction) => work((opened = transaction)));

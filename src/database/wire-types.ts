@@ -1,15 +1,15 @@
 import type postgres from 'postgres';
 
-/** The smallest UUID. No record has this id. */
+/** No record has this id. */
 export const lowestId = '00000000-0000-0000-0000-000000000000';
 
-/** The additional value types of this project for the database driver. `instant` is a timestamp as an ISO string. */
+/** The project's own types for the driver. `instant` is a timestamp as an ISO string. */
 export type WireTypes = { instant: string };
 
-/** The number (object id, OID) of a data type in PostgreSQL. */
+/** Number of a data type in PostgreSQL (object id). */
 type Oid = number;
 
-/** The numbers (OIDs) of PostgreSQL's built-in data types. They are the same on every server. */
+/** Of built-in types: the same on every server. */
 const oid = {
   boolean: 16,
   bytea: 17,
@@ -29,7 +29,7 @@ const oid = {
   jsonb: 3802,
 } as const;
 
-/** Pairs of PostgreSQL type numbers (OIDs): an element type and its array type. */
+/** An element type and its array type. */
 const arrays: readonly (readonly [Oid, Oid])[] = [
   [oid.boolean, 1000],
   [oid.bytea, 1001],
@@ -49,13 +49,10 @@ const arrays: readonly (readonly [Oid, Oid])[] = [
   [oid.jsonb, 3807],
 ];
 
-/** Converts a value to a text that PostgreSQL can parse. A `Date` becomes an ISO string. */
+/** A `Date` becomes an ISO string. */
 const asText = (value: unknown): string => (value instanceof Date ? value.toISOString() : String(value));
 
-/**
- * The option `types` of the database driver, which defines how PostgreSQL values are parsed and serialised. Decimals
- * and 64-bit integers become JavaScript numbers.
- */
+/** The driver's option `types`. Decimals and 64-bit integers become JavaScript numbers. */
 export const wireTypes = {
   instant: { to: oid.timestamptz, from: [oid.timestamptz], serialize: asText, parse: toInstant },
   calendar: { to: oid.date, from: [oid.date, oid.timestamp], serialize: asText, parse: (text: string) => text },
@@ -64,8 +61,8 @@ export const wireTypes = {
 } satisfies Record<string, postgres.PostgresType>;
 
 /**
- * Converts a PostgreSQL timestamp in UTC (`2026-03-14 09:26:53.5+00`) to ISO 8601 (`2026-03-14T09:26:53.500Z`). Removes
- * digits below a millisecond. Returns texts in any other format unchanged, such as `infinity`.
+ * Converts a timestamp in UTC (`2026-03-14 09:26:53.5+00`) to ISO 8601 (`2026-03-14T09:26:53.500Z`), cut to
+ * milliseconds. Returns other texts unchanged, such as `infinity`.
  */
 export function toInstant(text: string): string {
   if (text.charCodeAt(10) !== 32 || !text.endsWith('+00')) return text;
@@ -73,17 +70,14 @@ export function toInstant(text: string): string {
   return `${text.slice(0, 10)}T${text.slice(11, 19)}.${fraction.slice(0, 3).padEnd(3, '0')}Z`;
 }
 
-/** The internal parsers and serialisers of the database driver, by PostgreSQL type number (OID). */
+/** The driver's internal parsers and serialisers. */
 interface Codecs {
   parsers: Record<Oid, ((text: string) => unknown) | undefined>;
   serializers: Record<Oid, ((value: unknown) => unknown) | undefined>;
   shared: { typeArrayMap: Record<Oid, Oid> };
 }
 
-/**
- * Adds parsers and serialisers for arrays to an instance of the database driver. Replaces the driver option
- * `fetch_types`, which costs a query for each new connection.
- */
+/** Adds array types to an instance of the driver, in place of its option `fetch_types`. */
 export function registerArrays(sql: postgres.Sql<WireTypes>): void {
   // `fetch_types` costs a round trip, and a connection lost at that moment ends the process with an unhandled rejection.
   const codecs = sql.options as unknown as Codecs;
@@ -96,10 +90,7 @@ export function registerArrays(sql: postgres.Sql<WireTypes>): void {
   }
 }
 
-/**
- * Formats values as a PostgreSQL array literal. All elements except null are quoted, so that PostgreSQL reads them as
- * plain text.
- */
+/** Formats an array literal. All elements except null are quoted, so that PostgreSQL reads them as plain text. */
 function serializeArray(values: readonly unknown[], serialize: (value: unknown) => unknown): string {
   const element = (value: unknown): string => {
     if (value === null) return 'NULL';
@@ -111,12 +102,11 @@ function serializeArray(values: readonly unknown[], serialize: (value: unknown) 
   return `{${values.map(element).join(',')}}`;
 }
 
-/** Pattern for the next token of a PostgreSQL array literal: a quoted element, an unquoted element or a brace. */
+/** The next token of an array literal: a quoted element, an unquoted one or a brace. */
 const token = /"((?:[^"\\]|\\.)*)"|([^{},"]+)|[{}]/gs;
 
 /**
- * Parses a PostgreSQL array literal, which may contain nested arrays.
- * @param parse Parses the text of one element.
+ * Parses an array literal, which may be nested.
  * @see https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO
  */
 export function parseArray(text: string, parse: (element: string) => unknown): unknown[] {
