@@ -2,21 +2,13 @@ import { disposableEmailBlocklistSet } from 'disposable-email-domains-js';
 import roleAccounts from 'role-based-email-addresses';
 import type { Address } from './address.ts';
 
-/** Checks e-mail addresses against two lists: domains of disposable addresses, and role accounts such as `info`. */
 export interface AddressLists {
-  /**
-   * Returns the listed disposable domain that the address belongs to: its own domain or a parent domain. Returns
-   * undefined if none is listed.
-   */
+  /** Returns the listed domain: the address's own or a parent of it. */
   disposableDomain(address: Address): string | undefined;
-  /**
-   * Returns the role account that the address belongs to, such as `info` or `sales`. Returns undefined if the address
-   * is not a role account. Ignores case, quotes and a tag after `+`.
-   */
+  /** Returns e.g. `info` or `sales`. Ignores case, quotes and a tag after `+`. */
   roleAccount(address: Address): string | undefined;
 }
 
-/** Loads the lists of disposable domains and role accounts. */
 export function openAddressLists(): AddressLists {
   const domains = disposableEmailBlocklistSet();
   const accounts = new Set(roleAccounts);
@@ -29,7 +21,7 @@ export function openAddressLists(): AddressLists {
   };
 }
 
-/** Returns a domain and its parent domains: `a.b.c`, `b.c`, `c`. */
+/** Returns a domain and its parents: `a.b.c`, `b.c`, `c`. */
 function suffixes(domain: string): string[] {
   const labels = domain.split('.');
   return labels.map((_, i) => labels.slice(i).join('.'));

@@ -1,24 +1,22 @@
 import { parseEnvelope } from '@haraka/email-address';
 
-/** A parsed e-mail address. The parts have the form in which they are sent to mail servers. */
+/** A parsed address, in the form that is sent to mail servers. */
 export interface Address {
-  /** The part before the `@`, unchanged, because only the mail server knows whether its case matters. */
+  /** Unchanged, because only the mail server knows whether its case matters. */
   local: string;
-  /** The domain in lower case and in ASCII (RFC 5890), or an IP address in `[…]`. */
+  /** In lower case and ASCII (RFC 5890), or an IP address in `[…]`. */
   domain: string;
-  /**
-   * Whether the part before the `@` has non-ASCII characters. Then the mail server must support SMTPUTF8 (RFC 6531).
-   */
+  /** `local` has non-ASCII characters: the mail server must support SMTPUTF8 (RFC 6531). */
   isInternational: boolean;
 }
 
-/** Error: a text is not a valid e-mail address. The error message says why. */
+/** The message says why a text is no e-mail address. */
 export class SyntaxFault extends Error {}
 
 /**
- * Parses an e-mail address by the grammar of SMTP (RFC 5321, with RFC 6531 for non-ASCII characters). The domain must
- * be fully qualified and within the length limits of DNS names (RFC 1035).
- * @throws SyntaxFault if the text is not a valid address.
+ * Parses by the grammar of SMTP (RFC 5321, with RFC 6531 for non-ASCII characters). The domain must be fully qualified
+ * and within the limits of DNS names (RFC 1035).
+ * @throws SyntaxFault
  */
 export function parseAddress(text: string): Address {
   const { user, host } = parse(text);

@@ -1,30 +1,22 @@
 import PQueue from 'p-queue';
 
-/** Limits for concurrent tasks that connect to mail servers. */
 export interface DomainLimits {
-  /** The maximum number of tasks that run at the same time for one mail domain. */
+  /** Tasks at the same time for one mail domain. */
   perDomain: number;
-  /** The maximum number of tasks that run at the same time for all mail domains together. */
+  /** Tasks at the same time for all mail domains together. */
   overall: number;
-  /** The minimum time between the starts of two tasks for one mail domain (ms). 0 means that there is no minimum. */
+  /** Minimum time between the starts of two tasks for one mail domain (ms). */
   domainIntervalMs: number;
 }
 
-/** The customer for whom a task runs, and an optional signal to cancel the task while it waits in the queue. */
 export interface Claim {
-  /** Id of the customer for whom the task runs. Customers who wait for the same domain are served alternately. */
+  /** Id of the customer. Customers who wait for the same domain are served alternately. */
   owner: string;
-  /**
-   * Cancels the task while it waits in the queue: when the signal aborts, the task's promise rejects with the signal's
-   * reason. A task that has already started is not affected.
-   */
+  /** Cancels the task only while it waits: its promise rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
 }
 
-/**
- * Limits how many tasks run at the same time, for each mail domain and for all domains together. All customers share
- * these limits.
- */
+/** Limits tasks that run at the same time, for each mail domain and together. All customers share these limits. */
 export class DomainLimiter {
   readonly #limits: DomainLimits;
   readonly #domains = new Map<string, Line>();
@@ -35,12 +27,12 @@ export class DomainLimiter {
     this.#overall = new Line({ concurrency: limits.overall });
   }
 
-  /** Number of mail domains that currently have a queue of tasks. */
+  /** Number of mail domains that have a queue. */
   get domains(): number {
     return this.#domains.size;
   }
 
-  /** Runs `work` as soon as the limit of this domain and the overall limit allow another task. */
+  /** Runs `work` as soon as both limits allow. */
   async run<T>(domain: string, work: () => Promise<T>, claim: Claim): Promise<T> {
     const line = this.#domains.get(domain) ?? this.#open(domain);
     try {
@@ -50,7 +42,6 @@ export class DomainLimiter {
     }
   }
 
-  /** Creates the queue of tasks for a mail domain. */
   #open(domain: string): Line {
     const { perDomain, domainIntervalMs } = this.#limits;
     const pace = domainIntervalMs > 0 ? { interval: domainIntervalMs, intervalCap: 1, strict: true } : {};
@@ -59,10 +50,7 @@ export class DomainLimiter {
     return line;
   }
 
-  /**
-   * Deletes the empty queue of a domain after `domainIntervalMs`. Until then the queue is needed, because it stores the
-   * start time of the last task.
-   */
+  /** Deletes a domain's empty queue after `domainIntervalMs`: until then it stores the start of the last task. */
   #forgetLater(domain: string, line: Line): void {
     const forget = () => {
       if (line.isIdle && this.#domains.get(domain) === line) this.#domains.delete(domain);
@@ -71,13 +59,10 @@ export class DomainLimiter {
   }
 }
 
-/**
- * A queue of tasks that is fair between owners (customers): the first waiting task of each owner runs before the second
- * task of any owner, and so on.
- */
+/** A queue that is fair between owners: the first waiting task of each runs before the second of any, and so on. */
 class Line {
   readonly #queue: PQueue;
-  /** The number of waiting tasks by owner (customer id). */
+  /** Number of waiting tasks by owner. */
   readonly #waiting = new Map<string, number>();
 
   constructor(options: ConstructorParameters<typeof PQueue>[0]) {
@@ -88,7 +73,6 @@ class Line {
     return this.#queue.size === 0 && this.#queue.pending === 0;
   }
 
-  /** Runs `work` as soon as the limits of this queue allow another task. */
   async inTurn<T>(work: () => Promise<T>, { owner, signal }: Claim): Promise<T> {
     signal?.throwIfAborted();
     const leave = this.#join(owner);
@@ -111,8 +95,8 @@ class Line {
   }
 
   /**
-   * Adds 1 to the number of a customer's waiting tasks.
-   * @returns A function that subtracts 1 again. Further calls of this function have no effect.
+   * Counts a waiting task.
+   * @returns a function that subtracts it again; further calls have no effect
    */
   #join(owner: string): () => void {
     this.#waiting.set(owner, (this.#waiting.get(owner) ?? 0) + 1);

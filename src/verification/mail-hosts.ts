@@ -2,57 +2,44 @@ import { Resolver } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
 
-/** The result of a DNS look-up for the mail servers of a domain. */
 export type MailHosts =
-  /** The host names of the mail servers, the preferred one first. */
+  /** The preferred host first. */
   | { status: 'found'; hosts: readonly string[] }
   /** The domain certainly accepts no mail. */
   | { status: 'none'; reason: 'null_mx' | 'no_domain' | 'no_records' }
-  /** The DNS query failed or timed out. */
+  /** The query failed or timed out. */
   | { status: 'unknown'; reason: string };
 
-/**
- * The result of a DNS look-up for the IP addresses of a host. An empty array `addresses` means that the host has no IP
- * address.
- */
+/** No `addresses` means that the host has none. */
 export type HostAddresses = { status: 'found'; addresses: readonly string[] } | { status: 'unknown'; reason: string };
 
-/** Options of the DNS resolver. */
 export interface DnsOptions {
-  /**
-   * The DNS servers to ask, as `address` or `address:port`. If empty, the DNS servers of the operating system are
-   * asked.
-   */
+  /** As `address` or `address:port`. If empty, those of the operating system are asked. */
   servers: readonly string[];
-  /** The timeout of one try of a DNS query (ms). */
+  /** Of one try (ms). */
   timeoutMs: number;
-  /** The maximum number of tries for each DNS query. */
+  /** Maximum number of tries for each query. */
   tries: number;
 }
 
-/** A DNS resolver with a cache. Concurrent queries for the same name share one look-up. */
+/** Caches answers. Concurrent queries for the same name share one look-up. */
 export interface Dns {
-  /** Looks up the mail servers of a domain. */
   mailHosts(domain: string): Promise<MailHosts>;
-  /** Looks up the IP addresses of a host. */
   addresses(host: string): Promise<HostAddresses>;
-  /** Cancels all running DNS queries. */
+  /** Cancels all running queries. */
   close(): void;
 }
 
-/** The maximum number of DNS answers in each of the two caches (mail servers, IP addresses). */
+/** In each of the two caches. */
 const maxCachedAnswers = 10_000;
-/** How long the answer to a DNS query is cached (ms). */
+/** How long an answer is cached (ms). */
 const cacheMs = 5 * 60_000;
-/** How long a failed DNS query is cached (ms). This time is short, so that the query is repeated soon. */
+/** How long a failure is cached (ms). Short, so that the query is repeated soon. */
 const cacheFailureMs = 5_000;
-/** The maximum number of mail servers that are used for one domain. */
+/** Mail servers that are used for one domain. */
 const hostsOfDomain = 8;
 
-/**
- * Returns a DNS resolver with a cache. The resolver sends its queries directly to DNS servers and ignores the hosts
- * file of the system.
- */
+/** Asks DNS servers directly, and ignores the system's hosts file. */
 export function openDns({ servers, timeoutMs, tries }: DnsOptions): Dns {
   const resolver = new Resolver({ timeout: timeoutMs, tries, maxTimeout: timeoutMs });
   if (servers.length > 0) resolver.setServers(servers);
@@ -65,9 +52,7 @@ export function openDns({ servers, timeoutMs, tries }: DnsOptions): Dns {
   };
 }
 
-/**
- * Creates a cache of DNS answers, with the queried name as key. Concurrent calls with the same name share one query.
- */
+/** Caches answers by queried name. Concurrent calls with the same name share one query. */
 const cacheAnswers = <T extends { status: string }>(ask: (name: string) => Promise<T>) =>
   new LRUCache<string, T>({
     max: maxCachedAnswers,
@@ -82,8 +67,8 @@ const cacheAnswers = <T extends { status: string }>(ask: (name: string) => Promi
   });
 
 /**
- * Looks up the mail servers of a domain: the hosts in the domain's MX records, or the domain itself if there is no MX
- * record (RFC 5321, 5.1). A domain with an empty MX record accepts no mail (RFC 7505).
+ * Returns the hosts in the domain's MX records, or the domain itself if it has none (RFC 5321, 5.1). A domain with an
+ * empty MX record accepts no mail (RFC 7505).
  */
 async function findMailHosts(resolver: Resolver, domain: string): Promise<MailHosts> {
   const records = await answerOrNone(resolver.resolveMx(domain));
@@ -96,7 +81,7 @@ async function findMailHosts(resolver: Resolver, domain: string): Promise<MailHo
   return { status: 'found', hosts: named.slice(0, hostsOfDomain).map(({ exchange }) => exchange.toLowerCase()) };
 }
 
-/** Returns the mail server of a domain without MX records: the domain itself, if it has an IP address. */
+/** Returns a domain without MX records itself, if it has an IP address. */
 async function findImplicitHost(resolver: Resolver, domain: string): Promise<MailHosts> {
   const found = await findAddresses(resolver, domain);
   if (found.status === 'unknown') return found;
@@ -116,8 +101,7 @@ async function findAddresses(resolver: Resolver, host: string): Promise<HostAddr
 }
 
 /**
- * Waits for a DNS query and returns the found records. Returns `no_domain` if the domain does not exist, and
- * `no_records` if the domain exists but has no records of the queried type. If the query failed, returns the failure.
+ * Returns the found records, or the failure. `no_records`: the domain exists, but has no records of the queried type.
  */
 async function answerOrNone<T>(answer: Promise<T[]>): Promise<T[] | 'no_domain' | 'no_records' | { failure: string }> {
   try {

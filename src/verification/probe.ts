@@ -7,39 +7,34 @@ import { isPublic } from './public-address.ts';
 import { SmtpDialog } from './smtp-dialog.ts';
 import { judge, SmtpFault, type Reply } from './smtp-replies.ts';
 
-/** Options for asking mail servers over SMTP whether a mailbox exists. */
 export interface ProbeOptions {
   port: number;
-  /** The sender address in the SMTP command `MAIL FROM`. If undefined, the sender is empty (`<>`). */
+  /** In `MAIL FROM`. If undefined, the sender is empty (`<>`). */
   sender?: string | undefined;
-  /** The host name in the SMTP command `EHLO`. If undefined, the local IP address is sent. */
+  /** Host name in `EHLO`. If undefined, the local IP address is sent. */
   name?: string | undefined;
-  /** Timeout for the connection and for each reply (ms). */
+  /** For the connection and for each reply (ms). */
   timeoutMs: number;
-  /** Whether connections to IP addresses that are not public are allowed. */
+  /** Allows connections to IP addresses that are not public. */
   allowPrivate: boolean;
 }
 
-/** The result of asking mail servers whether the mailbox of an address exists. */
 export type SmtpCheck = VerificationChecks['smtp'];
 
 /**
- * A function that checks whether a mailbox exists: it asks the mail servers of the domain, one after the other, until
- * one of them gives a definite reply. It sends no mail. If the signal aborts, the result is `unknown`.
+ * Asks the mail servers of a domain, one after the other, whether a mailbox exists, until one gives a definite reply.
+ * Sends no mail. If the signal aborts, the result is `unknown`.
  */
 export type Probe = (address: Address, hosts: readonly string[], signal: AbortSignal) => Promise<SmtpCheck>;
 
-/** The maximum number of mail servers that are asked about one address. */
+/** Mail servers that are asked about one address. */
 const maxServers = 6;
-/** The maximum number of domains in the cache that stores whether a domain accepts mail for any mailbox (catch-all). */
+/** Domains of which is stored whether they accept mail for any mailbox (catch-all). */
 const maxCachedDomains = 10_000;
-/** How long the cache stores whether a domain accepts mail for any mailbox (ms). */
+/** How long that is stored (ms). */
 const cacheMs = 10 * 60_000;
 
-/**
- * Returns a function that asks mail servers whether a mailbox exists. The function caches which domains accept mail for
- * any mailbox (catch-all).
- */
+/** Caches which domains accept mail for any mailbox (catch-all). */
 export function openProbe(dns: Dns, options: ProbeOptions): Probe {
   const catchAll = new LRUCache<string, boolean>({ max: maxCachedDomains, ttl: cacheMs });
 
@@ -76,17 +71,17 @@ export function openProbe(dns: Dns, options: ProbeOptions): Probe {
   }
 }
 
-/** A mail server: a host name and one of its IP addresses. */
+/** A host and one of its IP addresses. */
 interface Server {
   host: string;
   address?: string;
-  /** The reason why the host has no known IP address. Set if `address` is not set. */
+  /** Why the host has no known address. Set if `address` is not. */
   reason?: string;
 }
 
 /**
- * Yields one mail server for each IP address of the given hosts, up to six mail servers. If a host has no known IP
- * address, yields the reason. Looks up the IP addresses of a host only when the caller asks for the next mail server.
+ * Yields up to six servers, one for each IP address of the hosts, or the reason why a host has none. Looks up a host's
+ * addresses only when the next server is asked for.
  */
 async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Server> {
   let called = 0;
@@ -104,10 +99,10 @@ async function* serversOf(dns: Dns, hosts: readonly string[]): AsyncGenerator<Se
 }
 
 /**
- * Asks one mail server whether a mailbox exists, with the SMTP commands EHLO, MAIL and RCPT. If the server accepts the
- * mailbox, also asks for a random mailbox, to detect a domain that accepts any mailbox (catch-all).
- * @param takesAny False if the domain is known not to be catch-all. Undefined if this is not known.
- * @throws SmtpFault if the server breaks the protocol or the connection fails.
+ * Asks one mail server by EHLO, MAIL and RCPT. If it accepts the mailbox, also asks for a random one, to detect a
+ * catch-all domain.
+ * @param takesAny false if the domain is known not to be catch-all; undefined if this is not known
+ * @throws SmtpFault if the server breaks the protocol or the connection fails
  */
 async function ask(
   dialog: SmtpDialog,
@@ -132,9 +127,9 @@ async function ask(
 }
 
 /**
- * Checks whether a mail server accepts any mailbox (catch-all), by asking for a random mailbox that cannot exist. If
- * so, the status is `accept_all`, because the reply about the real mailbox then proves nothing.
- * @param taken The server's reply that accepted the real mailbox.
+ * Asks for a random mailbox, which cannot exist. If it is accepted, returns `accept_all`: the reply about the real
+ * mailbox proves nothing.
+ * @param taken the reply that accepted the real mailbox
  */
 async function checkCatchAll(
   dialog: SmtpDialog,
@@ -149,7 +144,7 @@ async function checkCatchAll(
   return { status: takesAny ? 'accept_all' : 'passed', ...codesOf(taken), takesAny };
 }
 
-/** Greets the server with EHLO. If the server rejects EHLO, greets it with the older command HELO. */
+/** Greets with HELO if the server rejects EHLO. */
 async function greet(dialog: SmtpDialog, name: string): Promise<Reply> {
   const reply = await dialog.command(`EHLO ${name}`);
   return reply.code >= 500 ? dialog.command(`HELO ${name}`) : reply;

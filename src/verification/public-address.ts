@@ -3,10 +3,7 @@ import ipaddr from 'ipaddr.js';
 // The only IPv6 range that IANA allocates for global unicast.
 const globalUnicast = ipaddr.parseCIDR('2000::/3');
 
-/**
- * Returns true if an IP address is a public internet address. Returns false for private, local, multicast,
- * carrier-grade NAT and documentation addresses, and for IPv4 addresses inside IPv6.
- */
+/** False for private, local, multicast, carrier-grade NAT and documentation addresses, and for IPv4 inside IPv6. */
 export function isPublic(address: string): boolean {
   if (!ipaddr.isValid(address)) return false;
   const parsed = ipaddr.parse(address);

@@ -1,25 +1,23 @@
 import { createConnection, isIPv6, type Socket } from 'node:net';
 import { replyLimits, ReplyReader, SmtpFault, type Reply } from './smtp-replies.ts';
 
-/**
- * The maximum size of all replies of a mail server on one connection (bytes). If a server sends more, the connection is
- * closed.
- */
+/** Size of all replies on one connection (bytes). If a server sends more, the connection is closed. */
 const dialogBytes = 64 * 1024;
-/** How long to wait for the mail server to close the connection after the command QUIT (ms). */
+/** How long to wait for the server after QUIT (ms). */
 const goodbyeMs = 1_000;
 
-/** Options of a connection to a mail server. */
 export interface DialogOptions {
   port: number;
-  /** Timeout for the connection and for each reply (ms). */
+  /** For the connection and for each reply (ms). */
   timeoutMs: number;
-  /** When this signal aborts, the connection is closed at once. */
+  /** Closes the connection at once. */
   signal: AbortSignal;
 }
 
-// It does not use an SMTP library, because those send mail and cannot stop after RCPT.
-/** An SMTP connection to a mail server. Sends one command at a time and waits for its reply. */
+/**
+ * An SMTP connection. Sends one command at a time and waits for its reply. No SMTP library, because those send mail and
+ * cannot stop after RCPT.
+ */
 export class SmtpDialog {
   readonly #socket: Socket;
   readonly #timeoutMs: number;
@@ -27,13 +25,12 @@ export class SmtpDialog {
   #text = '';
   #bytes = 0;
   #fault: SmtpFault | undefined;
-  /** Wakes up a waiting call of `reply` when bytes have arrived or the connection has ended. */
+  /** Wakes up a waiting `reply` when bytes have arrived or the connection has ended. */
   #wake: (() => void) | undefined;
 
   /**
    * Opens the connection. The server sends its greeting first; read it with `reply`.
-   * @param address IP address of the server. A host name is not allowed, because it could resolve to an address that
-   * was not checked.
+   * @param address an IP address, because a host name could resolve to one that was not checked
    */
   constructor(address: string, { port, timeoutMs, signal }: DialogOptions) {
     this.#timeoutMs = timeoutMs;
@@ -44,18 +41,15 @@ export class SmtpDialog {
     this.#socket.on('close', () => this.#end('closed'));
   }
 
-  /**
-   * The local IP address of the connection in the format of the command EHLO, such as `[192.0.2.1]`. EHLO accepts this
-   * text instead of a host name (RFC 5321, 4.1.4).
-   */
+  /** The local IP address in place of a host name in EHLO, such as `[192.0.2.1]` (RFC 5321, 4.1.4). */
   get ownLiteral(): string {
     const { localAddress = '127.0.0.1' } = this.#socket;
     return isIPv6(localAddress) ? `[IPv6:${localAddress}]` : `[${localAddress}]`;
   }
 
   /**
-   * Sends an SMTP command and returns the reply of the server.
-   * @throws SmtpFault if the server breaks the protocol or the connection fails.
+   * Returns the reply.
+   * @throws SmtpFault if the server breaks the protocol or the connection fails
    */
   async command(line: string): Promise<Reply> {
     // The server has sent a reply before this command. Replies and commands would not match any more.
@@ -66,8 +60,8 @@ export class SmtpDialog {
   }
 
   /**
-   * Waits for the next reply of the server.
-   * @throws SmtpFault if the server breaks the protocol or the connection fails.
+   * Waits for the next reply.
+   * @throws SmtpFault if the server breaks the protocol or the connection fails
    */
   async reply(): Promise<Reply> {
     const timer = setTimeout(() => this.#leave('timeout'), this.#timeoutMs);
@@ -83,7 +77,7 @@ export class SmtpDialog {
     }
   }
 
-  /** Sends the command QUIT and closes the connection. Waits at most one second for the server. */
+  /** Sends QUIT and waits at most one second for the server. */
   async close(): Promise<void> {
     if (this.#socket.destroyed) return;
     const closed = new Promise((resolve) => this.#socket.once('close', resolve));
@@ -128,18 +122,14 @@ export class SmtpDialog {
     this.#socket.destroy();
   }
 
-  /**
-   * Stores the reason why the connection ended, unless a reason is already stored. Wakes up a waiting call of `reply`.
-   */
+  /** Keeps the first reason, and wakes up a waiting `reply`. */
   #end(reason: string): void {
     this.#fault ??= new SmtpFault(reason);
     this.#wake?.();
   }
 }
 
-/**
- * Maps error codes of the socket to reasons of an `SmtpFault`. For any other error code, the reason is `unreachable`.
- */
+/** Reasons of an `SmtpFault` by error code of the socket. Any other code is `unreachable`. */
 const reasons: Record<string, string> = {
   ABORT_ERR: 'deadline',
   ECONNREFUSED: 'refused',

@@ -1,16 +1,13 @@
-/** An SMTP reply of a mail server (RFC 5321, 4.2). */
+/** RFC 5321, 4.2. */
 export interface Reply {
   code: number;
-  /** The enhanced status code (RFC 3463), if the reply contains one. */
+  /** RFC 3463, if the reply contains one. */
   enhanced?: string;
-  /** The text of each line of the reply, without the code at its start. */
+  /** Without the code at the start of each. */
   lines: string[];
 }
 
-/**
- * Error of an SMTP connection: the mail server broke the protocol, or the connection failed. `reason` is a
- * machine-readable cause, such as `timeout`.
- */
+/** The server broke the protocol, or the connection failed. `reason` is machine-readable, such as `timeout`. */
 export class SmtpFault extends Error {
   readonly reason: string;
 
@@ -21,20 +18,19 @@ export class SmtpFault extends Error {
 }
 
 /**
- * The maximum length of a line (characters) and the maximum number of lines in one SMTP reply. RFC 5321 allows lines of
- * 512 characters, but some servers send longer lines.
+ * Limits of one reply: length of a line (characters) and number of lines. RFC 5321 allows lines of 512 characters, but
+ * some servers send longer ones.
  */
 export const replyLimits = { lineLength: 2_048, lines: 64 };
 
-/** Parses the SMTP replies of a mail server line by line. */
+/** Parses replies line by line. */
 export class ReplyReader {
   #code: number | undefined;
   #lines: string[] = [];
 
   /**
-   * Parses the next line of a reply.
-   * @returns The whole reply if this line was its last, otherwise undefined.
-   * @throws SmtpFault if the line is not part of a valid reply.
+   * Returns the whole reply if this was its last line.
+   * @throws SmtpFault if the line is not part of a valid reply
    */
   take(line: string): Reply | undefined {
     const [, digits, mark = ' ', text = ''] = /^([2-5]\d\d)(?:([ -])(.*))?$/s.exec(line) ?? [];
@@ -51,9 +47,8 @@ export class ReplyReader {
 }
 
 /**
- * Parses the enhanced status code (RFC 3463), such as `5.1.1`, at the start of a reply's text. Returns an empty object
- * if the text has no such code, or if its first digit contradicts the reply code.
- * @param code The reply code, such as 550.
+ * Parses an enhanced status code (RFC 3463), such as `5.1.1`, at the start of a text. Returns an empty object if there
+ * is none, or if its first digit contradicts the reply's code (such as 550).
  */
 function enhancedCode(code: number, text: string): { enhanced?: string } {
   const enhanced = /^([245]\.\d{1,3}\.\d{1,3})\b/.exec(text)?.[1];
@@ -61,20 +56,20 @@ function enhancedCode(code: number, text: string): { enhanced?: string } {
 }
 
 /**
- * The enhanced status codes (RFC 3463) which mean that a mailbox does not exist or is disabled. Exchange Online uses
- * 5.4.1 for unknown recipients.
+ * Enhanced status codes (RFC 3463) of a mailbox that does not exist or is disabled. Exchange Online uses 5.4.1 for
+ * unknown recipients.
  */
 const noMailbox = new Set(['5.1.1', '5.1.2', '5.1.3', '5.1.6', '5.1.10', '5.2.1', '5.4.1']);
 /**
- * Matches words in a mail server's rejection which show that the mailbox may exist. The cause of the rejection is then
- * something else: the reputation of the sender, a limit, or a temporary problem.
+ * Words in a rejection which show that its cause is not the mailbox, but the sender's reputation, a limit, or a
+ * temporary problem.
  */
 const notOfMailbox =
   /\b(spam\w*|block\w*|black ?list\w*|grey ?list\w*|gr[ae]y|listed|dns\w*|rbl|ptr|spf|dkim|dmarc|reverse|relay\w*|helo|ehlo|sender|authent\w*|tls|rate|too many|limit\w*|try again|later|tempor\w*|full|quota|banned|denied|prohibited|policy|reputation|https?)\b/i;
 
 /**
- * Interprets a mail server's reply to RCPT. Returns `taken` if the mailbox exists, and `refused` if it does not exist.
- * Returns `undecided` for any other rejection, because the sender, a limit or a temporary problem may be the cause.
+ * Interprets the reply to RCPT: whether the mailbox exists. `undecided` if the sender, a limit or a temporary problem
+ * may be the cause of a rejection.
  */
 export function judge({ code, enhanced, lines }: Reply): 'taken' | 'refused' | 'undecided' {
   if (code === 250 || code === 251) return 'taken';

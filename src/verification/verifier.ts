@@ -7,23 +7,20 @@ import { DomainLimiter } from './domain-limiter.ts';
 import { openDns, type MailHosts } from './mail-hosts.ts';
 import { openProbe, type SmtpCheck } from './probe.ts';
 
-/**
- * Verifies e-mail addresses: checks the syntax, looks up lists of disposable domains and role accounts, queries DNS,
- * and asks mail servers.
- */
+/** Checks the syntax, lists of disposable domains and role accounts, DNS, and asks mail servers. */
 export interface Verifier {
   /**
-   * Verifies one e-mail address. If DNS or mail servers fail, the result is `unknown`; the promise does not reject.
-   * Takes at most `VERIFY_DEADLINE_MS`, plus the wait in the queue for connections to mail servers.
-   * @param signal when it aborts during the wait in the queue, the promise rejects with its reason
-   * @param owner id of the customer who wants the result; customers who wait for the same domain are served alternately
+   * If DNS or mail servers fail, the result is `unknown`; the promise does not reject. Takes at most
+   * `VERIFY_DEADLINE_MS`, plus the wait for connections to mail servers.
+   * @param signal when it aborts during this wait, the promise rejects with its reason
+   * @param owner id of the customer; customers who wait for the same domain are served alternately
    */
   verify(address: string, signal?: AbortSignal, owner?: string): Promise<Verification>;
-  /** Ends running verifications. Checks that have not finished get the status `unknown`. */
+  /** Checks that have not finished get the status `unknown`. */
   close(): Promise<void>;
 }
 
-/** Returns a verifier of e-mail addresses. Its caches and limits are shared by all customers. */
+/** Caches and limits are shared by all customers. */
 export function openVerifier(config: Config): Verifier {
   const lists = openAddressLists();
   const dns = openDns({
@@ -66,10 +63,7 @@ export function openVerifier(config: Config): Verifier {
     },
   };
 
-  /**
-   * Looks up the mail servers of an address's domain in DNS, with a time limit. Returns `literal` if the domain is an
-   * IP address.
-   */
+  /** Looks up the mail servers, with a time limit. Returns `literal` if the domain is an IP address. */
   async function findHosts({ domain }: Address): Promise<MailHosts | { status: 'literal' }> {
     if (domain.startsWith('[')) return { status: 'literal' };
     const late = { status: 'unknown', reason: 'deadline' } as const;
@@ -83,12 +77,8 @@ export function openVerifier(config: Config): Verifier {
 }
 
 /**
- * Runs `work` with a time limit.
- * @param ms Time limit (ms).
- * @param closing Signal that ends the wait early.
- * @param work The work to do. Its signal aborts when the time limit is reached or `closing` aborts.
- * @param late The result to return if the time limit is reached, or `closing` aborts, before `work` has finished.
- * @returns The result of `work`, or `late`.
+ * Returns `late` if `work` has not finished when the time (ms) is up or `closing` aborts. The signal of `work` aborts
+ * then.
  */
 function within<T>(ms: number, closing: AbortSignal, work: (signal: AbortSignal) => Promise<T>, late: T): Promise<T> {
   return withOwnAbort(closing, async (ending) => {
@@ -130,7 +120,6 @@ function mxCheck(found: MailHosts | { status: 'literal' }): VerificationChecks['
   return { status: found.status === 'none' ? 'failed' : 'unknown', reason: found.reason };
 }
 
-/** The value of each check that has not run: `not_checked`. */
 const unchecked: VerificationChecks = {
   syntax: { status: 'not_checked' },
   disposable: { status: 'not_checked' },
@@ -145,8 +134,8 @@ const verification = (checks: Partial<VerificationChecks>): Verification => ({
 });
 
 /**
- * Computes the overall status of a verification from its checks. If a check has failed, the first failed check
- * determines the status. Otherwise, a check with an unknown result leads to `unknown`. Missing checks are ignored.
+ * The first failed check determines the status. Otherwise, an unknown result leads to `unknown`. Missing checks are
+ * ignored.
  */
 function statusOf({ syntax, disposable, role, mx, smtp }: Partial<VerificationChecks>): Verification['status'] {
   if (syntax?.status === 'failed') return 'invalid';
