@@ -24,7 +24,7 @@ export async function findOrCreateCompany(
 ): Promise<string | null> {
   const name = fold(given.company_name);
   // Usually the company exists. While it does not, no row is locked yet, so it is not too late to lock its name.
-  const found = (await lockOldest(sql, customerId, [name], [])).byName.get(name);
+  const found = (await lockRows(sql, customerId, { names: [name] })).byName.get(name);
   if (found !== undefined) return found;
   const { byName } = await lockCompanies(sql, customerId, { names: [name] });
   if (byName.has(name)) return byName.get(name)!;
@@ -63,10 +63,10 @@ export async function lockCompanies(
   customerId: string,
   { names, ids = [], values = [] }: Wanted,
 ): Promise<LockedCompanies> {
-  const existing = await findNames(sql, customerId, names);
-  const missing = names.filter((name) => !existing.has(name));
+  const found = await findOldest(sql, customerId, names);
+  const missing = names.filter((name) => !found.has(name));
   await lockValues(sql, customerId, [...missing.map((value) => ({ kind: 'company_name' as const, value })), ...values]);
-  return lockOldest(sql, customerId, names, ids);
+  return lockRows(sql, customerId, { names: missing, ids, found });
 }
 
 /** SQL condition: the company `r` is not deleted and has the name `wanted.name`. */
@@ -75,35 +75,39 @@ const hasName = `
   and (r.folded ->> 'company_name') collate "C" = wanted.name
   and r.deleted_at is null`;
 
-async function findNames(sql: Transaction, customerId: string, names: readonly string[]): Promise<Set<string>> {
-  if (names.length === 0) return new Set();
-  const rows = await sql.unsafe<{ name: string }[]>(
-    `
-    select wanted.name
-    from unnest($2::text[]) as wanted (name)
-    cross join lateral (select 1 from companies r where ${hasName} limit 1) found`,
-    [customerId, names as string[]],
-    { prepare: true },
-  );
-  return new Set(rows.map(({ name }) => name));
-}
-
-/**
- * Locks companies by name and by id, in the order of their ids, to avoid deadlocks. If another transaction renames a
- * company at the same moment, the result can contain the company under its old name.
- */
-async function lockOldest(
+/** Returns the ids of the oldest companies with the given names, by name. */
+async function findOldest(
   sql: Transaction,
   customerId: string,
   names: readonly string[],
-  ids: readonly string[],
+): Promise<Map<string, string>> {
+  if (names.length === 0) return new Map();
+  const rows = await sql.unsafe<{ name: string; id: string }[]>(oldest, [customerId, names as string[]], {
+    prepare: true,
+  });
+  return new Map(rows.map(({ name, id }) => [name, id]));
+}
+
+/**
+ * Locks companies by name and by id, in the order of their ids, to avoid deadlocks.
+ * @param found companies that were found by name before. Their names are not looked up again: if another transaction
+ *   has renamed a company meanwhile, the name would seem free, although it is not locked.
+ */
+async function lockRows(
+  sql: Transaction,
+  customerId: string,
+  {
+    names,
+    ids = [],
+    found = new Map(),
+  }: Pick<Wanted, 'names' | 'ids'> & { found?: ReadonlyMap<string, string> | undefined },
 ): Promise<LockedCompanies> {
-  const byName = new Map<string, string | null>();
+  const byName = new Map<string, string | null>([...found.keys()].map((name) => [name, null]));
   const byId = new Set<string>();
-  if (names.length + ids.length === 0) return { byName, byId };
+  if (names.length + ids.length + found.size === 0) return { byName, byId };
   const rows = await sql.unsafe<{ name: string | null; id: string; is_deleted: boolean }[]>(
-    lockOldestStatement,
-    [customerId, names as string[], ids as string[]],
+    lockStatement,
+    [customerId, names as string[], ids as string[], [...found.keys()], [...found.values()]],
     { prepare: true },
   );
   for (const { name, id, is_deleted } of rows) {
@@ -114,24 +118,30 @@ async function lockOldest(
 }
 
 // Lateral subqueries, no joins, for the reason that `lookUp` gives.
-const lockOldestStatement = `
+/** SQL query: the name and the id of the oldest company with each of the names `$2`. */
+const oldest = `
+  select wanted.name, oldest.id
+  from unnest($2::text[]) as wanted (name)
+  cross join lateral (
+    select r.id
+    from companies r
+    where ${hasName}
+    order by r.id
+    limit 1
+  ) oldest`;
+
+const lockStatement = `
   select wanted.name, co.id, co.is_deleted
   from (
-    select oldest.name, oldest.id
+    select given.name, given.id
     from (
-      select wanted.name, oldest.id
-      from unnest($2::text[]) as wanted (name)
-      cross join lateral (
-        select r.id
-        from companies r
-        where ${hasName}
-        order by r.id
-        limit 1
-      ) oldest
+      (${oldest})
+      union all
+      select * from unnest($4::text[], $5::uuid[])
       union all
       select null, unnest($3::uuid[])
-    ) oldest
-    order by oldest.id
+    ) given
+    order by given.id
   ) wanted
   cross join lateral (
     select co.id, co.deleted_at is not null as is_deleted
