@@ -2,14 +2,11 @@ import { Type, type Static } from '@sinclair/typebox';
 import { scopes } from './base/scopes.ts';
 import { Enum, Instant, Nullable, Strict, success, Uuid } from './base/wire.ts';
 
-/** Lifetimes that an API key can have (days). */
+/** Days. */
 export const durations = [7, 30, 90, 365] as const;
 export type Duration = (typeof durations)[number];
 
-/**
- * Limits of a customer's API keys: the number of keys that are neither revoked nor expired, and the number of other keys
- * that lists show.
- */
+/** Of one customer: keys neither revoked nor expired, and other keys that lists show. */
 export const keyLimits = { live: 1_000, endedShown: 1_000 } as const;
 
 const KeyName = () =>
@@ -25,7 +22,7 @@ const Expiration = () =>
   Type.Unsafe<Duration>({ type: 'integer', enum: [...durations], description: 'Days until the key expires.' });
 const Permissions = (options: object = {}) => Type.Array(Enum(scopes), { minItems: 1, maxItems: 1000, ...options });
 
-/** Request body for generating an API key. A key without `permissions` gets all scopes. */
+/** A key without `permissions` gets all scopes. */
 export const KeyRequest = Strict(
   {
     name: KeyName(),
@@ -36,16 +33,13 @@ export const KeyRequest = Strict(
 );
 export type KeyRequest = Static<typeof KeyRequest>;
 
-/**
- * Request body for updating an API key. Properties that are not sent do not change, but the key always gets a new
- * secret.
- */
+/** Missing properties do not change, but the key always gets a new secret. */
 export const KeyChange = Type.Partial(KeyRequest, { additionalProperties: false, examples: [{ expiration: 30 }] });
 export type KeyChange = Static<typeof KeyChange>;
 
 export const keyStatuses = ['active', 'expired', 'revoked'] as const;
 
-/** An API key without its secret, as the list of keys shows it. */
+/** A key without its secret. */
 export const ApiKey = Type.Object(
   {
     id: Uuid({ description: 'Id of the key. It is not the key itself.' }),
@@ -71,7 +65,7 @@ export const ApiKey = Type.Object(
 );
 export type ApiKey = Static<typeof ApiKey>;
 
-/** Response after an API key was generated or updated. Only this response contains the secret `key`. */
+/** The only response with the secret `key`. */
 export const IssuedKey = Type.Object(
   {
     ...success,

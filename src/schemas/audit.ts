@@ -1,4 +1,3 @@
-/** Names of the events in the audit log. The events concern API keys, users and customers. */
 export const auditEvents = [
   'api_key.generated',
   'api_key.rotated',
@@ -17,35 +16,29 @@ export const auditEvents = [
 ] as const;
 export type AuditEventName = (typeof auditEvents)[number];
 
-/**
- * A new event for the audit log, except a failed login. Failed logins are saved by another function, which counts
- * several of them as one event.
- */
+/** Any event except a failed login: those are saved by another function, which counts several as one event. */
 export interface NewAuditEvent {
   event: Exclude<AuditEventName, 'user.login_failed'>;
   customerId: string;
-  /** Id of the user that the event is about, which is not always the user who caused it. */
+  /** The user that the event is about, not always the one who caused it. */
   userId?: string | undefined;
   apiKeyId?: string;
   by: Actor;
-  /** Details of the event. Must never contain a secret, not even a wrong password or key. */
+  /** Must never contain a secret, not even a wrong password or key. */
   details?: Record<string, string>;
 }
 
-/** The person or program that caused an event in the audit log, with its IP address. */
+/** Who caused an event. */
 export interface Actor {
   /** The user's e-mail address, or `command line`, or `anonymous`. */
   actor: string;
-  /** The caller's IP address, or null for the command line. */
+  /** Null for the command line. */
   address: string | null;
 }
 
 export const commandLine: Actor = { actor: 'command line', address: null };
 
-/**
- * An event of the audit log, as the command `audit list` prints it. Several failed logins are stored as one event, with
- * their number in `details`.
- */
+/** As `audit list` prints it. Several failed logins are one event, with their number in `details`. */
 export interface AuditEvent {
   id: string;
   created_at: string;

@@ -3,13 +3,9 @@ import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { ContactCreate, ContactDetail, ContactPatch } from './contacts.ts';
 import { Email, Enum, ErrorBody, FaultList, Strict, Uuid } from './base/wire.ts';
 
-/** What a batch does with its items. */
 export type BatchOperation = 'create' | 'update' | 'upsert' | 'delete' | 'read';
 
-/**
- * The fields by which an item of a batch can name its record, with the schemas of their values. A batch is a request
- * that processes several records; each item stands for one record.
- */
+/** The fields by which an item can name its record. */
 const matchSchemas = {
   id: Uuid({ description: 'Id of the record. It names the record if `match` is `id`.' }),
   external_id: Type.String({
@@ -21,21 +17,16 @@ const matchSchemas = {
   work_email: Email({ description: 'E-mail address at work. It names the record if `match` is `work_email`.' }),
 } as const satisfies Record<string, TSchema>;
 
-/** Name of a field that identifies a record in a batch request. */
 export type MatchField = keyof typeof matchSchemas;
 
-/** A kind of record that batches work on. */
 export interface BatchKind {
   readonly noun: 'contact' | 'company';
-  /** The kind of record as a prefix for the titles of its schemas, such as `Contact` in `ContactBatchCreate`. */
+  /** Prefix of its schemas' titles, such as `Contact` in `ContactBatchCreate`. */
   readonly title: string;
-  /** The request body of the call that creates one record. */
   readonly create: TObject;
-  /** Schema of the request body for changing one record (PATCH). */
   readonly patch: TObject;
-  /** One record, as responses show it. */
   readonly shown: TObject;
-  /** Names of the fields that can identify a record of this kind in a batch. */
+  /** The fields that can identify a record of this kind. */
   readonly matches: readonly MatchField[];
 }
 
@@ -57,42 +48,33 @@ export const companyBatches: BatchKind = {
   matches: ['id', 'external_id'],
 };
 
-/** Maximum number of items in a batch. */
 export const maxBatchItems = 1_000;
 
-/** Maximum size of the request body of a batch (bytes). */
+/** Bytes of the request body. */
 export const maxBatchBytes = 5 * 1024 * 1024;
 
-/**
- * Maximum number of faults (invalid values) in the response to a batch: for each item (`ofItem`), and for all items
- * together (`inAll`).
- */
+/** Faults in one response: of an item, and of all items together. */
 export const maxBatchFaults = { ofItem: 10, inAll: 1_000 };
 
-/**
- * Returns the names of the fields that can identify the records in a batch with this operation. For `create`, the array
- * is empty. For `upsert`, the array does not contain `id`, because callers cannot choose the id of a new record.
- */
+/** Empty for `create`. Without `id` for `upsert`, because callers cannot choose the id of a new record. */
 export const matchesOf = ({ matches }: BatchKind, operation: BatchOperation): MatchField[] => {
   if (operation === 'create') return [];
   return matches.filter((match) => operation !== 'upsert' || match !== 'id');
 };
 
-/** Returns the schema of one item in the array `items` of a batch request. */
 export function batchItem({ create, patch }: BatchKind, operation: BatchOperation, match: MatchField): TObject {
   if (operation === 'create') return create;
   const member = { [match]: matchSchemas[match] };
   return operation === 'update' || operation === 'upsert' ? Strict({ ...patch.properties, ...member }) : Strict(member);
 }
 
-/** The request body of a batch. Its items are validated separately, one by one (validation/batch-items.ts). */
+/** Its items are validated separately, one by one (validation/batch-items.ts). */
 export interface BatchBody {
   items: unknown[];
   match?: MatchField;
   atomic?: boolean;
 }
 
-/** Returns the schema of a batch request's body. */
 export function batchBody(kind: BatchKind, operation: BatchOperation): TUnsafe<BatchBody> {
   const matches = matchesOf(kind, operation);
   const [example] = matches;
@@ -115,8 +97,7 @@ const titleOf = ({ title }: BatchKind, operation: BatchOperation): string =>
   `${title}Batch${operation[0]!.toUpperCase()}${operation.slice(1)}`;
 
 /**
- * Returns the schema of the array `items` in the request body of a batch. The schema only limits the number of items.
- * Each item is validated separately later, because an invalid item does not make the whole request invalid.
+ * Only limits the number of items. Each is validated later, because an invalid one does not make the request invalid.
  */
 const Items = (kind: BatchKind, operation: BatchOperation): TUnsafe<unknown[]> =>
   Type.Unsafe<unknown[]>({
@@ -138,7 +119,6 @@ function documentedItem(kind: BatchKind, operation: BatchOperation): TObject {
   });
 }
 
-/** A paragraph for the API documentation of all batch endpoints that write records. */
 export const batchText =
   'The response is 200 with one result for each item, in the order of the items. A failed item writes nothing and does ' +
   'not stop the others. With `atomic`, one failed item means that nothing is written: the response is then the error of ' +
@@ -179,7 +159,6 @@ function exampleItems({ create }: BatchKind, operation: BatchOperation): unknown
   return [operation === 'update' ? { id, industry: 'Computing' } : { id }];
 }
 
-/** What became of an item. */
 export const batchStatuses = ['created', 'updated', 'unchanged', 'deleted', 'found', 'failed'] as const;
 export type BatchStatus = (typeof batchStatuses)[number];
 
@@ -197,7 +176,7 @@ const MatchingIds = () =>
     Type.Array(Uuid(), { description: 'Up to 10 of the records that have the value, if there are several.' }),
   );
 
-/** Response body of a batch with status 409. If several records match an item, `matching_ids` contains their ids. */
+/** The body of 409. `matching_ids` says which records match an item, if there are several. */
 export const BatchConflict = Type.Composite([ErrorBody, Type.Object({ matching_ids: MatchingIds() })], {
   title: 'BatchConflict',
 });
@@ -221,7 +200,7 @@ const ItemError = Type.Object(
   { title: 'BatchItemError', description: 'Why the item failed. Absent if it did not.' },
 );
 
-/** Returns the schema of the response to a batch. For the operation `read`, each result also contains the record. */
+/** For `read`, each result also contains the record. */
 export const batchAnswer = (kind: BatchKind, operation: BatchOperation) => {
   const description = 'The record, as GET returns it. Absent if the item failed.';
   const record =

@@ -18,7 +18,6 @@ import {
   Uuid,
 } from './base/wire.ts';
 
-/** Schemas of the company fields that API clients can write. Responses contain these fields too. */
 const writable = {
   external_id: ExternalId(),
   type: Text(64, {
@@ -45,10 +44,9 @@ const writable = {
   custom_fields: CustomFields(),
 };
 
-/** Names of the company fields that API clients can write. The database columns have the same names. */
+/** The database columns have the same names. */
 export const companyFields = Object.keys(writable) as (keyof typeof writable)[];
 
-/** A company, as responses show it. */
 export const Company = Type.Object(
   {
     id: Uuid({ description: 'Id of the company.' }),
@@ -68,7 +66,7 @@ export type Company = Static<typeof Company>;
 
 const { type, company_name, ...optional } = writable;
 
-/** Request body for creating a company. Several companies may have the same name. */
+/** Several companies may have the same name. */
 export const CompanyCreate = Type.Composite(
   [Type.Object({ type, company_name }), Type.Partial(Type.Object(optional))],
   {
@@ -79,9 +77,7 @@ export const CompanyCreate = Type.Composite(
 );
 export type CompanyCreate = Static<typeof CompanyCreate>;
 
-/**
- * Request body for changing a company (PATCH). Omitted fields do not change. The value null clears a nullable field.
- */
+/** Omitted fields do not change. Null clears a nullable field. */
 export const CompanyPatch = Type.Partial(Type.Object({ ...writable, custom_fields: CustomFieldsPatch() }), {
   additionalProperties: false,
   title: 'CompanyPatch',
@@ -91,7 +87,6 @@ export type CompanyPatch = Static<typeof CompanyPatch>;
 
 const listed = { filters: CompanyFilters, order_by: CompanyOrder };
 
-/** Request body for listing companies: filters, sort order and page. */
 export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: PaginateOrContinue }), {
   additionalProperties: false,
   title: 'CompanyQuery',
@@ -101,10 +96,7 @@ export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
 });
 export type CompanyQuery = Static<typeof CompanyQuery>;
 
-/**
- * Request body for counting companies. It has the same fields as the body for listing companies, but its page can only
- * be given by number, not by a cursor.
- */
+/** Like `CompanyQuery`, but with a page by number only. */
 export const CompanyCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,
   title: 'CompanyCount',

@@ -29,7 +29,6 @@ const PhoneNumber = Strict(
   { title: 'PhoneNumber' },
 );
 
-/** Schemas of the contact fields that API clients can write. Responses contain these fields too. */
 const writable = {
   external_id: ExternalId(),
   first_name: Name({ description: 'First name: 1–255 characters.', examples: ['Ada'] }),
@@ -56,10 +55,7 @@ const writable = {
   custom_fields: CustomFields(),
 };
 
-/**
- * Schemas of contact fields in responses. In contrast to requests, the names and `work_email` can be empty, because a
- * contact that was created from a prospect may lack them.
- */
+/** Names and `work_email` can be empty here: a contact that was created from a prospect may lack them. */
 const answered = {
   ...writable,
   first_name: Text(255, { description: 'First name. `""` if the prospect had none.', examples: ['Ada'] }),
@@ -70,9 +66,7 @@ const answered = {
   }),
 };
 
-/**
- * The company of a contact, in responses. For a contact without a company, `id` is null and the other fields are `""`.
- */
+/** Without a company, `id` is null and the other fields are `""`. */
 const ContactCompany = Type.Object(
   {
     id: Nullable(Uuid({ description: 'Id of the company. Null: the contact has no company.' })),
@@ -99,14 +93,10 @@ const contactProperties = {
   updated_at: UpdatedAt(),
 };
 
-/** A contact in the list of contacts. */
 export const Contact = Type.Object(contactProperties, { title: 'Contact' });
 export type Contact = Static<typeof Contact>;
 
-/**
- * A single contact, as responses show it. `list_ids` contains the lists to which the contact was added manually, not by
- * the rules of a list.
- */
+/** `list_ids` contains the lists of which the contact is a manual member. */
 export const ContactDetail = Type.Object(
   {
     ...contactProperties,
@@ -119,10 +109,7 @@ export const ContactDetail = Type.Object(
 );
 export type ContactDetail = Static<typeof ContactDetail>;
 
-/**
- * The company of a contact, in requests: either the id of an existing company, or a name. If no company with this name
- * exists, a new company is created. An empty object means no company.
- */
+/** An id or a name. If no company has this name, one is created. An empty object means no company. */
 const CompanyReference = Strict(
   {
     id: Type.Optional(Uuid({ description: 'An existing company. Not together with `name`.' })),
@@ -165,12 +152,11 @@ const references = {
 
 const { assigned_to } = references;
 
-/** Names of the contact fields that API clients can write and that have a database column of the same name. */
+/** Those with a database column of the same name. */
 export const contactFields = Object.keys({ ...writable, assigned_to }) as (keyof typeof writable | 'assigned_to')[];
 
 const { first_name, last_name, work_email, phone_numbers, ...optional } = { ...writable, ...references };
 
-/** Request body for a new contact. */
 export const ContactCreate = Type.Composite(
   [Type.Object({ first_name, last_name, work_email, phone_numbers }), Type.Partial(Type.Object(optional))],
   {
@@ -190,9 +176,7 @@ export const ContactCreate = Type.Composite(
 );
 export type ContactCreate = Static<typeof ContactCreate>;
 
-/**
- * Request body for changing a contact (PATCH). Omitted fields do not change. The value null clears a nullable field.
- */
+/** Omitted fields do not change. Null clears a nullable field. */
 export const ContactPatch = Type.Partial(
   Type.Object({
     ...writable,
@@ -211,7 +195,6 @@ export type ContactPatch = Static<typeof ContactPatch>;
 
 const listed = { filters: ContactFilters, order_by: ContactOrder };
 
-/** Request body for listing contacts: filters, sort order and page. */
 export const ContactQuery = Type.Partial(Type.Object({ ...listed, paginate: PaginateOrContinue }), {
   additionalProperties: false,
   title: 'ContactQuery',
@@ -219,10 +202,7 @@ export const ContactQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
 });
 export type ContactQuery = Static<typeof ContactQuery>;
 
-/**
- * Request body for counting contacts. It has the same fields as the body for listing contacts, but its page can only be
- * given by number, not by a cursor.
- */
+/** Like `ContactQuery`, but with a page by number only. */
 export const ContactCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
   additionalProperties: false,
   title: 'ContactCount',

@@ -2,17 +2,11 @@ import { Type, type Static } from '@sinclair/typebox';
 import { PaginateOrContinue } from './filters.ts';
 import { Enum, Instant, Nullable, Strict, Uuid } from './base/wire.ts';
 
-/**
- * The two pools of credits. Credits in `subscription` pay for unlocking prospects, credits in `verification` for
- * verifying e-mail addresses.
- */
+/** `subscription` pays for unlocking prospects, `verification` for verifying e-mail addresses. */
 export const pools = ['subscription', 'verification'] as const;
 export type Pool = (typeof pools)[number];
 
-/**
- * Kinds of entries in the credit ledger. A job reserves credits at its start, is charged for its results, and releases
- * the unspent credits at its end.
- */
+/** A job reserves credits at its start, is charged for its results, and releases the rest at its end. */
 export const entryKinds = ['grant', 'reserve', 'charge', 'release', 'adjust'] as const;
 export type EntryKind = (typeof entryKinds)[number];
 
@@ -25,7 +19,6 @@ const Balance = (description: string) =>
     { description },
   );
 
-/** The number of credits that a customer has in each of the two pools. */
 export const Credits = Type.Object(
   {
     subscription: Balance('Credits that pay for unlocking prospects.'),
@@ -35,7 +28,6 @@ export const Credits = Type.Object(
 );
 export type Credits = Static<typeof Credits>;
 
-/** An entry of the credit ledger. The ledger records every change of a customer's credits. */
 export const LedgerEntry = Type.Object(
   {
     id: Uuid({ description: 'Id of the entry.' }),
@@ -60,7 +52,6 @@ export const LedgerEntry = Type.Object(
 );
 export type LedgerEntry = Static<typeof LedgerEntry>;
 
-/** Request body for listing the entries of the credit ledger: paging parameters only. */
 export const LedgerQuery = Strict(
   { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'LedgerQuery', examples: [{ paginate: { limit: 100 } }] },

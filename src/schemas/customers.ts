@@ -8,9 +8,7 @@ const Price = (description: string) =>
     examples: ['0.00'],
   });
 
-/**
- * The customer account to which an API key belongs, with users and subscription. Prices are strings with two decimals.
- */
+/** Prices are strings with two decimals. */
 export const CustomerSummary = Type.Object(
   {
     customer: Type.Object(

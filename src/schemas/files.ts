@@ -4,22 +4,16 @@ import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { Contact, ContactCreate, ContactPatch } from './contacts.ts';
 import { Enum, Strict } from './base/wire.ts';
 
-/** Formats of files with records: CSV with a header line, or NDJSON (one JSON object per line). */
+/** CSV with a header line, or NDJSON (one JSON object per line). */
 export const fileFormats = ['csv', 'ndjson'] as const;
 export type FileFormat = (typeof fileFormats)[number];
 
-/**
- * The schemas of one kind of record. They determine which fields an imported or exported file can contain. The
- * endpoints for single records use the same schemas.
- */
+/** The schemas that determine which fields a file can contain. The endpoints for single records use the same. */
 export interface FileFields {
-  /** Name of the kind of record, as in the URL path. */
+  /** As in the URL path. */
   readonly noun: 'contacts' | 'company';
-  /** The record as responses show it. */
   readonly shown: TObject;
-  /** The request body that creates a record. */
   readonly create: TObject;
-  /** The request body that changes a record. */
   readonly patch: TObject;
 }
 
@@ -37,29 +31,24 @@ export const companyFileFields: FileFields = {
   patch: CompanyPatch,
 };
 
-/**
- * Fields of a contact's company that a file can contain. Maps the field names in files to the field names in responses.
- */
+/** Fields of a contact's company in files, with their names in responses. */
 export const companyParts = {
   'company.id': 'id',
   'company.name': 'company_name',
   'company.industry': 'industry',
 } as const;
 
-/** Returns the field names that the request field `fields` accepts, except names of the form `custom_fields.<key>`. */
+/** Without `custom_fields.<key>`. */
 export function namesOf({ shown }: FileFields): string[] {
   const names = Object.keys(shown.properties);
   return 'company' in shown.properties ? [...names, ...Object.keys(companyParts)] : names;
 }
 
-/** Returns true if a name is a field of these records or has the form `custom_fields.<key>`. */
+/** Also for `custom_fields.<key>`. */
 export const isFileField = (fields: FileFields, name: string): boolean =>
   namesOf(fields).includes(name) || customKey(name) !== undefined;
 
-/**
- * Returns the names of the fields that an import can write, with the ids first. For a contact's company, only
- * `company.id` is included. The lists of a contact are not included.
- */
+/** Ids first. Of a contact's company only `company.id`, and not its lists. */
 export function importableNames({ create }: FileFields): string[] {
   const { external_id, company, list_ids: _, ...others } = create.properties;
   return [
@@ -71,13 +60,12 @@ export function importableNames({ create }: FileFields): string[] {
   ];
 }
 
-/** The unvalidated request field `fields`: `"importable"`, `"all"` or an array of field names. */
+/** Not validated yet: `"importable"`, `"all"` or field names. */
 export type GivenFields = string | string[];
 
-/** Maximum number of names in the request field `fields`. */
 export const maxFileFields = 200;
 
-/** Returns the schema of the request field `fields`. The custom Ajv keyword `x-file-fields` validates this field. */
+/** Validated by the keyword `x-file-fields`. */
 const Fields = (fields: FileFields): TUnsafe<GivenFields> =>
   Type.Unsafe<GivenFields>({
     type: ['string', 'array'],
@@ -92,19 +80,13 @@ const Fields = (fields: FileFields): TUnsafe<GivenFields> =>
     examples: ['importable', ['id', namesOf(fields)[1]]],
   });
 
-/**
- * Names of the fields by which an export can be sorted, for each kind of record. Each of these fields has a database
- * index.
- */
+/** By kind of record. Each of these fields has a database index. */
 export const exportOrderFields = {
   contacts: ['created_at', 'updated_at', 'score', 'last_name', 'work_email'],
   company: ['created_at', 'updated_at', 'score', 'company_name'],
 } as const;
 
-/**
- * Returns the schema of the request field `order_by` for an export. The field accepts a single sort field, which must
- * have a database index. The custom Ajv keyword `x-order-by-index` validates it.
- */
+/** A single field that has a database index. Validated by the keyword `x-order-by-index`. */
 const IndexedOrder = (
   noun: keyof typeof exportOrderFields,
 ): TUnsafe<Record<string, string> | { field: string; direction: string }[]> =>
@@ -125,7 +107,6 @@ const Format = Enum(fileFormats, {
     'with `=`. `ndjson`: one JSON object on each line.',
 });
 
-/** Request body for exporting contacts: filters, sort order, the fields to export, and the file format. */
 export const ContactExport = Strict(
   {
     format: Format,
@@ -137,7 +118,6 @@ export const ContactExport = Strict(
 );
 export type ContactExport = Static<typeof ContactExport>;
 
-/** Request body for exporting companies: filters, sort order, the fields to export, and the file format. */
 export const CompanyExport = Strict(
   {
     format: Format,
@@ -149,16 +129,12 @@ export const CompanyExport = Strict(
 );
 export type CompanyExport = Static<typeof CompanyExport>;
 
-/** The content types of files, by format. */
 export const contentTypes: Record<FileFormat, string> = {
   csv: 'text/csv; charset=utf-8',
   ndjson: 'application/x-ndjson',
 };
 
-/**
- * Response of an export: the file. The file is streamed while the records are read. If the connection breaks, the file
- * is incomplete.
- */
+/** Streamed while the records are read: if the connection breaks, the file is incomplete. */
 export const ExportedFile = {
   description: 'The file. An export that fails half-way ends with a broken connection.',
   content: {

@@ -3,20 +3,18 @@ import { lengthOf } from '../text/code-points.ts';
 import { Cursor, Paginate, Strict } from './base/wire.ts';
 
 /**
- * Types of filter fields. The type determines the operators and values of a condition. `exact` means text that is
- * compared exactly, including case, accents and white space. `custom` means any string, number or boolean. `search`
- * means that the field can only be searched for words.
+ * Determines operators and values of a condition. `exact`: compared with case, accents and white space. `custom`: any
+ * string, number or boolean. `search`: can only be searched for words.
  */
 export type FieldType = 'text' | 'exact' | 'integer' | 'instant' | 'uuid' | 'custom' | 'search';
 
-/** The fields by which one kind of record can be filtered and sorted, with their types. */
 export interface FilterFields {
-  /** Name of the kind of record, as in the URL path. It is part of each cursor. */
+  /** As in the URL path. Part of each cursor. */
   readonly noun: string;
   readonly types: Readonly<Record<string, FieldType>>;
-  /** Names of the fields that `order_by` does not accept. */
+  /** Fields that `order_by` does not accept. */
   readonly unordered: readonly string[];
-  /** True if filters can use custom fields, written as `custom_fields.<key>`. */
+  /** Filters can use `custom_fields.<key>`. */
   readonly customFields: boolean;
 }
 
@@ -26,7 +24,6 @@ const matching = ['contains', 'not_contains', 'starts_with', 'ends_with'] as con
 
 export type Operator = (typeof equality | typeof comparison | typeof matching)[number];
 
-/** The filter operators that each type of field supports. */
 export const operatorsOf: Readonly<Record<FieldType, readonly Operator[]>> = {
   text: [...equality, ...matching, ...comparison],
   exact: [...equality, ...matching, ...comparison],
@@ -37,10 +34,7 @@ export const operatorsOf: Readonly<Record<FieldType, readonly Operator[]>> = {
   search: [],
 };
 
-/**
- * Limits of the filters and the sort order in one request: number of conditions, values per condition, characters per
- * value, characters of a custom field's key, and number of sort keys.
- */
+/** Of one request. `values` is per condition, `characters` per value. */
 export const filterLimits = { conditions: 25, values: 100, characters: 256, customKey: 64, orderKeys: 3 } as const;
 
 export const contactFilterFields: FilterFields = {
@@ -112,7 +106,6 @@ export const companyFilterFields: FilterFields = {
   customFields: true,
 };
 
-/** Returns the type of a filter field, or undefined if there is no field with this name. */
 export function fieldType(fields: FilterFields, name: string): FieldType | undefined {
   if (Object.hasOwn(fields.types, name)) return fields.types[name];
   return fields.customFields && customKey(name) !== undefined ? 'custom' : undefined;
@@ -120,24 +113,19 @@ export function fieldType(fields: FilterFields, name: string): FieldType | undef
 
 const customPrefix = 'custom_fields.';
 
-/**
- * Returns the key in a field name of the form `custom_fields.<key>`. Returns undefined for any other name, or if the
- * key is too long.
- */
+/** Returns the key in `custom_fields.<key>`. Undefined for any other name, or if the key is too long. */
 export function customKey(name: string): string | undefined {
   const length = lengthOf(name) - customPrefix.length;
   const fits = name.startsWith(customPrefix) && length >= 1 && length <= filterLimits.customKey;
   return fits ? name.slice(customPrefix.length) : undefined;
 }
 
-/** Returns the names of the fields that `order_by` accepts. */
+/** The fields that `order_by` accepts. */
 export const orderable = (fields: FilterFields): string[] =>
   Object.keys(fields.types).filter((name) => !fields.unordered.includes(name));
 
-/** The unparsed request field `filters`. */
 export type GivenFilters = Record<string, unknown>;
 
-/** The unparsed request field `order_by`. */
 export type GivenOrder = Record<string, string> | { field: string; direction: string }[];
 
 const filtersText = [
@@ -149,7 +137,7 @@ const filtersText = [
   'Without any letter or digit it matches nothing.',
 ].join('\n');
 
-/** Returns the schema of the request field `filters`. The custom Ajv keyword `x-filters` validates this field. */
+/** Validated by the keyword `x-filters`. */
 const Filters = (fields: FilterFields): TUnsafe<GivenFilters> =>
   Type.Unsafe<GivenFilters>({
     type: 'object',
@@ -161,7 +149,7 @@ const Filters = (fields: FilterFields): TUnsafe<GivenFilters> =>
     ],
   });
 
-/** Returns the schema of the request field `order_by`. The custom Ajv keyword `x-order-by` validates this field. */
+/** Validated by the keyword `x-order-by`. */
 export const OrderBy = (fields: FilterFields): TUnsafe<GivenOrder> =>
   Type.Unsafe<GivenOrder>({
     type: ['object', 'array'],
@@ -184,16 +172,13 @@ export const ContactOrder = OrderBy(contactFilterFields);
 export const CompanyFilters = Filters(companyFilterFields);
 export const CompanyOrder = OrderBy(companyFilterFields);
 
-/**
- * Schema of the request field `paginate`: either a page number, or the cursor that the response with the previous page
- * contains.
- */
+/** A page number, or the cursor in the response with the previous page. */
 export const PaginateOrContinue = Strict(
   { ...Paginate.properties, cursor: Type.Optional(Cursor({ maxLength: 4096 })) },
   { description: Paginate.description },
 );
 
-/** Returns a Markdown table of the filter fields and their operators, for the API documentation. */
+/** Returns Markdown for the API documentation. */
 export function filterTable(): string {
   const rows = (Object.keys(typeNames) as (keyof typeof typeNames)[]).map((type) => {
     const names = (fields: FilterFields): string =>

@@ -4,23 +4,21 @@ import { fileFormats } from './files.ts';
 import type { Scope } from './base/scopes.ts';
 import { CreatedAt, DoneWithId, Enum, Ids, Instant, Name, Nullable, Paginate, Strict, Uuid } from './base/wire.ts';
 
-/** The kinds of records that an import can write. */
 export const importObjects = ['contacts', 'companies'] as const;
 export type ImportObject = (typeof importObjects)[number];
 
-/** Modes of an import: whether it creates records, updates existing records, or does both. */
 export const importModes = ['create', 'update', 'upsert'] as const;
 export type ImportMode = (typeof importModes)[number];
 
-/** For each kind of record, the fields that can identify an existing record in an import. */
+/** The fields that can identify an existing record. */
 export const importMatches: Record<ImportObject, readonly MatchField[]> = {
   contacts: contactBatches.matches,
   companies: companyBatches.matches,
 };
 
 /**
- * Statuses of an import: `UPLOADING → UPLOADED → PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. An import that
- * starts automatically after the upload skips `UPLOADED`. An import is COMPLETED even if some of its records failed.
+ * `UPLOADING → UPLOADED → PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. An import that starts by itself skips
+ * `UPLOADED`. COMPLETED may have failed records.
  */
 export const importStatuses = [
   'UPLOADING',
@@ -33,25 +31,24 @@ export const importStatuses = [
 ] as const;
 export type ImportStatus = (typeof importStatuses)[number];
 
-/** Maximum size of an import's file after decompression (bytes). */
+/** After decompression (bytes). */
 export const maxFileBytes = 256 * 1024 * 1024;
-/** Maximum number of records in an import's file. */
 export const maxFileRecords = 1_000_000;
-/** Maximum number of unfinished imports of one customer. */
+/** Of one customer. */
 export const maxUnfinishedImports = 3;
 
-/** Returns the scopes that an API key must have to start or read an import with this kind of records and this mode. */
+/** Returns the scopes that a key must have to start or read such an import. */
 export function importScopes(object: ImportObject, mode: ImportMode): Scope[] {
   const actions = mode === 'upsert' ? (['create', 'update'] as const) : [mode];
   return actions.map((action) => `${object}:${action}` as const);
 }
 
-/** The scopes for imports of any kind. An API key with none of these scopes cannot use the endpoints for imports. */
+/** A key with none of these cannot use the endpoints for imports. */
 export const anyImportScope: readonly Scope[] = [
   ...new Set(importObjects.flatMap((object) => importModes.flatMap((mode) => importScopes(object, mode)))),
 ];
 
-/** Maps each header of a CSV file to a field name. The value null means that the import ignores the column. */
+/** Field names by header of a CSV file. Null: the column is ignored. */
 export type Mapping = Record<string, string | null>;
 
 const Mapping = () =>
@@ -89,7 +86,7 @@ const changeable = {
   ),
 };
 
-/** Request body for creating an import. The file is sent in a later request. */
+/** The file is sent in a later request. */
 export const ImportCreate = Strict(
   {
     object: Enum(importObjects, { description: 'What the file contains.' }),
@@ -125,7 +122,7 @@ export const ImportCreate = Strict(
 );
 export type ImportCreate = Static<typeof ImportCreate>;
 
-/** Request body for changing the settings of an import that has not started. */
+/** Only for an import that has not started. */
 export const ImportPatch = Strict(changeable, {
   title: 'ImportPatch',
   examples: [{ mapping: { 'E-Mail': 'work_email' } }],
@@ -134,7 +131,6 @@ export type ImportPatch = Static<typeof ImportPatch>;
 
 const count = (description: string) => Type.Integer({ description });
 
-/** An import with its progress. */
 export const Import = Type.Object(
   {
     id: Uuid({ description: 'Id of the import.' }),
@@ -169,16 +165,14 @@ export const Import = Type.Object(
 );
 export type Import = Static<typeof Import>;
 
-/** Response after an import was created. Contains the id of the import. */
 export const ImportBegun = DoneWithId;
 
-/** Request body for listing the imports: paging parameters only. */
 export const ImportQuery = Strict(
   { paginate: Type.Optional(Paginate) },
   { title: 'ImportQuery', examples: [{ paginate: { limit: 25 } }] },
 );
 
-/** Preview of an uploaded import file: its header line, its first records and their errors. */
+/** The header line, the first records and their errors. */
 export const ImportPreview = Type.Object(
   {
     headers: Nullable(Type.Array(Type.String(), { description: 'The headers of a CSV file. Null for NDJSON.' })),
@@ -204,7 +198,7 @@ export const ImportPreview = Type.Object(
 );
 export type ImportPreview = Static<typeof ImportPreview>;
 
-/** Request body of an upload, with any content type. */
+/** Any content type. */
 export const FileBody = {
   description: 'The file, of at most 256 MiB. Any content type is accepted, and `Content-Encoding: gzip`.',
   content: {
@@ -214,7 +208,7 @@ export const FileBody = {
   },
 };
 
-/** Response with the errors file of an import: a CSV file with the failed records. */
+/** A CSV file with the failed records. */
 export const ErrorsFile = {
   description:
     'The failed records: the columns of the file (of NDJSON the line as `_record`), then `_line`, where the record starts ' +

@@ -6,13 +6,10 @@ import type { Scope } from './base/scopes.ts';
 import { Verification } from './verification.ts';
 import { Enum, Instant, Nullable, Paginate, Strict, success, Uuid } from './base/wire.ts';
 
-/** Types of the jobs that customers can start. */
 export const jobTypes = ['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list'] as const;
 export type JobType = (typeof jobTypes)[number];
 
-/**
- * For each type of job, the scopes with which an API key can read or cancel a job of this type. One of them is enough.
- */
+/** One of these scopes is enough to read or cancel a job of the type. */
 export const jobReaders = {
   unlock_contacts: ['payment_prospect:create'],
   unlock_selected_contacts: ['payment_prospect:create'],
@@ -20,22 +17,17 @@ export const jobReaders = {
   verify_list: ['list_contacts:read', 'verify_email:create'],
 } as const satisfies Record<JobType, readonly Scope[]>;
 
-/**
- * Statuses of a job: `PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. A job is COMPLETED even if some of its
- * items failed.
- */
+/** `PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. COMPLETED may have failed items. */
 export const jobStatuses = ['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
 export type JobStatus = (typeof jobStatuses)[number];
 
-/** The statuses of jobs that have ended. Such a status never changes again. */
+/** These never change again. */
 export const finalStatuses = ['COMPLETED', 'FAILED', 'CANCELLED'] as const satisfies readonly JobStatus[];
 export type FinalStatus = (typeof finalStatuses)[number];
 
-/** Possible outcomes of one item of a job. */
 export const itemStatuses = ['succeeded', 'failed', 'skipped'] as const;
 export type ItemStatus = (typeof itemStatuses)[number];
 
-/** Reasons why a job skipped an item. */
 export const skipReasons = ['already_unlocked', 'duplicate', 'cancelled'] as const;
 export const failReasons = ['not_found'] as const;
 export type ItemReason = (typeof skipReasons)[number] | (typeof failReasons)[number];
@@ -46,7 +38,6 @@ const JobStatus = Enum(jobStatuses, {
     'items failed.',
 });
 
-/** A job with its progress and its cost. */
 export const Job = Type.Object(
   {
     id: Uuid({ description: 'Id of the job.' }),
@@ -76,7 +67,7 @@ export const Job = Type.Object(
 );
 export type Job = Static<typeof Job>;
 
-/** One item of a job: a prospect or an e-mail address, with its outcome. */
+/** A prospect or an e-mail address, with its outcome. */
 export const JobItem = Type.Object(
   {
     item: Type.String({ description: 'The id of a prospect, or an e-mail address.' }),
@@ -101,7 +92,6 @@ export const JobItem = Type.Object(
 );
 export type JobItem = Static<typeof JobItem>;
 
-/** Response after a job was started, with the id and status of the job. */
 export const JobStarted = Type.Object(
   { id: Uuid({ description: 'Id of the job, to follow it.' }), status: JobStatus },
   { title: 'ServiceHandler', description: 'The job that was started.' },
@@ -116,9 +106,6 @@ const syncProspects = sync('Create or update contacts and companies from the unl
 
 const { filters, order_by } = ProspectQuery.properties;
 
-/**
- * Request body for unlocking prospects by filters: the filters, the sort order, and the maximum number of prospects.
- */
 export const UnlockContacts = Strict(
   {
     filters,
@@ -141,7 +128,6 @@ export const UnlockContacts = Strict(
 );
 export type UnlockContacts = Static<typeof UnlockContacts>;
 
-/** Request body for unlocking prospects by id. */
 export const UnlockSelectedContacts = Strict(
   {
     ids: Type.Array(Uuid(), {
@@ -171,7 +157,6 @@ const EmailToVerify = Strict(
   { title: 'EmailToVerify' },
 );
 
-/** Request body for verifying e-mail addresses. */
 export const VerifyEmail = Strict(
   {
     emails: Type.Array(EmailToVerify, {
@@ -185,10 +170,7 @@ export const VerifyEmail = Strict(
 );
 export type VerifyEmail = Static<typeof VerifyEmail>;
 
-/**
- * Response of a dry run of an unlock request: the number of matching prospects, and the credits that unlocking them
- * would cost.
- */
+/** The response of a dry run. */
 export const Estimate = Type.Object(
   {
     matches: Type.Integer({
@@ -201,10 +183,8 @@ export const Estimate = Type.Object(
 );
 export type Estimate = Static<typeof Estimate>;
 
-/** Response after the verification of a list was started, with the id of the job. */
 export const ListVerification = Type.Object({ ...success, data: JobStarted }, { title: 'ContactListVerification' });
 
-/** Request body for listing jobs: filters and page. */
 export const JobQuery = Strict(
   {
     filters: Type.Optional(
@@ -222,7 +202,6 @@ export const JobQuery = Strict(
 );
 export type JobQuery = Static<typeof JobQuery>;
 
-/** Request body for listing the items of one job: paging parameters only. */
 export const JobItemQuery = Strict(
   { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'ServiceJobItemQuery', examples: [{ paginate: { limit: 100 } }] },

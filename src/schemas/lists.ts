@@ -1,10 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { CreatedAt, Cursor, Enum, Ids, Name, Paginate, Strict, success, Text, UpdatedAt, Uuid } from './base/wire.ts';
 
-/**
- * Operators in the rules of a contact list. `not_equals`, `not_contains` and `not_in` also match contacts whose field
- * is empty.
- */
+/** `not_equals`, `not_contains` and `not_in` also match contacts whose field is empty. */
 export const ruleOperators = [
   'equals',
   'not_equals',
@@ -23,14 +20,10 @@ export const ruleOperators = [
 ] as const;
 export type RuleOperator = (typeof ruleOperators)[number];
 
-/**
- * Limits of the rules of contact lists: rules per list, values per rule, characters per value, lists with rules per
- * customer, and rules per customer.
- */
+/** `values` is per rule, `characters` per value, `lists` counts those with rules of a customer. */
 export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500, rulesOfCustomer: 5_000 } as const;
 
-// A rule with `list_id` would make the members of a list depend on another list.
-/** Filter fields that the rules of a contact list cannot use. */
+/** Fields that rules cannot use: with `list_id`, the members of a list would depend on another list. */
 export const unruled: readonly string[] = ['list_id', 'search'];
 
 const ruleProperties = {
@@ -51,13 +44,12 @@ const ruleProperties = {
   }),
 };
 
-/** A rule of a contact list, as responses show it. The contacts that match the list's rules are its members. */
 export const Rule = Type.Object(ruleProperties, { title: 'ListRule' });
 export type Rule = Static<typeof Rule>;
 
 const { field, operator, value, logic_operator } = ruleProperties;
 
-/** A rule of a contact list, as requests contain it. In a request, `logic_operator` is optional. */
+/** In requests, `logic_operator` is optional. */
 const RuleGiven = Strict(
   { field, operator, value, logic_operator: Type.Optional(logic_operator) },
   { title: 'ListRuleGiven' },
@@ -72,7 +64,6 @@ const RulesGiven = Type.Array(RuleGiven, {
     `${ruleLimits.lists} lists with rules, and ${ruleLimits.rulesOfCustomer} rules in all of them.`,
 });
 
-/** A contact list, as responses show it. */
 export const List = Type.Object(
   {
     id: Uuid({ description: 'Id of the list.' }),
@@ -100,7 +91,6 @@ export type List = Static<typeof List>;
 
 const { name, description } = List.properties;
 
-/** Request body for creating a contact list. */
 export const ListCreate = Strict(
   { name, description: Type.Optional(description), rules: Type.Optional(RulesGiven) },
   {
@@ -119,7 +109,7 @@ export const ListCreate = Strict(
 );
 export type ListCreate = Static<typeof ListCreate>;
 
-/** Request body for changing a contact list (PATCH). Omitted fields do not change. */
+/** Omitted fields do not change. */
 export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGiven }), {
   additionalProperties: false,
   title: 'ContactListPatch',
@@ -127,23 +117,18 @@ export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGi
 });
 export type ListPatch = Static<typeof ListPatch>;
 
-/**
- * Request body for listing the contact lists: paging parameters only. In contrast to other endpoints, they are not
- * nested in `paginate`.
- */
+/** In contrast to other endpoints, not nested in `paginate`. */
 export const ListQuery = Strict(
   { ...Paginate.properties, cursor: Type.Optional(Cursor({ minLength: 1, maxLength: 2048 })) },
   { title: 'ContactListQuery', examples: [{ page: 1, limit: 25 }] },
 );
 export type ListQuery = Static<typeof ListQuery>;
 
-/** Response after a contact list was created: the list's id and name. */
 export const ListCreated = Type.Object(
   { id: Uuid({ description: 'Id of the new list.' }), name: Type.String({ description: 'Its name, trimmed.' }) },
   { title: 'ContactListCreated' },
 );
 
-/** Request body for copying a contact list: the id of the list and the name of the copy. */
 export const ListDuplicate = Strict(
   {
     list_id: Uuid({ description: 'The list to copy.' }),
@@ -155,7 +140,6 @@ export const ListDuplicate = Strict(
   },
 );
 
-/** Request body for manually adding contacts to a list, or removing them. */
 export const MembersByHand = Strict(
   {
     list_id: Uuid({ description: 'The list.' }),
@@ -169,10 +153,6 @@ export const MembersByHand = Strict(
   },
 );
 
-/**
- * Response after contacts were added to a list: the number of new members, and the number of contacts that were already
- * members.
- */
 export const MembersAdded = Type.Object(
   {
     ...success,
@@ -187,7 +167,6 @@ export const MembersAdded = Type.Object(
   { title: 'ContactListMembersAdded' },
 );
 
-/** Response after contacts were removed from a list: the number of removed contacts. */
 export const MembersRemoved = Type.Object(
   {
     ...success,

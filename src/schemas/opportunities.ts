@@ -1,25 +1,19 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { CreatedAt, Enum, Ids, Instant, Name, Nullable, Price, Strict, Text, UpdatedAt, Uuid } from './base/wire.ts';
 
-/**
- * Priorities of an opportunity (a possible sale). `HIGHT` is not a typing error: the API specification has this value.
- */
+/** `HIGHT` is not a typing error: the contract has this value. */
 export const priorities = ['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE'] as const;
 
 const Quantity = () => Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Number of units.', examples: [3] });
 const AgreedPrice = () => Price({ description: 'Agreed price of one unit, with at most 4 decimals.' });
 
-/** A line of an opportunity in a request: the id of a product, the agreed price and the quantity. */
 const Line = Strict(
   { id: Uuid({ description: 'An existing product.' }), price: AgreedPrice(), quantity: Quantity() },
   { title: 'OpportunityLine' },
 );
 export type Line = Static<typeof Line>;
 
-/**
- * A line of an opportunity, as responses show it. A line still contains the product's name after the product was
- * deleted.
- */
+/** Keeps the product's name after the product was deleted. */
 const Detail = Type.Object(
   {
     product_id: Uuid({ description: 'The product. It may have been deleted since.' }),
@@ -31,7 +25,6 @@ const Detail = Type.Object(
   { title: 'OpportunityDetail' },
 );
 
-/** Schemas of the opportunity fields that API clients can write. Responses contain these fields too. */
 const writable = {
   name: Name({
     description: 'Name of the opportunity: 1–255 characters.',
@@ -55,10 +48,9 @@ const { contacts_ids, ...scalar } = writable;
 void contacts_ids;
 const kept = { ...scalar, company_id: companyId, source_id: sourceId };
 
-/** Names of the opportunity fields that API clients can write and that have a database column of the same name. */
+/** Those with a database column of the same name. */
 export const opportunityFields = Object.keys(kept) as (keyof typeof kept)[];
 
-/** An opportunity, as responses show it. */
 export const Opportunity = Type.Object(
   {
     id: Uuid({ description: 'Id of the opportunity.' }),
@@ -78,7 +70,6 @@ export type Opportunity = Static<typeof Opportunity>;
 const lines = { maxItems: 1000 };
 const { description, ...required } = writable;
 
-/** Request body for a new opportunity. */
 export const OpportunityCreate = Type.Composite(
   [
     Type.Object({
@@ -110,10 +101,7 @@ export const OpportunityCreate = Type.Composite(
 );
 export type OpportunityCreate = Static<typeof OpportunityCreate>;
 
-/**
- * Changes to the lines of an opportunity: lines to add, update and remove. Either all changes are applied or none. Each
- * product may occur only once.
- */
+/** Either all changes are applied or none. Each product may occur only once. */
 const LinesPatch = Strict(
   {
     add: Type.Optional(
@@ -141,10 +129,7 @@ const LinesPatch = Strict(
 );
 export type LinesPatch = Static<typeof LinesPatch>;
 
-/**
- * Request body for changing an opportunity (PATCH). Omitted fields do not change. The value null clears a nullable
- * field.
- */
+/** Omitted fields do not change. Null clears a nullable field. */
 export const OpportunityPatch = Type.Partial(
   Type.Object({
     ...writable,

@@ -1,11 +1,10 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { CreatedAt, Enum, Paginate, Strict, UpdatedAt, Uuid } from './base/wire.ts';
 
-/** Possible statuses of a pipeline stage. The status also applies to all opportunities in the stage. */
+/** Also applies to all opportunities in the stage. */
 export const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
 export type StageStatus = (typeof stageStatuses)[number];
 
-/** Possible visibilities of a pipeline. */
 export const visibilities = ['PUBLIC', 'PRIVATE'] as const;
 export type Visibility = (typeof visibilities)[number];
 
@@ -22,11 +21,9 @@ const stageProperties = {
   status: Enum(stageStatuses, { description: 'Whether opportunities in this stage are open, won or lost.' }),
 };
 
-/** A stage of a pipeline, as responses show it. */
 export const Stage = Type.Object(stageProperties, { title: 'Stage' });
 export type Stage = Static<typeof Stage>;
 
-/** A stage in the list of stages, with the number of opportunities in it. */
 export const StageListItem = Type.Object(
   {
     ...stageProperties,
@@ -36,7 +33,6 @@ export const StageListItem = Type.Object(
 );
 export type StageListItem = Static<typeof StageListItem>;
 
-/** Request body for listing the stages of a pipeline: the id of the pipeline, and the page. */
 export const StageQuery = Strict(
   { pipeline_id: Uuid({ description: 'The pipeline whose stages are listed.' }), paginate: Type.Optional(Paginate) },
   {
@@ -54,11 +50,11 @@ const listed = {
   active: Type.Boolean({ description: 'Whether the pipeline is in use.' }),
 };
 
-/** A pipeline in the list of pipelines. It has fewer fields than a single pipeline. */
+/** Has fewer fields than a single pipeline. */
 export const PipelineListItem = Type.Object(listed, { title: 'PipelineListItem' });
 export type PipelineListItem = Static<typeof PipelineListItem>;
 
-/** A single pipeline with its stages, sorted by their field `order`. */
+/** Stages are sorted by `order`. */
 export const Pipeline = Type.Object(
   {
     ...listed,

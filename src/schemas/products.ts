@@ -1,7 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { CreatedAt, Currency, Name, Price, Text, UpdatedAt, Uuid } from './base/wire.ts';
 
-/** Schemas of the product fields that API clients can write. Responses contain these fields too. */
 const writable = {
   name: Name({ description: 'Name of the product: 1–255 characters.', examples: ['Difference Engine No. 2'] }),
   currency: Currency({
@@ -12,7 +11,7 @@ const writable = {
   active: Type.Boolean({ description: 'Whether the product is offered. By default true.' }),
 };
 
-/** Names of the product fields that API clients can write. The database columns have the same names. */
+/** The database columns have the same names. */
 export const productFields = Object.keys(writable) as (keyof typeof writable)[];
 
 const productProperties = {
@@ -22,11 +21,9 @@ const productProperties = {
   updated_at: UpdatedAt(),
 };
 
-/** A single product, as responses show it. */
 export const Product = Type.Object(productProperties, { title: 'Product' });
 export type Product = Static<typeof Product>;
 
-/** A product in the list of products, with the number of opportunities and pipelines that use the product. */
 export const ProductListItem = Type.Object(
   {
     ...productProperties,
@@ -39,10 +36,7 @@ export type ProductListItem = Static<typeof ProductListItem>;
 
 const { name, price, unit, ...optional } = writable;
 
-/**
- * Request body for creating a product. By default, a product is active and has the currency of the customer's
- * subscription.
- */
+/** By default, a product is active and has the currency of the customer's subscription. */
 export const ProductCreate = Type.Composite([Type.Object({ name, price, unit }), Type.Partial(Type.Object(optional))], {
   additionalProperties: false,
   title: 'ProductCreate',
@@ -50,10 +44,7 @@ export const ProductCreate = Type.Composite([Type.Object({ name, price, unit }),
 });
 export type ProductCreate = Static<typeof ProductCreate>;
 
-/**
- * Request body for changing a product (PATCH). Omitted fields do not change. A new price does not affect opportunities
- * that already use the product.
- */
+/** Omitted fields do not change. A new price does not affect opportunities that already use the product. */
 export const ProductPatch = Type.Partial(Type.Object(writable), {
   additionalProperties: false,
   title: 'ProductPatch',

@@ -16,10 +16,7 @@ import {
   Uuid,
 } from './base/wire.ts';
 
-/**
- * Filter fields of prospects that are compared as a whole: the field must equal a value in the filter. Case and accents
- * are ignored.
- */
+/** Compared as a whole, without regard to case and accents. */
 export const exactFields = [
   'first_name',
   'last_name',
@@ -29,13 +26,10 @@ export const exactFields = [
   'location_postal_code',
 ] as const;
 
-/**
- * Filter fields of prospects that are compared by word: the field must contain all words of a value in the filter, in
- * any order.
- */
+/** Compared by word: the field must contain all words of a value, in any order. */
 export const wordFields = ['job_title', 'job_company_name', 'job_company_industry'] as const;
 
-/** Text fields of prospects that can be used as filters. The service can suggest values for these fields. */
+/** The service can suggest values for these fields. */
 export const textFields = [
   'first_name',
   'last_name',
@@ -52,10 +46,7 @@ export type ExactField = (typeof exactFields)[number];
 export type WordField = (typeof wordFields)[number];
 export type TextField = (typeof textFields)[number];
 
-/**
- * A prospect (a person of the catalog), as responses show it. E-mail addresses and phone number are masked until the
- * customer has unlocked the prospect.
- */
+/** E-mail addresses and phone number are masked until the customer has unlocked the prospect. */
 export const Prospect = Type.Object(
   {
     _id: Uuid({ description: 'Id of the prospect, to unlock it.' }),
@@ -90,10 +81,7 @@ export const Prospect = Type.Object(
 );
 export type Prospect = Static<typeof Prospect>;
 
-/**
- * The fields by which prospects can be sorted. The fields `has_email` and `has_phone` have the value 1 (true) or 0
- * (false) in the sort order.
- */
+/** `has_email` and `has_phone` sort as 1 (true) or 0 (false). */
 export const prospectOrderFields = {
   noun: 'prospect',
   types: {
@@ -163,10 +151,7 @@ const additive = {
   }),
 };
 
-/**
- * Filters for prospects, each for one field. A filter with an array of values matches prospects that have one of these
- * values. A prospect must match all filters in the request.
- */
+/** One value of an array is enough, but all fields must match. */
 export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...additive }), {
   additionalProperties: false,
   title: 'ProspectFilters',
@@ -174,11 +159,7 @@ export const ProspectFilters = Type.Partial(Type.Object({ ...described, ...addit
 });
 export type ProspectFilters = Static<typeof ProspectFilters>;
 
-/**
- * The prospect filters that the server has applied, as the response shows them. The filters of the API specification
- * are always present, even if the request does not contain them. The additional filters of this service are present
- * only if the request contains them.
- */
+/** The contract's filters are always present, the additional ones of this service only if the request contains them. */
 export const FiltersApplied = Type.Composite(
   [
     Type.Object({
@@ -235,7 +216,6 @@ const what = {
   ),
 };
 
-/** Request body for listing prospects: filters, sort order and page. */
 export const ProspectQuery = Strict(
   { ...what, paginate: Type.Optional(PageOrCursor) },
   {
@@ -247,20 +227,18 @@ export const ProspectQuery = Strict(
 );
 export type ProspectQuery = Static<typeof ProspectQuery>;
 
-/** Request body for counting prospects: filters and page. */
 export const ProspectCount = Strict(
   { ...what, paginate: Type.Optional(PageByNumber) },
   { title: 'ProspectCount', examples: [{ filters: { job_company_industry: ['retail'] }, all_contacts: true }] },
 );
 export type ProspectCount = Static<typeof ProspectCount>;
 
-/** Response of a prospect count: the number of matching prospects, and the filters that the server has applied. */
 export const ProspectMetadata = Type.Composite([Metadata, Type.Object({ filters_applied: FiltersApplied })], {
   title: 'ProspectMetadata',
 });
 export type ProspectMetadata = Static<typeof ProspectMetadata>;
 
-/** Request body for suggesting filter values: a field, and the first letters of a word in the suggested values. */
+/** A field, and the first letters of a word in the suggested values. */
 export const SuggestionQuery = Strict(
   {
     source: Enum([...textFields, 'all'] as const, {
@@ -277,7 +255,7 @@ export const SuggestionQuery = Strict(
 );
 export type SuggestionQuery = Static<typeof SuggestionQuery>;
 
-/** A suggested filter value: a value that at least one prospect has, in its most frequent spelling. */
+/** A value that at least one prospect has, in its most frequent spelling. */
 export const Suggestion = Type.Object(
   {
     type: Enum(textFields, { description: 'The field that has the value.' }),

@@ -2,10 +2,7 @@ import { Type, type Static } from '@sinclair/typebox';
 import { NewPassword, Role } from './users.ts';
 import { Email, Instant, Name, Strict, Uuid } from './base/wire.ts';
 
-/**
- * Schema of the password in a login request. Any password is accepted here, because an old password may break the
- * current rules for new passwords.
- */
+/** Any password: an old one may break the current rules. */
 const ClaimedPassword = () => Type.String({ minLength: 1, maxLength: 1024, description: 'The current password.' });
 
 export const Login = Strict(
@@ -14,7 +11,7 @@ export const Login = Strict(
 );
 export type Login = Static<typeof Login>;
 
-/** Response of a login. The client sends `token` with later requests, as `Authorization: Bearer <token>`. */
+/** The client sends `token` with later requests, as `Authorization: Bearer <token>`. */
 export const Session = Type.Object(
   {
     token: Type.String({

@@ -1,16 +1,12 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Email, Enum, Name, Uuid } from './base/wire.ts';
 
-/** Roles of users. An admin can manage API keys; a member cannot. */
 export const roles = ['admin', 'member'] as const;
 export type Role = (typeof roles)[number];
 
-/** Schema of a user's role. */
 export const Role = () => Enum(roles, { description: 'An `admin` can manage API keys; a `member` cannot.' });
 
-/**
- * A user of a customer account. In other records, the fields `assigned_to` and `user_id_assigned` contain a user's id.
- */
+/** In other records, `assigned_to` and `user_id_assigned` contain a user's id. */
 export const User = Type.Object(
   {
     id: Uuid({ description: 'Id of the user, for `assigned_to` and `user_id_assigned`.' }),
@@ -23,7 +19,7 @@ export const User = Type.Object(
 );
 export type User = Static<typeof User>;
 
-/** Schema of a new password: 12–128 characters. */
+/** 12–128 characters. */
 export const NewPassword = () =>
   Type.String({
     minLength: 12,

@@ -1,7 +1,6 @@
 import { Type, type Static, type TProperties } from '@sinclair/typebox';
 import { Enum } from './base/wire.ts';
 
-/** Possible verification statuses of an e-mail address of a contact, company or prospect. */
 export const verificationStatuses = [
   'unverified',
   'verified',
@@ -12,17 +11,13 @@ export const verificationStatuses = [
   'unknown',
 ] as const;
 
-/** Schema of the field `verification_status` of a contact, company or prospect. */
 export const VerificationStatus = () => Enum(verificationStatuses, { description: statusText });
 
 const statusText =
   'What the last verification found. `unverified`: not checked yet; `verified`: accepts mail; `invalid`: does not; `accept_all`: its server accepts every ' +
   'address; `disposable`: a throw-away mailbox; `do_not_mail`: a role account such as info@; `unknown`: no clear answer.';
 
-/**
- * Possible outcomes of one check of an e-mail address. `unknown` means that the mail server or DNS resolver gave no
- * clear answer.
- */
+/** `unknown`: the mail server or DNS gave no clear answer. */
 const outcomes = ['passed', 'failed', 'unknown', 'not_checked'] as const;
 const Outcome = <T extends string = never>(description: string, ...more: T[]) =>
   Enum<(typeof outcomes)[number] | T>([...outcomes, ...more], { description });
@@ -30,7 +25,6 @@ const Detail = (description: string) => Type.Optional(Type.String({ description 
 
 const Check = <P extends TProperties>(description: string, properties: P) => Type.Object(properties, { description });
 
-/** The outcomes of all checks in the verification of an e-mail address. */
 const Checks = Type.Object(
   {
     syntax: Check('Whether the text is an e-mail address.', {
@@ -66,7 +60,6 @@ const Checks = Type.Object(
   { description: 'The outcome of every check. Checks that come after the deciding one are `not_checked`.' },
 );
 
-/** The result of the verification of an e-mail address. */
 export const Verification = Type.Object(
   {
     status: Enum(

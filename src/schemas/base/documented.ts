@@ -20,19 +20,12 @@ import { documentedFormats } from './formats.ts';
 import { unruled } from '../lists.ts';
 import { prospectOrderFields } from '../prospects.ts';
 
-/** A JSON schema, or a part of it. */
 type Schema = Record<string, unknown>;
 
-/**
- * Converts the schema of a request for the OpenAPI document: replaces custom formats and keywords of this service by
- * standard JSON Schema that accepts the same values.
- */
+/** Replaces custom formats and keywords in a request's schema by standard JSON Schema that accepts the same values. */
 export const documentedRequest = (schema: Schema): Schema => documented(schema, documentedFormats);
 
-/**
- * Converts the schema of a response for the OpenAPI document: removes the formats `name` and `key-name`, which only
- * this service defines.
- */
+/** Removes the formats `name` and `key-name`, which only this service defines, from a response's schema. */
 export const documentedResponse = (schema: Schema): Schema => documented(schema, shownFormats);
 
 const { country, currency } = documentedFormats;
@@ -57,10 +50,7 @@ function documented(schema: Schema, formats: typeof documentedFormats): Schema {
 const without = (schema: Schema, keywords: string[]): Schema =>
   Object.fromEntries(Object.entries(schema).filter(([key]) => !keywords.includes(key)));
 
-/**
- * Converts the value of a schema keyword: applies `part` to each schema in the value, such as the schema in `items`.
- * Returns a value without schemas unchanged.
- */
+/** Applies `part` to each schema in a keyword's value, such as that of `items`. */
 function documentedPart(key: string, value: unknown, part: (schema: Schema) => Schema): unknown {
   if (key === 'items' || key === 'additionalProperties') return isSchema(value) ? part(value) : value;
   if (key === 'anyOf' || key === 'oneOf') return (value as Schema[]).map(part);
@@ -70,10 +60,7 @@ function documentedPart(key: string, value: unknown, part: (schema: Schema) => S
 
 const isSchema = (value: unknown): value is Schema => typeof value === 'object' && value !== null;
 
-/**
- * Adds the keyword `uniqueItems` to an array schema, or to each array in an object schema. In the OpenAPI document, it
- * replaces the custom keyword `x-distinct-ids`, which means that the ids of the elements must be distinct.
- */
+/** Adds `uniqueItems` to an array schema, or to each array of an object schema, in place of `x-distinct-ids`. */
 function withDistinct(schema: Schema): Schema {
   if (schema['type'] === 'array') return { ...schema, uniqueItems: true };
   const arrays = Object.entries(schema['properties'] as Record<string, Schema>);
@@ -91,9 +78,7 @@ const filterFields: Record<string, FilterFields> = {
 const fileFields: Record<string, FileFields> = { contacts: contactFileFields, company: companyFileFields };
 const titles: Record<string, string> = { contacts: 'Contact', company: 'Company', prospect: 'Prospect' };
 
-/**
- * Replaces a custom keyword of this service, such as `x-filters`, by standard JSON Schema that accepts the same values.
- */
+/** Replaces a custom keyword, such as `x-filters`, by standard JSON Schema that accepts the same values. */
 function withKeywords(schema: Schema): Schema {
   const { 'x-filters': filtered, 'x-order-by': ordered, 'x-order-by-index': exported, ...others } = schema;
   const { 'x-file-fields': columns, 'x-rules': ruled, ...rest } = others;
@@ -114,10 +99,7 @@ function withKeywords(schema: Schema): Schema {
   return typeof ruled === 'string' ? { ...rest, items: ruleOf(rest['items'] as Schema, filterFields[ruled]!) } : rest;
 }
 
-/**
- * Returns the schema of the request field `filters`: an object whose keys are field names and whose values are
- * conditions.
- */
+/** Returns an object schema with field names as keys and conditions as values. */
 function filtersOf(fields: FilterFields): Schema {
   const conditions = Object.fromEntries(Object.entries(fields.types).map(([name, type]) => [name, conditionOf(type)]));
   const names = (more: string[]) => ({ pattern: namePattern([...Object.keys(fields.types), ...more]) });
@@ -141,7 +123,7 @@ function filtersOf(fields: FilterFields): Schema {
 
 const customPattern = `^custom_fields[.][\\s\\S]{1,${filterLimits.customKey}}$`;
 
-/** Returns a regular expression that matches the given field names and all names of the form `custom_fields.<key>`. */
+/** Matches the names and `custom_fields.<key>`. */
 const namePattern = (names: readonly string[]): string =>
   `^(${names.map((name) => name.replaceAll('.', '[.]')).join('|')}|${customPattern.slice(1, -1)})$`;
 
@@ -149,8 +131,8 @@ const text = { type: 'string', maxLength: filterLimits.characters };
 const custom = { anyOf: [text, { type: 'number' }, { type: 'boolean' }] };
 
 /**
- * For each type of filter field: a prefix for schema titles (`title`), the schema of a value that is tested for
- * equality (`value`), and the schema of a value in a comparison with an operator such as `gt` (`compared`).
+ * By type of field: a prefix for titles, the schema of a value tested for equality (`value`), and of one compared by an
+ * operator such as `gt` (`compared`).
  */
 const values: Record<Exclude<FieldType, 'search'>, { title: string; value: Schema; compared: Schema }> = {
   text: { title: 'Text', value: text, compared: text },
@@ -161,10 +143,7 @@ const values: Record<Exclude<FieldType, 'search'>, { title: string; value: Schem
   custom: { title: 'CustomField', value: custom, compared: { anyOf: [text, { type: 'number' }] } },
 };
 
-/**
- * Returns a string schema with the pattern of a format, without the keyword `format` itself, because this keyword
- * breaks some generated Java clients.
- */
+/** Returns a schema with a format's pattern, without the keyword `format`, which breaks some generated Java clients. */
 function patterned(format: string): Schema {
   return { type: 'string', pattern: documentedFormats[format]!.pattern };
 }
@@ -173,10 +152,7 @@ function scalar(title: string, value: Schema) {
   return { title, value, compared: value };
 }
 
-/**
- * Returns the schema of a filter condition on a field of the given type: a value, an array of values, null, or an
- * object of operators.
- */
+/** Returns the schema of a condition: a value, an array of values, null, or an object of operators. */
 function conditionOf(type: FieldType): Schema {
   if (type === 'search') return { ...text, description: 'Words, all of which must occur.' };
   const { title, value } = values[type];
@@ -198,7 +174,6 @@ function conditionOf(type: FieldType): Schema {
 const alternativesOf = (value: Schema): Schema[] => (value['anyOf'] as Schema[] | undefined) ?? [value];
 const listOf = (items: Schema): Schema => ({ type: 'array', maxItems: filterLimits.values, items });
 
-/** Returns the schema of the operand of a filter operator, such as the array of values for `in`. */
 function operandOf(type: Exclude<FieldType, 'search'>, operator: Operator): Schema {
   const { value, compared } = values[type];
   const described = { description: operatorTexts[operator] };
@@ -245,17 +220,14 @@ const operatorTexts: Record<Operator, string> = {
   between: 'Is between two values `[low, high]`, both included.',
 };
 
-/**
- * Adds a pattern to the schema of a contact list's rule. The pattern limits the property `field` to the fields that
- * rules can use.
- */
+/** Limits the property `field` of a list's rule to the fields that rules can use. */
 function ruleOf(rule: Schema, { types }: FilterFields): Schema {
   const properties = rule['properties'] as Record<string, Schema>;
   const names = Object.keys(types).filter((name) => !unruled.includes(name));
   return { ...rule, properties: { ...properties, field: { ...properties['field'], pattern: namePattern(names) } } };
 }
 
-/** Returns the schema of a sort order: an object that maps fields to directions, or an array of sort keys. */
+/** Returns the schema of an object from fields to directions, or an array of sort keys. */
 function orderOf(title: string, names: readonly string[], maxKeys: number): Schema {
   const direction = {
     title: 'SortDirection',
@@ -284,9 +256,6 @@ function orderOf(title: string, names: readonly string[], maxKeys: number): Sche
   return { title, anyOf: [byField, { type: 'array', minItems: 1, maxItems: maxKeys, items: key }] };
 }
 
-/**
- * Returns the schema of the request field `fields` of an export: `"importable"`, `"all"` or an array of field names.
- */
 function columnsOf(fields: FileFields): Schema {
   const name = { type: 'string', pattern: namePattern(namesOf(fields)) };
   return {

@@ -2,11 +2,10 @@ import type { Ajv, AnySchema, ErrorObject, FuncKeywordDefinition, SchemaValidate
 import { escapePointer } from '../../text/json-pointer.ts';
 
 /**
- * Returns versions of some Ajv keywords, such as `items`, that limit the memory for errors. Ajv's own versions report
- * the errors of all elements of a huge array. These versions stop after `max` + 1 invalid elements or properties of one
- * array or object.
- * @param ajv The Ajv instance that compiles the schemas of elements and properties.
- * @param max Maximum number of invalid elements or properties of one array or object.
+ * Versions of Ajv keywords, such as `items`, that limit the memory for errors. Ajv's own report the errors of all
+ * elements of a huge array.
+ * @param ajv compiles the schemas of elements and properties
+ * @param max invalid elements or properties of one array or object; one more is reported
  */
 export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] => [
   {
@@ -54,10 +53,7 @@ export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] =>
 
 type ParentSchema = { properties?: object };
 
-/**
- * A validation function for the elements of an array or the properties of an object. It yields one array of errors for
- * each invalid element or property.
- */
+/** Validates the elements of an array or the properties of an object. Yields the errors of each invalid one. */
 type ErrorsOf = (value: never) => Iterable<Partial<ErrorObject>[]>;
 
 function keyword(
@@ -82,7 +78,7 @@ function keyword(
   };
 }
 
-/** Returns copies of the errors with `pointer` as a prefix of their paths. */
+/** Puts `pointer` in front of the errors' paths. */
 const at = (pointer: string, errors: Partial<ErrorObject>[]): Partial<ErrorObject>[] =>
   errors.map((error) => ({ ...error, instancePath: pointer + (error.instancePath ?? '') }));
 

@@ -10,7 +10,6 @@ const countries = new Set(countryCodes.map(([alpha2]) => alpha2!).filter((code) 
 const uncirculated = 'BOV CHE CHW CLF COU MXV USN UYI UYW VED XAD XAG XAU XBA XBB XBC XBD XPD XPT XTS XUA XXX';
 const currencies = new Set([...Intl.supportedValuesOf('currency'), ...uncirculated.split(' ')]);
 
-/** For each format name of the JSON schemas, a function that checks whether a string has this format. */
 export const formats: Record<string, (text: string) => boolean> = {
   uuid: (text) => canonicalId(text) !== undefined,
   email: (text) => (fullFormats.email as RegExp).test(text),
@@ -22,19 +21,15 @@ export const formats: Record<string, (text: string) => boolean> = {
   currency: (text) => /^[a-z]{3}$/i.test(text) && currencies.has(text.toUpperCase()),
 };
 
-/** The maximum length of an e-mail address (characters). */
+/** Characters. */
 export const maxEmailLength = 254;
 
-/**
- * Returns true if the text is an e-mail address that the API accepts. Any other text of a prospect counts as no
- * address, such as `n/a`.
- */
+/** True for what the API accepts. Any other text of a prospect counts as no address, such as `n/a`. */
 export const isEmailAddress = (text: string): boolean => text.length <= maxEmailLength && formats['email']!(text);
 
 /**
- * How the OpenAPI document describes each string format of this service, because API clients know only the standard
- * ones. Key: name of the format. Value: the schema that stands in its place. Its pattern accepts all valid strings, and
- * a few invalid ones, such as February 30. If it has a title, it becomes a component of the document.
+ * What the OpenAPI document shows in place of each format, because clients know only the standard ones. A pattern
+ * accepts all valid strings, and a few invalid ones, such as February 30. With a title, it becomes a component.
  */
 export const documentedFormats: Record<string, { format?: string; pattern?: string; title?: string }> = {
   uuid: { format: 'uuid', pattern: '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$' },
@@ -50,15 +45,12 @@ export const documentedFormats: Record<string, { format?: string; pattern?: stri
   currency: { title: 'CurrencyCode', pattern: `^(${codesPattern([...currencies])})$` },
 };
 
-/** Returns a regular expression for strings that have between 1 and `most` code points after trimming. */
+/** Matches between 1 and `most` code points after trimming. */
 function trimmedPattern(most: number): string {
   return String.raw`^\s*\S([\s\S]{0,${most - 2}}\S)?\s*$`;
 }
 
-/**
- * Returns a regular expression that matches any of the given codes in upper or lower case, such as
- * `[Dd][Ee]|[Ff][IiRr]` for DE, FI and FR.
- */
+/** Matches the codes in any case, such as `[Dd][Ee]|[Ff][IiRr]` for DE, FI and FR. */
 function codesPattern(codes: readonly string[]): string {
   const lastLetters = new Map<string, string>();
   for (const code of codes.toSorted()) {
@@ -78,10 +70,7 @@ function isLengthBetween(text: string, least: number, max: number): boolean {
 
 const instantPattern = /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.\d+)?(?:[Zz]|[+-](\d{2}):(\d{2}))$/;
 
-/**
- * Returns true if the text is a valid date and time with an offset (RFC 3339), within the years 0001–9999 in UTC. Leap
- * seconds are not valid.
- */
+/** True for a date and time with an offset (RFC 3339), in UTC within the years 0001–9999. Not for leap seconds. */
 export function isInstant(text: string): boolean {
   const match = instantPattern.exec(text);
   if (!match) return false;

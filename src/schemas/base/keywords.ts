@@ -1,7 +1,7 @@
 import type { KeywordDefinition, SchemaValidateFunction } from 'ajv';
 import { canonicalId } from '../../text/ids.ts';
 
-/** Custom Ajv keywords for what JSON Schema cannot express. */
+/** What JSON Schema cannot express. */
 export const keywords: KeywordDefinition[] = [
   {
     keyword: 'x-max-json-bytes',
@@ -43,10 +43,7 @@ export const keywords: KeywordDefinition[] = [
   },
 ];
 
-/**
- * Returns an object as JSON text, to measure the object's size. Nested objects and arrays are replaced by null, because
- * other checks reject them.
- */
+/** Returns an object's JSON text, to measure it. Nested values are null, because other checks reject them. */
 const flatJson = (value: object): string =>
   JSON.stringify(
     Object.fromEntries(Object.entries(value).map(([key, member]) => [key, typeof member === 'object' ? null : member])),
@@ -72,8 +69,8 @@ function hasDistinctIds(...[, value, schema, context]: Parameters<SchemaValidate
 type ArraySchema = { maxItems?: number };
 
 /**
- * Returns the ids in a request array in canonical form, with their JSON pointers. Elements without an id are skipped.
- * Returns an empty array if the request array is too long, because another check rejects it.
+ * Returns the canonical ids of an array with their JSON pointers. Skips elements without an id. Empty if the array is
+ * too long, because another check rejects it.
  */
 function idsIn(array: unknown, path: string, { maxItems = Infinity }: ArraySchema): { id: string; path: string }[] {
   if (!Array.isArray(array) || array.length > maxItems) return [];

@@ -1,4 +1,4 @@
-/** All scopes (permissions) that an API key can have. A key created without `permissions` has all of them. */
+/** A key created without `permissions` has all of them. */
 export const scopes = [
   'customer:read',
   'contacts:read',
@@ -49,7 +49,7 @@ export type Access =
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Who may call the route. Required: without this property, the server does not start. */
+    /** Required: without it, the server does not start. */
     access?: Access;
   }
 }

@@ -1,13 +1,10 @@
 import { Type, type Static, type TObject, type TProperties, type TSchema, type TUnsafe } from '@sinclair/typebox';
 
-/** Returns the schema of an object with the given properties. Any other property makes the object invalid. */
+/** An object that any other property makes invalid. */
 export const Strict = <P extends TProperties>(properties: P, options: object = {}): TObject<P> =>
   Type.Object(properties, { additionalProperties: false, ...options });
 
-/**
- * Returns a schema that also allows null. The schema uses an array of types, such as `["string", "null"]`, because the
- * response serialiser is much slower with a union of two schemas.
- */
+/** Uses an array of types, such as `["string", "null"]`: the serialiser is much slower with a union of two schemas. */
 export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null> =>
   Type.Unsafe({
     ...schema,
@@ -15,11 +12,10 @@ export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null
     ...(schema['enum'] ? { enum: [...schema['enum'], null] } : {}),
   });
 
-/** Returns the schema of a string that must be one of the given values. */
 export const Enum = <T extends string>(values: readonly T[], options: object = {}): TUnsafe<T> =>
   Type.Unsafe({ type: 'string', enum: [...values], ...options });
 
-/** Schema of a record's id: a UUID. Validation converts an id in a request to lower case. */
+/** Validation converts an id in a request to lower case. */
 export const Uuid = (options: object = {}) =>
   Type.String({
     format: 'uuid',
@@ -28,20 +24,14 @@ export const Uuid = (options: object = {}) =>
     ...options,
   });
 
-/**
- * Schema of a date and time. Responses use ISO 8601 in UTC with milliseconds. Requests may use RFC 3339 with any
- * offset.
- */
+/** Responses use ISO 8601 in UTC with milliseconds. Requests may use RFC 3339 with any offset. */
 export const Instant = (options: object = {}) =>
   Type.String({ format: 'date-time', maxLength: 64, examples: ['2026-03-14T09:26:53.589Z'], ...options });
 
-/** Schema of the time at which a record was created. */
 export const CreatedAt = () => Instant({ description: 'When the record was created.' });
 
-/** Schema of the time at which a record was changed last. */
 export const UpdatedAt = () => Instant({ description: 'When the record was last changed.' });
 
-/** Schema of a score from 0 to 100. */
 export const Score = () =>
   Type.Integer({
     minimum: 0,
@@ -49,7 +39,7 @@ export const Score = () =>
     description: 'Rating of the data in the prospect catalog, from 0 to 100. 0 if there is none.',
   });
 
-/** Schema of a name: 1–255 characters after trimming. The trimmed name is stored. */
+/** 1–255 characters after trimming. The trimmed name is stored. */
 export const Name = (options: object = {}) =>
   Type.String({
     format: 'name',
@@ -59,13 +49,9 @@ export const Name = (options: object = {}) =>
     ...options,
   });
 
-/** Schema of free text of at most `max` characters. */
 export const Text = (max = 255, options: object = {}) => Type.String({ maxLength: max, ...options });
 
-/**
- * Schema of the field `external_id`: an id that the API client chooses for a record. The id must be unique among the
- * customer's records of the same kind.
- */
+/** An id that the client chooses, unique among the customer's records of the same kind. */
 export const ExternalId = () =>
   Nullable(
     Type.String({
@@ -78,7 +64,6 @@ export const ExternalId = () =>
     }),
   );
 
-/** Schema of an e-mail address. */
 export const Email = (options: object = {}) =>
   Type.String({
     format: 'email',
@@ -88,14 +73,11 @@ export const Email = (options: object = {}) =>
     ...options,
   });
 
-/** Schema of a web address. Only the length is checked, and the address is stored unchanged. */
+/** Only the length is checked. */
 export const Url = (options: object = {}) =>
   Type.String({ maxLength: 2048, description: 'A web address. It is stored as given.', ...options });
 
-/**
- * Schema of a country code (ISO 3166-1 alpha-2). `""` means unknown. Requests may use upper or lower case; responses
- * use upper case.
- */
+/** ISO 3166-1 alpha-2; `""` means unknown. Requests may use either case; responses use upper case. */
 export const Country = (options: object = {}) =>
   Type.String({
     format: 'country',
@@ -105,7 +87,7 @@ export const Country = (options: object = {}) =>
     ...options,
   });
 
-/** Schema of a currency code (ISO 4217). Requests may use upper or lower case; responses use upper case. */
+/** ISO 4217. Requests may use either case; responses use upper case. */
 export const Currency = (options: object = {}) =>
   Type.String({
     format: 'currency',
@@ -115,8 +97,7 @@ export const Currency = (options: object = {}) =>
     ...options,
   });
 
-// A JSON number holds each amount up to the maximum exactly.
-/** Schema of an amount of money with at most 4 decimals. */
+/** At most 4 decimals. A JSON number holds each amount up to the maximum exactly. */
 export const Price = (options: object = {}) =>
   Type.Number({
     minimum: 0,
@@ -127,10 +108,9 @@ export const Price = (options: object = {}) =>
     ...options,
   });
 
-/** Schema of an array of ids. Repeated ids are ignored. */
+/** Repeated ids are ignored. */
 export const Ids = (options: object = {}) => Type.Array(Uuid(), { maxItems: 1000, ...options });
 
-/** Schema of the field `custom_fields`: key-value pairs that a customer defines and stores with a record. */
 export const CustomFields = (options: object = {}) =>
   Type.Unsafe<Record<string, string | number | boolean>>({
     ...customFields(['string', 'number', 'boolean']),
@@ -138,10 +118,7 @@ export const CustomFields = (options: object = {}) =>
     ...options,
   });
 
-/**
- * Schema of the field `custom_fields` in a PATCH request. Sets the keys in the request and removes the keys whose value
- * is null. Other keys do not change.
- */
+/** Sets the keys in the request and removes those whose value is null. Others do not change. */
 export const CustomFieldsPatch = (options: object = {}) =>
   Type.Unsafe<Record<string, string | number | boolean | null>>({
     ...customFields(['string', 'number', 'boolean', 'null']),
@@ -149,7 +126,7 @@ export const CustomFieldsPatch = (options: object = {}) =>
     ...options,
   });
 
-/** Limits for the custom fields of one record: the number of keys, and the size as JSON (bytes). */
+/** Of one record: number of keys, and size as JSON (bytes). */
 export const customFieldsLimits = { keys: 100, bytes: 16 * 1024 };
 
 const customFieldsText =
@@ -165,15 +142,13 @@ const customFields = (types: string[]) => ({
   examples: [{ plan: 'gold', seats: 12, trial: false }],
 });
 
-/** Path parameters of a route for one record: the record's id. */
 export const IdParams = Strict({ id: Uuid({ description: 'Id of the record.' }) });
 
-/** Number of records on a page if the request does not specify a limit. */
 export const defaultLimit = 25;
 
 /**
- * Schema of a page number. The first page is 1. The schema does not specify this default, because some generated
- * clients would then always send a page number, which is not allowed together with a cursor.
+ * Without `default: 1`: some generated clients would then always send a page number, which is not allowed with a
+ * cursor.
  */
 export const PageNumber = (options: object = {}) =>
   Type.Integer({
@@ -183,11 +158,9 @@ export const PageNumber = (options: object = {}) =>
     ...options,
   });
 
-/** Schema of the maximum number of records on a page. */
 export const PageLimit = () =>
   Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit, description: 'Number of records on a page.' });
 
-/** Schema of a cursor, which requests the next page of a list. The cursor is in the response with the previous page. */
 export const Cursor = (options: object = {}) =>
   Type.String({
     description:
@@ -196,23 +169,18 @@ export const Cursor = (options: object = {}) =>
     ...options,
   });
 
-/**
- * Schema of the request field `paginate`: the page number `page`, which starts at 1, and the number of records per page
- * `limit`.
- */
 export const Paginate = Strict(
   { page: Type.Optional(PageNumber()), limit: Type.Optional(PageLimit()) },
   { description: 'Which page of the result, and how long it is.' },
 );
 export type Paginate = Static<typeof Paginate>;
 
-/** Request body for a list without filters: paging parameters only. */
 export const PageQuery = Strict(
   { paginate: Type.Optional(Paginate) },
   { title: 'PageQuery', examples: [{ paginate: { page: 1, limit: 25 } }] },
 );
 
-/** Response of a count: the total number of records, and the number of pages. */
+/** The response of a count. */
 export const Metadata = Type.Object(
   {
     pagination: Type.Object(
@@ -229,16 +197,13 @@ export const Metadata = Type.Object(
 
 export type Metadata = Static<typeof Metadata>;
 
-/** The fields `success` and `message`, which are part of each response of an action. */
 export const success = {
   success: Type.Literal(true, { description: 'Always true. Failures are error responses.' }),
   message: Type.String({ description: 'What was done, for people. Do not parse it.' }),
 };
 
-/** Response of an action that returns no data: the fields `success` and `message`. */
 export const Done = Type.Object(success, { title: 'DefaultResponse' });
 
-/** Response of an action on one record: the fields `success` and `message`, and the record's id. */
 export const DoneWithId = Type.Object(
   {
     ...success,
@@ -247,17 +212,16 @@ export const DoneWithId = Type.Object(
   { title: 'DefaultResponseWithId' },
 );
 
-/** Returns the response body of an action on one record: the fields `success` and `message`, and the record's id. */
 export const done = (message: string, id: string): Static<typeof DoneWithId> => ({
   success: true,
   message,
   data: { id },
 });
 
-/** Request body of an endpoint that takes no input: an empty body or `{}`. */
+/** An empty body or `{}`. */
 export const NoBody = Strict({});
 
-/** Response body of errors with status 401 or 403. According to the API specification, it has no other fields. */
+/** The body of 401 and 403, which has no other fields in the contract. */
 export const Refusal = Type.Object(
   {
     statusCode: Type.Integer({ description: 'The HTTP status: 401 or 403.' }),
@@ -268,11 +232,7 @@ export const Refusal = Type.Object(
   { title: 'Refusal' },
 );
 
-/**
- * Schema of a list of invalid values: where each is and what is wrong with it.
- * @param whole the name of the value that contains the invalid values, such as `the request body`; used in the
- *   description of the field `path`
- */
+/** @param whole what contains the invalid values, such as `the request body`, for the description of `path` */
 export const FaultList = (whole: string, options: object = {}) =>
   Type.Array(
     Type.Object({
@@ -282,10 +242,7 @@ export const FaultList = (whole: string, options: object = {}) =>
     options,
   );
 
-/**
- * Response body of all errors except 401 and 403. `code` is for programs, `message` for people. `errors` lists each
- * invalid value.
- */
+/** The body of all errors except 401 and 403. */
 export const ErrorBody = Type.Object(
   {
     statusCode: Type.Integer({ description: 'The HTTP status.' }),
@@ -302,7 +259,7 @@ export const ErrorBody = Type.Object(
   { title: 'Error' },
 );
 
-/** Response body of errors with status 402, when the customer has too few credits. */
+/** The body of 402. */
 export const ShortageBody = Type.Composite(
   [
     Type.Omit(ErrorBody, ['errors']),
