@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import { parseJson } from './json.ts';
 
-/** One cell of a CSV record. An unquoted `\N` means null, a quoted `\N` is text. */
+/** An unquoted `\N` means null, a quoted `\N` is text. */
 export interface Cell {
-  /** The content, without the quotes around it. */
+  /** Without the quotes around it. */
   text: string;
   isQuoted: boolean;
 }
@@ -21,22 +21,18 @@ export interface Cell {
  */
 export type CellType = 'text' | 'number' | 'texts' | 'phones' | 'json' | 'custom';
 
-/** Error for a cell that cannot be read. Its message says what is wrong. */
+/** The message says what is wrong with a cell. */
 export class InvalidCell extends Error {}
 
-/** Converts values of one type to the text of a cell (`write`) and back (`read`). */
 interface Rules {
-  /** Returns the text of a value that is not null. */
+  /** For a value that is not null. */
   write(value: never): string;
   /**
-   * Returns the value of a cell that is not empty and does not mean null.
-   * @throws InvalidCell if the text is not valid for this type.
+   * For a cell that is not empty and does not mean null.
+   * @throws InvalidCell
    */
   read(cell: Cell): unknown;
-  /**
-   * Returns true if the cell of this value must be quoted. For example, the text `true` must be quoted, because without
-   * quotes it would be read as a boolean.
-   */
+  /** True if the cell must be quoted: without quotes, e.g. the text `true` would be read as a boolean. */
   isQuoted?(value: never): boolean;
 }
 
@@ -65,10 +61,10 @@ const rules: Record<CellType, Rules> = {
   },
 };
 
-/** The unquoted text of a cell that means null. */
+/** Null, unquoted. */
 const nullText = String.raw`\N`;
 
-/** Returns the cell for a value. The value undefined becomes an empty cell. */
+/** Undefined becomes an empty cell. */
 export function writeCell(type: CellType, value: unknown): Cell {
   if (value === undefined) return { text: '', isQuoted: false };
   if (value === null) return { text: nullText, isQuoted: false };
@@ -78,8 +74,8 @@ export function writeCell(type: CellType, value: unknown): Cell {
 }
 
 /**
- * Returns the value of a cell: undefined for an empty cell, null for an unquoted `\N`.
- * @throws InvalidCell if the text is not valid for this type.
+ * Returns undefined for an empty cell, null for an unquoted `\N`.
+ * @throws InvalidCell
  */
 export function readCell(type: CellType, cell: Cell): unknown {
   if (cell.text === '') return undefined;
@@ -96,19 +92,16 @@ function readLiteral(text: string): string | number | boolean {
 }
 
 /**
- * Returns true if the text of a number means the same as the number itself. Long ids such as `8949020000123456789` would
- * lose digits, and codes such as `12E5` would become another number.
+ * True if a number's text means the same as the number. Long ids such as `8949020000123456789` would lose digits, and
+ * codes such as `12E5` would become another number.
  */
 const keepsDigits = (text: string): boolean =>
   String(Number(text)) === text || (!/e/i.test(text) && text.replaceAll(/[-.]/g, '').length <= safeDigits);
 
-/** A decimal number with this many digits is stored exactly enough to print the same digits again. */
+/** A number with this many decimal digits is stored exactly enough to print them again. */
 const safeDigits = 15;
 
-/**
- * Converts the text of a JSON number to a number.
- * @throws InvalidCell if the number is too large for JavaScript, such as `1e400`.
- */
+/** @throws InvalidCell if the number is too large for JavaScript, such as `1e400` */
 function toNumber(text: string): number {
   const number = Number(text);
   if (!Number.isFinite(number)) throw new InvalidCell('is a number that is too large');
@@ -121,15 +114,12 @@ function readJson(text: string): unknown {
   return value;
 }
 
-/**
- * Maximum number of `;`-separated values in one cell. Splitting a cell with many more values would block the event
- * loop.
- */
+/** Values in one cell. To split a cell with many more would block the event loop. */
 const maxParts = 1_000;
 
 /**
- * Splits the text of a cell at `;`, trims the parts and removes empty parts.
- * @throws InvalidCell if there are too many parts.
+ * Splits at `;`, trims the parts and removes empty ones.
+ * @throws InvalidCell if there are too many
  */
 function parts(text: string): string[] {
   const all = text.split(';', maxParts + 1);
@@ -137,10 +127,7 @@ function parts(text: string): string[] {
   return all.map((part) => part.trim()).filter((part) => part !== '');
 }
 
-/**
- * Converts phone numbers to the text of a cell, such as `+49 30123456;+44 20123456`. If this text cannot be converted
- * back to the same phone numbers, returns JSON instead.
- */
+/** Returns e.g. `+49 30123456;+44 20123456`, or JSON if that cannot be read back as the same numbers. */
 function writePhones(phones: PhoneNumber[]): string {
   const text = phones.map(({ country_code, number }) => `${country_code} ${number}`.trim()).join(';');
   return text !== '' && !text.startsWith('[') && isDeepStrictEqual(parts(text).map(readPhone), phones.map(plain))
@@ -152,7 +139,7 @@ const plain = ({ country_code, number }: PhoneNumber): PhoneNumber => ({ country
 
 const readPhones = (text: string): unknown => (text.startsWith('[') ? readJson(text) : parts(text).map(readPhone));
 
-/** Parses one phone number. If the text starts with `+`, the first word is the country code. */
+/** If the text starts with `+`, the first word is the country code. */
 function readPhone(text: string): PhoneNumber {
   const [, country_code = '', number = ''] = /^(\+\S*)?\s*(.*)$/s.exec(text)!;
   return { country_code, number };

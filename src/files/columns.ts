@@ -14,30 +14,21 @@ import { formats } from '../schemas/base/formats.ts';
 import { customKey } from '../schemas/filters.ts';
 import type { CellType } from './cells.ts';
 
-/** A field of the records in a file: a column in a CSV file, or a property of each object in an NDJSON file. */
+/** A column of a CSV file, or a property of each object in an NDJSON file. */
 export interface FileColumn {
-  /** The header of the CSV column. */
+  /** Header of the CSV column. */
   name: string;
   type: CellType;
   /**
-   * Path of the value in a record of an API response: the name of a field. If the field contains an object, the name of
-   * a property of this object follows, such as `['custom_fields', 'region']`.
+   * The value's place in a response: a field, and a property if the field is an object, such as `['custom_fields',
+   * 'region']`.
    */
   shown: Path;
-  /**
-   * Path of the value in a request body that creates or changes a record: the name of a field. If the field contains an
-   * object, the name of a property of this object follows, such as `['custom_fields', 'region']`.
-   */
+  /** The value's place in a request body that writes the record, like `shown`. */
   item: Path;
-  /**
-   * True if an exported file can contain null for this field. If false, the export omits null values, because the API
-   * rejects null for this field. So the exported records can be sent to the API unchanged.
-   */
+  /** False: the API rejects null, so exports omit it, and their records can be sent to the API unchanged. */
   isNullable: boolean;
-  /**
-   * True if an exported file can contain `""` for this field. If false, the export omits empty strings, because the API
-   * rejects `""` for this field. So the exported records can be sent to the API unchanged.
-   */
+  /** False: the API rejects `""`, so exports omit it. */
   mayBeEmpty: boolean;
 }
 
@@ -45,8 +36,7 @@ type Path = readonly [field: string, part?: string];
 
 /**
  * Returns the columns of an export.
- * @param given The request field `fields`, which selects the exported fields.
- * @throws DomainError `validation_failed` with one fault for each invalid field name.
+ * @throws DomainError `validation_failed` with one fault for each invalid field name
  */
 export function columnsOf(fields: FileFields, given: GivenFields = 'importable', format: FileFormat): FileColumn[] {
   const { names, faults } = readFields(fields, given, '/fields');
@@ -56,10 +46,7 @@ export function columnsOf(fields: FileFields, given: GivenFields = 'importable',
     .map((name) => columnOf(fields, name));
 }
 
-/**
- * Parses the request field `fields`, which selects the fields of an export.
- * @returns The selected field names, and one fault for each invalid name.
- */
+/** Returns the field names that an export selects, and one fault for each invalid name. */
 export function readFields(fields: FileFields, given: unknown, pointer: string): { names: string[]; faults: Fault[] } {
   if (given === 'importable') return { names: importableNames(fields), faults: [] };
   if (given === 'all') return { names: Object.keys(fields.shown.properties), faults: [] };
@@ -75,10 +62,9 @@ export function readFields(fields: FileFields, given: unknown, pointer: string):
 }
 
 /**
- * Validates one of the field names that a request selects for an export. Returns an error message, or undefined if the
- * name is valid.
- * @param given All selected names.
- * @param i Index of `name` in `given`.
+ * Returns an error message, or undefined if the name is valid.
+ * @param given all selected names
+ * @param i index of `name` in `given`
  */
 function faultOf(fields: FileFields, given: readonly unknown[], name: unknown, i: number): string | undefined {
   if (typeof name !== 'string' || !isFileField(fields, name))
@@ -88,10 +74,7 @@ function faultOf(fields: FileFields, given: readonly unknown[], name: unknown, i
   return whole === undefined ? undefined : `is a part of ${whole}, which is named too`;
 }
 
-/**
- * Returns the column for a field name, or undefined if an import cannot write a field with this name. JSON of callers
- * cannot have the key `__proto__` either.
- */
+/** Returns undefined if an import cannot write such a field. JSON of callers cannot have the key `__proto__` either. */
 export const columnNamed = (fields: FileFields, name: string): FileColumn | undefined =>
   isFileField(fields, name) && name !== 'custom_fields.__proto__' ? columnOf(fields, name) : undefined;
 
@@ -135,7 +118,7 @@ function cellTypeOf(schema: TSchema): CellType {
   }
 }
 
-/** Returns true if a field's schema rejects the empty string. */
+/** True if the field rejects the empty string. */
 function refusesEmptyText(schema: TSchema): boolean {
   const format = schema['format'] as string | undefined;
   return (schema['minLength'] ?? 0) > 0 || (format !== undefined && !formats[format]!(''));

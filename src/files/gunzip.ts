@@ -1,10 +1,7 @@
 import { pipeline, type Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 
-/**
- * Decompresses a stream if it is gzip (RFC 1952), and yields its bytes. Recognises gzip by the first two bytes of the
- * stream.
- */
+/** Yields a stream's bytes, decompressed if the first two are those of gzip (RFC 1952). */
 export async function* gunzipIfPacked(stream: Readable): AsyncGenerator<Buffer> {
   const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   const first = await firstBytes(chunks);
@@ -13,10 +10,7 @@ export async function* gunzipIfPacked(stream: Readable): AsyncGenerator<Buffer> 
   yield* isPacked ? (pipeline(all, createGunzip(), () => undefined) as unknown as AsyncIterable<Buffer>) : all;
 }
 
-/**
- * Reads a stream until at least two bytes have arrived, which are enough to recognise gzip. Returns all bytes that have
- * arrived. These are fewer than two only if the stream has ended.
- */
+/** Returns what has arrived as soon as it is two bytes, or all if the stream ends before. */
 async function firstBytes(chunks: AsyncIterator<Buffer>): Promise<Buffer> {
   let bytes = Buffer.alloc(0);
   while (bytes.length < 2) {

@@ -2,22 +2,16 @@ import { companyFileFields, contactFileFields, type FileFields, type FileFormat 
 import type { MatchField } from '../schemas/batches.ts';
 import { columnNamed, type FileColumn } from './columns.ts';
 
-/** Settings for reading the uploaded file of an import: what the file contains, and how its records are imported. */
+/** What an import's file contains, and how its records are imported. */
 export interface ImportFile {
   object: 'contacts' | 'companies';
   mode: 'create' | 'update' | 'upsert';
-  /**
-   * The field by which an import finds the existing record that it changes. Default: `id`. Ignored in the mode
-   * `create`.
-   */
+  /** Identifies the existing record. Default: `id`. Ignored in the mode `create`. */
   match?: MatchField | undefined;
   format: FileFormat;
-  /**
-   * The field names for the columns of a CSV file. Key: header of the column. Value: field name, or null to ignore the
-   * column. A header without an entry is used as the field name.
-   */
+  /** Field names by header of a CSV file, null to ignore the column. A header without an entry is the field name. */
   mapping?: Record<string, string | null> | null | undefined;
-  /** True if columns that belong to no known field are ignored. False if such a column makes the import fail. */
+  /** If false, a column of no known field makes the import fail. */
   ignoreUnknown: boolean;
 }
 
@@ -26,17 +20,15 @@ const fieldsOf: Record<ImportFile['object'], FileFields> = {
   companies: companyFileFields,
 };
 
-/** Returns the field that identifies existing records. Returns undefined if the import only creates new records. */
+/** Returns undefined if the import only creates records. */
 export const matchOf = ({ mode, match }: ImportFile): MatchField | undefined =>
   mode === 'create' ? undefined : (match ?? 'id');
 
-/** Returns the column for a field name, or undefined if records of this kind have no such field. */
 export const importColumn = (object: ImportFile['object'], field: string): FileColumn | undefined =>
   columnNamed(fieldsOf[object], field);
 
 /**
- * Returns the read-only fields of a record, such as `score`. An import ignores these fields. The field `id` is one of
- * them, except in an import that identifies records by `id`.
+ * Returns the read-only fields, such as `score`, which an import ignores, and `id` unless it identifies the records.
  */
 export function ignoredFields(file: ImportFile): ReadonlySet<string> {
   const { shown, create } = fieldsOf[file.object];

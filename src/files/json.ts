@@ -1,9 +1,8 @@
 import { countMembers, maxJsonDepth, parsePlain, PrototypeNamed, prototypeNamed, shapeOf } from '../text/json-text.ts';
 
 /**
- * Parses JSON from a file with the same checks as JSON in requests: limited nesting depth, no duplicate keys in an
- * object, and no key such as `__proto__`.
- * @returns The value, or the reason why the text is rejected.
+ * Parses JSON with the same checks as in requests: limited depth, no duplicate keys, and no key such as `__proto__`.
+ * @returns the value, or why the text is rejected
  */
 export function parseJson(text: string): { value?: unknown; fault?: string } {
   const { depth, names } = shapeOf(Buffer.from(text));
@@ -18,8 +17,5 @@ export function parseJson(text: string): { value?: unknown; fault?: string } {
   return countMembers(value) < names ? { fault: 'names a property of one object twice' } : { value };
 }
 
-/**
- * Maximum number of property names in one JSON text. Parsing an object with many more names would block the event loop
- * for too long.
- */
+/** Property names in one text. An object with many more would block the event loop for too long. */
 const maxNames = 10_000;

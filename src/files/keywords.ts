@@ -17,7 +17,7 @@ const validate: SchemaValidateFunction = (noun: string, given: unknown, _schema,
   return faults.length === 0;
 };
 
-/** Ajv keyword that validates the request field `fields` of exports. Example: `{"x-file-fields": "contacts"}`. */
+/** Validates the request field `fields` of exports. Example: `{"x-file-fields": "contacts"}`. */
 export const fileKeywords: FuncKeywordDefinition[] = [
   { keyword: 'x-file-fields', schemaType: 'string', errors: 'full', validate },
 ];

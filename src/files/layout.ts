@@ -8,33 +8,27 @@ import { csvFormat } from './record-formats.ts';
 import { RecordScanner } from './record-scanner.ts';
 import { textBlocks } from './text-blocks.ts';
 
-/**
- * The characters that can separate the cells of a CSV file. The separator of a file is detected from its header line.
- */
+/** Detected from the header line. */
 const separators = [',', ';', '\t'] as const;
 type Separator = (typeof separators)[number];
 
-/** The header line of a CSV file. */
 export interface CsvHeader {
   separator: Separator;
   headers: string[];
-  /** Position of the first record after the header line. */
+  /** Of the first record. */
   start: FilePosition;
 }
 
-/** The header line of a CSV file, and the field for each column. */
 export interface CsvLayout extends CsvHeader {
-  /** The field of each column, such as `company.name`; null if the column is left out. */
+  /** By column, such as `company.name`; null if it is left out. */
   columns: (string | null)[];
 }
 
-/** Maximum number of columns of a CSV file. */
 const maxColumns = 10_000;
 
 /**
- * Reads the header line of an import's file and finds the field of each column.
- * @returns The header line and the fields, or null for an NDJSON file, which has no header line.
- * @throws FileRefused if there is no header line, or if the columns cannot be mapped to fields.
+ * Returns null for an NDJSON file, which has no header line.
+ * @throws FileRefused if there is no header line, or if the columns cannot be mapped to fields
  */
 export async function readLayout(file: ImportFile, chunks: AsyncIterable<Buffer>): Promise<CsvLayout | null> {
   if (file.format === 'ndjson') return null;
@@ -53,9 +47,9 @@ function summary(faults: Fault[]): string {
 }
 
 /**
- * Reads the header line of a CSV file: the first line that is not blank.
- * @param chunks The content of the file from the start. Only about the first MiB is read.
- * @throws FileRefused if there is no header line, or if the header line is too long or not valid CSV.
+ * Reads the first line that is not blank.
+ * @param chunks of the file from its start; only about the first MiB is read
+ * @throws FileRefused if there is no such line, or if it is too long or not valid CSV
  */
 export async function readHeader(chunks: AsyncIterable<Buffer>): Promise<CsvHeader> {
   const beginning = await readBeginning(chunks);
@@ -69,13 +63,12 @@ export async function readHeader(chunks: AsyncIterable<Buffer>): Promise<CsvHead
   return { separator, headers: cells.map(headerOf), start: next };
 }
 
-/** The beginning of a file. */
 interface Beginning {
   text: string;
   isWholeFile: boolean;
 }
 
-/** Reads the beginning of a file: about as many bytes as the longest allowed record. */
+/** Reads about as many bytes as the longest allowed record. */
 async function readBeginning(chunks: AsyncIterable<Buffer>): Promise<Beginning> {
   let text = '';
   for await (const block of textBlocks(chunks)) {
@@ -85,7 +78,7 @@ async function readBeginning(chunks: AsyncIterable<Buffer>): Promise<Beginning> 
   return { text, isWholeFile: true };
 }
 
-/** The first record of a file, parsed with one of the possible separators. */
+/** Parsed with one of the possible separators. */
 interface FirstRecord {
   separator: Separator;
   record: RawRecord;
@@ -109,22 +102,17 @@ const tooLong: RawRecord = {
   faultLine: 1,
 };
 
-/**
- * Returns the record with the most cells. Ignores faulty records unless all records are faulty. If several records have
- * the same number of cells, returns the first of them.
- */
+/** Returns the first record with the most cells, a faulty one only if all are. */
 const bestOf = (records: FirstRecord[]): FirstRecord => records.toSorted((a, b) => rank(b) - rank(a))[0]!;
 
 const rank = ({ record }: FirstRecord): number => (record.fault === undefined ? record.cellCount : 0);
 
-/** Converts a cell of the header line to the header of the column. White space around an unquoted header is removed. */
+/** Trims an unquoted header. */
 const headerOf = ({ text, isQuoted }: Cell): string => (isQuoted ? text : text.trim());
 
 /**
- * Finds the field for each column of a CSV file.
- * @returns `columns`: the field name for each column, or null for an ignored column. `faults`: the reasons why the
- * columns cannot be imported, such as an unknown field name, two columns for the same field, or no column for the field
- * that identifies the records.
+ * @returns `columns`: the field of each, or null if it is ignored; `faults`: e.g. an unknown field, two columns for the
+ * same field, or none for the field that identifies the records
  */
 export function mapColumns(file: ImportFile, headers: string[]): { columns: (string | null)[]; faults: Fault[] } {
   const ignored = ignoredFields(file);
@@ -145,8 +133,8 @@ export function mapColumns(file: ImportFile, headers: string[]): { columns: (str
 const unknownHeader = (header: string): Fault => faultOf(header, `${quoted(header)} is not the name of a field`);
 
 /**
- * Returns a fault for each pair of overlapping columns: both contain the same field, or one contains a field
- * (`company`) and the other a part of this field (`company.id`).
+ * Returns a fault for each two columns with the same field, or with a field (`company`) and a part of it
+ * (`company.id`).
  */
 function clashes(headers: string[], columns: (string | null)[]): Fault[] {
   const first = new Map<string, number>();

@@ -1,41 +1,35 @@
 import type { Cell } from './cells.ts';
 
-/** A place in a file between two records. */
+/** A place between two records. */
 export interface FilePosition {
-  /** Number of bytes in the uncompressed file before this position. */
+  /** Before this position, in the uncompressed file. */
   bytes: number;
-  /** Number of the line that begins at this position. The first line of the file is 1. */
+  /** Of the line that begins here, from 1. */
   line: number;
 }
 
-/** Why a record cannot be read. */
 export type RecordFault = 'too long' | 'text after quote' | 'open quote' | 'invalid bytes';
 
-/** One record of a file as text, not converted to values yet. */
+/** A record as text. */
 export interface RawRecord {
-  /** The cells of a CSV record. An NDJSON record has one cell: its line. Empty if the record is too long. */
+  /** A line of NDJSON is one cell. Empty if the record is too long. */
   cells: Cell[];
-  /**
-   * Number of cells in the record. The parser returns only a limited number of cells. If the record has more, this
-   * number is larger than `cells.length`, but not exact.
-   */
+  /** Larger than `cells.length`, and not exact, if there are more cells than the parser returns. */
   cellCount: number;
-  /** Number of the line where the record starts. */
+  /** Where the record starts. */
   line: number;
-  /** Where the next record starts. */
   next: FilePosition;
-  /** True if the record ends with a CR that no LF follows. Always false for NDJSON. */
+  /** The record ends with a CR without LF. Always false for NDJSON. */
   endsWithCr: boolean;
-  /** The reason why the record cannot be read. Undefined if the record can be read. */
+  /** Why the record cannot be read, if it cannot. */
   fault: RecordFault | undefined;
-  /** Number of the line with the fault, such as the line of the quote that is not closed. */
+  /** E.g. of the quote that is not closed. */
   faultLine: number;
 }
 
-/** Maximum size of a record with its line break (bytes). */
+/** With its line break (bytes). */
 export const maxRecordBytes = 1024 * 1024;
 
-/** What is wrong with a record, or with its file. */
 export const faultTexts: Record<RecordFault, string> = {
   'too long': `is longer than ${maxRecordBytes / 1024 / 1024} MiB`,
   'text after quote': 'has text after a closing quote',

@@ -13,35 +13,29 @@ import { RecordScanner } from './record-scanner.ts';
 import { itemOfCells } from './records.ts';
 import { textBlocks } from './text-blocks.ts';
 
-/** One record of an import's file. */
 export interface FileRecord {
   /**
-   * The request body that creates or changes the record, as in a batch request. It is not validated yet, but contains
-   * only text that PostgreSQL can store. If the record cannot be converted: the error `validation_failed`.
+   * The request body that writes the record, as in a batch: not validated, but only text that PostgreSQL can store.
+   * `validation_failed` if the record cannot be converted.
    */
   item: Record<string, unknown> | DomainError;
-  /**
-   * The cells of the record as they are in the file. A line of an NDJSON file is one cell. Empty if the record is too
-   * long.
-   */
+  /** As in the file. A line of NDJSON is one cell. Empty if the record is too long. */
   original: readonly Cell[];
-  /** Number of the line where the record starts. The first line of the file is 1. */
+  /** Where the record starts, from 1. */
   line: number;
-  /** Where the next record starts. */
   next: FilePosition;
 }
 
-/** Maximum number of records in one array that `readRecords` yields. */
+/** In one array that `readRecords` yields. */
 const maxRecords = 1_000;
 
 /**
- * Reads the records of an import's file, and yields them in arrays. Can start at the beginning of the file or, to
- * resume, after any record. If the file is found to be unreadable, all records before the problem are yielded first.
- * @param layout The header line and columns of a CSV file, as `readLayout` returned them. Null for an NDJSON file.
- * @param chunks The content of the file, starting at the position `from`.
- * @param from Position of the first record to read: `next` of the record before. At the beginning of the file,
- * `layout.start` for CSV and `{ bytes: 0, line: 1 }` for NDJSON.
- * @throws FileRefused if the file is not valid UTF-8, or if a closing quote is missing.
+ * Yields an import's records in arrays, from the start or from any record. If the file turns out to be unreadable, the
+ * records before the problem are yielded first.
+ * @param layout of a CSV file, from `readLayout`; null for NDJSON
+ * @param chunks of the file, from the position `from` on
+ * @param from `next` of the record before; at the start, `layout.start` for CSV and `{ bytes: 0, line: 1 }` for NDJSON
+ * @throws FileRefused if the file is not valid UTF-8, or if a closing quote is missing
  */
 export async function* readRecords(
   file: ImportFile,
@@ -71,7 +65,7 @@ export async function* readRecords(
   if (!batch.isEmpty) yield batch.take();
 }
 
-/** Collects the records of the next array that `readRecords` yields. Limits their number and their total size. */
+/** Collects the next array, up to a number and a size. */
 class Batch {
   #records: FileRecord[] = [];
   #start: FilePosition;
@@ -101,16 +95,13 @@ class Batch {
   }
 }
 
-/**
- * The result of converting a record: the request body for creating or changing the record (`item`), or the faults of
- * the record.
- */
+/** The record's request body, or its faults. */
 interface ReadItem {
   item: Record<string, unknown>;
   faults: Fault[];
 }
 
-/** Converts records of a file to request bodies. A record that cannot be converted gets a validation error instead. */
+/** Converts records to request bodies, or to a validation error. */
 class ItemReader {
   readonly #read: (raw: RawRecord) => ReadItem;
   #mayBeUnstorable = false;
@@ -120,15 +111,15 @@ class ItemReader {
   }
 
   /**
-   * Remembers whether the file can contain text that PostgreSQL cannot store. `read` checks records for such text only
-   * if the file can contain it. Call this for each piece of the file before its records are read.
+   * Notes whether a piece of the file can contain text that PostgreSQL cannot store: only then `read` looks for it.
+   * Call it before the piece's records are read.
    */
   expect(text: string): void {
     // JSON can write every character as an escape sequence.
     this.#mayBeUnstorable ||= text.includes('\0') || text.includes('\\');
   }
 
-  /** @throws FileRefused if the record's fault shows that the whole file cannot be read. */
+  /** @throws FileRefused if the record's fault shows that the whole file cannot be read */
   read(raw: RawRecord): FileRecord {
     const { cells: original, line, next } = raw;
     if (raw.fault === 'open quote' || raw.fault === 'invalid bytes')
@@ -149,7 +140,6 @@ class ItemReader {
 
 const recordFault = (message: string): ReadItem => ({ item: {}, faults: [{ path: '', message }] });
 
-/** Returns a function that converts the records of a CSV file to request bodies. */
 function cellReader(file: ImportFile, { headers, columns: fields }: CsvLayout): (raw: RawRecord) => ReadItem {
   const places = [...fields.keys()].filter((i) => fields[i] !== null);
   const columns = places.map((i) => importColumn(file.object, fields[i]!)!);
@@ -168,7 +158,6 @@ function cellReader(file: ImportFile, { headers, columns: fields }: CsvLayout): 
 const isHeader = (cells: readonly Cell[], headers: readonly string[]): boolean =>
   cells.length === headers.length && cells.every(({ text }, i) => text === headers[i] || text.trim() === headers[i]);
 
-/** Returns a function that converts the lines of an NDJSON file to request bodies. */
 function lineReader(file: ImportFile): (raw: RawRecord) => ReadItem {
   const ignored = ignoredFields(file);
   return ({ cells }) => {

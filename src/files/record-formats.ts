@@ -1,29 +1,28 @@
 import type { Cell } from './cells.ts';
 import type { RecordFault } from './raw-records.ts';
 
-/** The result of looking for one record in a text. */
 export interface FoundRecord {
-  /** Index of the first character after the record and its line break. Undefined if the record goes on after the text. */
+  /** Index after the record and its line break. Undefined if the record goes on after the text. */
   end: number | undefined;
   cells: Cell[];
-  /** Number of cells. If it is larger than the number of cells that are kept, it is not exact. */
+  /** Not exact if there are more cells than are kept. */
   cellCount: number;
-  /** Number of line breaks in quoted cells. */
+  /** Line breaks in quoted cells. */
   breaks: number;
   endsWithCr: boolean;
   fault: RecordFault | undefined;
-  /** Index of the quote that opens the last cell. Undefined if that cell is not quoted. */
+  /** Index of the quote that opens the last cell, if it is quoted. */
   openQuote: number | undefined;
 }
 
 /** How the records of a file are told apart. */
 export interface RecordFormat {
-  /** True if a CR ends a line, also if no LF follows it. */
+  /** A CR ends a line, also without LF. */
   crEndsLine: boolean;
   /**
    * Reads one record.
-   * @param from Index of the first character of the record.
-   * @param isLast True if the file ends with this text.
+   * @param from its first character
+   * @param isLast true if the file ends with this text
    */
   find(text: string, from: number, isLast: boolean): FoundRecord;
 }
@@ -31,7 +30,7 @@ export interface RecordFormat {
 const [quote, newline, carriageReturn] = [0x22, 0x0a, 0x0d];
 const emptyCell: Cell = { text: '', isQuoted: false };
 
-/** NDJSON: each line is a record with one cell. */
+/** Each line is a record with one cell. */
 export const lineFormat: RecordFormat = {
   crEndsLine: false,
   find(text, from, isLast) {
@@ -47,7 +46,7 @@ export const lineFormat: RecordFormat = {
 
 /**
  * CSV (RFC 4180). A record ends with LF, CR LF or CR. A quote inside an unquoted cell is an ordinary character.
- * @param maxCells Maximum number of cells to return for each record. Further cells are dropped.
+ * @param maxCells further cells of a record are dropped
  */
 export function csvFormat(separator: string, maxCells: number): RecordFormat {
   const separatorCode = separator.charCodeAt(0);
@@ -114,8 +113,7 @@ export function csvFormat(separator: string, maxCells: number): RecordFormat {
 }
 
 /**
- * Returns the index of the quote that ends a quoted cell. Returns -1 if there is none yet: a quote at the end of the text
- * may be the first of two, which stand for one quote.
+ * Returns -1 if there is no closing quote yet: one at the end of the text may be the first of two, which stand for one.
  */
 function closingQuote(text: string, from: number, isLast: boolean): number {
   let at = text.indexOf('"', from);
@@ -128,7 +126,7 @@ function cellOf(text: string, quoted: string | undefined): Cell {
   return { text: quoted.replaceAll('""', '"') + text, isQuoted: true };
 }
 
-/** Counts line breaks: LF, CR LF and, where a CR ends a line, CR. */
+/** LF, CR LF and, where a CR ends a line, CR. */
 export function countLineBreaks(text: string, crEndsLine: boolean): number {
   let count = 0;
   for (let i = 0; i < text.length; i += 1) {

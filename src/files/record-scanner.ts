@@ -2,14 +2,13 @@ import { maxRecordBytes, type FilePosition, type RawRecord } from './raw-records
 import { countLineBreaks, type FoundRecord, type RecordFormat } from './record-formats.ts';
 import { invalidByte } from './text-blocks.ts';
 
-/** Options of a `RecordScanner`. */
 interface ScanOptions {
   /**
-   * What happens to a record that is too long and contains line breaks. True: its first quote counts as not closed.
-   * False (default): the record is read to its end, and reported as too long.
+   * For a record that is too long and contains line breaks. True: its first quote counts as not closed. False
+   * (default): it is read to its end, and reported as too long.
    */
   endsLongRecords?: boolean;
-  /** Returns the size of a text in the encoding of the file (bytes). Default: UTF-8. */
+  /** Size of a text in the encoding of the file (bytes). Default: UTF-8. */
   bytesOf?: (text: string) => number;
 }
 
@@ -32,17 +31,13 @@ export class RecordScanner {
   readonly #format: RecordFormat;
   readonly #endsLongRecords: boolean;
   readonly #bytesOf: (text: string) => number;
-  /** The text that is not read yet. It begins at the start of a record. */
+  /** The text that is not read yet, from the start of a record. */
   #text = '';
-  /** Where the record starts. */
   #start: FilePosition;
-  /** The part of the record that is no longer in `#text`, because the record is too long. */
+  /** What is no longer in `#text` of a record that is too long. */
   #dropped = nothing;
 
-  /**
-   * Creates a scanner. The text must start at the beginning of a record.
-   * @param from Position of the first record in the file.
-   */
+  /** @param from where the first record starts in the file; the text starts there */
   constructor(
     format: RecordFormat,
     from: FilePosition,
@@ -98,8 +93,8 @@ export class RecordScanner {
   }
 
   /**
-   * Skips blank lines with one regular expression, because reading millions of blank lines one by one would be slow.
-   * @returns The index of the first character after the blank lines.
+   * One regular expression, because reading millions of blank lines one by one would be slow.
+   * @returns the index after the blank lines
    */
   #skipBlankLines(piece: Piece, at: number, isLast: boolean): number {
     const first = piece.text.charCodeAt(at);
@@ -119,7 +114,7 @@ export class RecordScanner {
     return isTooLong && this.#endsLongRecords && endOfLine(text, at) < end;
   }
 
-  /** Ends the current record after its first line, because a quote is not closed. */
+  /** Ends the record after its first line, because a quote is not closed. */
   #refuseLine(piece: Piece, at: number, end: number, { breaks, fault }: FoundRecord): RawRecord {
     const { line } = this.#start;
     const faultLine = fault === 'open quote' && this.#dropped.bytes === 0 ? line + breaks : line;
@@ -139,14 +134,14 @@ export class RecordScanner {
     return { cells: isTooLong ? [] : found.cells, cellCount, line, next, endsWithCr, fault, faultLine };
   }
 
-  /** Sets the position to the next line or record. `bytes` and `lines` do not include what was dropped. */
+  /** Moves on. `bytes` and `lines` do not include what was dropped. */
   #pass(bytes: number, lines: number): FilePosition {
     this.#start = { bytes: this.#start.bytes + this.#dropped.bytes + bytes, line: this.#start.line + lines };
     this.#dropped = nothing;
     return this.#start;
   }
 
-  /** Replaces the text of a record that is too long by a short text after which the record continues in the same way. */
+  /** Replaces the text of a record that is too long by a short one after which the record continues in the same way. */
   #drop(piece: Piece, at: number, { openQuote }: FoundRecord): void {
     const text = piece.text.slice(at);
     const begun = openQuote === undefined ? (text.trim() === '' ? ' ' : 'x') : '"';
@@ -164,8 +159,8 @@ export class RecordScanner {
 }
 
 /**
- * Splits a file into records, from its start. Yields the records of each piece of text together. Continues after every
- * fault, and holds at most one piece of text and one record in memory.
+ * Splits a file into records, yielded together for each piece of text. Continues after every fault, and holds at most
+ * one piece and one record in memory.
  */
 export async function* scanRecords(texts: AsyncIterable<string>, format: RecordFormat): AsyncGenerator<RawRecord[]> {
   const scanner = new RecordScanner(format, { bytes: 0, line: 1 }, { endsLongRecords: true });
@@ -174,9 +169,9 @@ export async function* scanRecords(texts: AsyncIterable<string>, format: RecordF
 }
 
 /**
- * Returns the last character of an unfinished record if its meaning depends on the next one: a CR, or a quote in quoted
- * text that may be the first of two. Otherwise returns an empty text.
- * @param quoted The text after the quote that opens the last cell. Empty if that cell is not quoted.
+ * Returns the last character of an unfinished record if its meaning depends on the next: a CR, or a quote that may be
+ * the first of two. Else an empty text.
+ * @param quoted the text after the quote that opens the last cell; empty if it is not quoted
  */
 function undecidedEnd(quoted: string, text: string): string {
   if (text.endsWith('\r')) return '\r';
@@ -185,13 +180,13 @@ function undecidedEnd(quoted: string, text: string): string {
   return quotes % 2 === 1 ? '"' : '';
 }
 
-/** Returns the index of the first character after a line and its line break. */
+/** Returns the index after the line and its line break. */
 function endOfLine(text: string, from: number): number {
   lineBreak.lastIndex = from;
   return lineBreak.test(text) ? lineBreak.lastIndex : text.length;
 }
 
-/** A text with the measures of its parts. Measuring is fast if each character is one byte, and if no byte is invalid. */
+/** A text with the measures of its parts. Fast if each character is one byte, and none is invalid. */
 class Piece {
   readonly text: string;
   readonly #bytesOf: (text: string) => number;
@@ -211,7 +206,7 @@ class Piece {
     return this.#bytesOf(this.#isValid ? part : part.replaceAll(invalidBytes, 'x'));
   }
 
-  /** Returns the index of the first invalid byte in a part of the text. */
+  /** Returns the index of the first invalid byte. */
   invalidBetween(start: number, end: number): number | undefined {
     const at = this.#isValid ? -1 : this.text.slice(start, end).search(invalidByte);
     return at < 0 ? undefined : start + at;

@@ -5,10 +5,7 @@ import type { FileColumn } from './columns.ts';
 
 type Json = Record<string, unknown>;
 
-/**
- * Returns the value that an exported file contains for a record in one column. Returns undefined if the record has no
- * value for the column, or if the export omits the value (null or an empty string).
- */
+/** Returns what a file contains for a record. Undefined if there is no value, or the export omits it (null, `""`). */
 export function valueOf({ shown: [field, part], isNullable, mayBeEmpty }: FileColumn, record: Json): unknown {
   const whole = record[field];
   const value = part === undefined ? whole : ownMember(whole as Json, part);
@@ -18,16 +15,15 @@ export function valueOf({ shown: [field, part], isNullable, mayBeEmpty }: FileCo
 
 const ownMember = (object: Json, name: string): unknown => (Object.hasOwn(object, name) ? object[name] : undefined);
 
-/** Converts a record to an object that contains the given columns and has the form of a request body. */
+/** Returns an object in the form of a request body. */
 export function itemOfRecord(columns: readonly FileColumn[], record: Json): Json {
   const values = columns.map((column) => [column, valueOf(column, record)] as const);
   return assemble(values.filter(([, value]) => value !== undefined));
 }
 
 /**
- * Converts the cells of one CSV record to a request body, which is not validated yet. Missing and empty cells are
- * omitted.
- * @returns The request body (`item`), and one fault for each unreadable cell, but at most `maxFaults` + 1 faults.
+ * Returns a request body, not validated yet, without missing and empty cells (`item`), and a fault for each unreadable
+ * cell, at most `maxFaults` + 1.
  */
 export function itemOfCells(
   columns: readonly FileColumn[],
@@ -48,9 +44,7 @@ export function itemOfCells(
   return { item: withoutNullCompany(assemble(values)), faults };
 }
 
-/**
- * Builds an object from the values of columns. The value of a column such as `company.id` is put in a nested object.
- */
+/** The value of a column such as `company.id` is put in a nested object. */
 function assemble(values: (readonly [FileColumn, unknown])[]): Json {
   const item: Json = {};
   for (const [
@@ -65,10 +59,7 @@ function assemble(values: (readonly [FileColumn, unknown])[]): Json {
   return item;
 }
 
-/**
- * Removes null values from the field `company` of a request body. If all values of the company are null, sets `company`
- * to null, which means no company.
- */
+/** Removes null values from `company`. If all are null, sets it to null, which means no company. */
 function withoutNullCompany(item: Json): Json {
   const { company } = item;
   if (typeof company !== 'object' || company === null) return item;

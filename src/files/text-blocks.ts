@@ -1,16 +1,16 @@
 import { isUtf8 } from 'node:buffer';
 
-/** Maximum size of a block of text (bytes). Limits the time for which decoding a block occupies the event loop. */
+/** Bytes. Limits how long decoding a block occupies the event loop. */
 const blockBytes = 64 * 1024;
 
-/** Matches a byte that is not valid in its place. `textBlocks` decodes it as a lone surrogate, which no valid text has. */
+/** A byte that is not valid in its place is decoded as a lone surrogate, which no valid text has. */
 export const invalidByte = /\p{Surrogate}/u;
 
 const firstEscape = 0xdc00;
 
 /**
- * Decodes the bytes of a file as UTF-8. Yields the text in blocks of up to 64 KiB.
- * @param chunks The bytes of the file, in chunks of any size. The first chunk must begin at the start of a character.
+ * Decodes UTF-8 in blocks of up to 64 KiB.
+ * @param chunks of any size; the first must begin at the start of a character
  */
 export async function* textBlocks(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
   let rest: Buffer = Buffer.alloc(0);
@@ -44,10 +44,7 @@ function decode(bytes: Buffer): string {
   return text + bytes.toString('utf8', start);
 }
 
-/**
- * Returns how many bytes at the end of `bytes` belong to an incomplete UTF-8 character. Returns 0 if the last character
- * is complete.
- */
+/** Returns how many bytes at the end belong to an incomplete character. */
 function unfinishedLength(bytes: Buffer): number {
   for (let length = 1; length <= Math.min(3, bytes.length); length += 1) {
     const byte = bytes[bytes.length - length]!;
@@ -57,5 +54,5 @@ function unfinishedLength(bytes: Buffer): number {
   return 0;
 }
 
-/** Returns the number of bytes of a UTF-8 character with the given first byte. */
+/** From the first byte. */
 const characterLength = (first: number): number => (first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1);

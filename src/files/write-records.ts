@@ -4,25 +4,21 @@ import { writeCell, type Cell } from './cells.ts';
 import type { FileColumn } from './columns.ts';
 import { itemOfRecord, valueOf } from './records.ts';
 
-/** Converts records to the text of a file. */
 export interface RecordWriter {
-  /** The beginning of the file: the header line of a CSV file. */
+  /** The header line of a CSV file. */
   readonly head: string;
-  /** Returns the text of the given records, as lines of the file. */
   write(records: readonly object[]): string;
 }
 
-/** Creates the writer for a file format. */
 export const recordWriter = (format: FileFormat, columns: readonly FileColumn[]): RecordWriter =>
   format === 'csv' ? csvWriter(columns) : ndjsonWriter(columns);
 
-/** Maximum number of records in one piece of the text of a file. So a piece is small even if every record is large. */
+/** So a piece of a file's text is small even if every record is large. */
 const pieceRecords = 50;
 
 /**
- * Yields the text of a file that contains the given records, in pieces.
- * @param pages The records, in arrays.
- * @param onPage Callback that is called after the text of each array was consumed.
+ * Yields a file's text in pieces.
+ * @param onPage called after the text of each page was consumed
  */
 export async function* fileText(
   writer: RecordWriter,
@@ -51,20 +47,13 @@ const csvWriter = (columns: readonly FileColumn[]): RecordWriter => ({
     ),
 });
 
-/** Returns the header line of a CSV file. */
 export const csvHeader = (names: readonly string[]): string =>
   csvLines([names.map((name) => (mustBeQuoted.test(name) ? { text: name, isQuoted: true } : name))], names.length);
 
-/**
- * Matches names that must be quoted in a header line: names that contain a possible separator, or begin or end with
- * white space.
- */
+/** Names that must be quoted in a header line: they contain a possible separator, or white space at an end. */
 const mustBeQuoted = /[;\t]|^\s|\s$/;
 
-/**
- * Converts rows to lines of a CSV file.
- * @param width The number of cells in each row.
- */
+/** @param width number of cells in each row */
 export const csvLines = (rows: (string | Cell)[][], width: number): string =>
   stringify(rows, {
     record_delimiter: 'windows',
@@ -76,7 +65,7 @@ export const csvLines = (rows: (string | Cell)[][], width: number): string =>
     quoted_match: width === 1 ? /^\s+$/ : null,
   });
 
-/** Converts a record to a CSV row. A cell that must be quoted is a `Cell` object, any other cell is a string. */
+/** A cell that must be quoted is a `Cell`, any other a string. */
 const rowOf = (columns: readonly FileColumn[], record: Record<string, unknown>): (string | Cell)[] =>
   columns.map((column) => {
     const cell = writeCell(column.type, valueOf(column, record));
