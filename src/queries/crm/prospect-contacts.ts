@@ -22,7 +22,8 @@ const maxLengths = { text: 255, url: 2048, otherEmails: 20 };
 
 /**
  * Converts a prospect to a contact.
- * - `work_email` is `""` if the prospect has no work e-mail or an invalid one. Unknown names are `""` too.
+ * - `work_email` is `""` if the prospect has no work e-mail or an invalid one. The contact is then unverified, because
+ *   the prospect's verification is about no address of the contact. Unknown names are `""` too.
  * - `other_emails` has the prospect's other addresses. The catalog does not say which of them are for work.
  * - `mobile_phone` has the phone. `phone_numbers` stays empty, because the catalog does not say where the country
  *   code ends.
@@ -49,8 +50,8 @@ export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedConta
     social1_url: url(prospect.social1_url),
     social2_url: url(prospect.social2_url),
     score: prospect.score,
-    verification_status: prospect.verification_status,
-    last_verified: prospect.date_verified,
+    verification_status: work_email === '' ? 'unverified' : prospect.verification_status,
+    last_verified: work_email === '' ? null : prospect.date_verified,
   };
 }
 

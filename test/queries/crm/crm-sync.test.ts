@@ -147,6 +147,13 @@ test('the verification of an email is not copied to a contact with another email
   });
 });
 
+test.each(['', 'n/a'])('a contact whose prospect has the work email %j is unverified', async (work_email) => {
+  const prospect = person({ work_email, verification_status: 'verified', date_verified: '2026-02-03T00:00:00.000Z' });
+  const contact = await synced(prospect);
+  expect(contact).toMatchObject({ work_email: '', verification_status: 'unverified' });
+  expect(contact.last_verified).toBe(contact.created_at);
+});
+
 test('the verification is that of the email, also if the prospect had none before', async () => {
   const prospect = person({ work_email: '', emails: [], verification_status: 'invalid' });
   await synced(prospect);
