@@ -139,13 +139,13 @@ export const companySource: Source = {
 /**
  * Returns the SQL `from` clause for statements that read records of a source.
  * @param withCompany false if the statement uses no field of the contact's company
+ * @param rows the records to read, with the alias of the source. By default, the table.
  */
 export function fromOf(
   sql: FragmentMaker,
   { table, alias }: Source,
   customerId: string,
-  { withCompany = true } = {},
+  { withCompany = true, rows = constant(sql, `${table} ${alias}`) } = {},
 ): Fragment {
-  const rows = constant(sql, `${table} ${alias}`);
   return alias === 'c' && withCompany ? sql`${rows} ${lookUpCompany(sql, customerId, alias)}` : rows;
 }

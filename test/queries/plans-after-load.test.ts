@@ -59,7 +59,7 @@ beforeAll(async () => {
 afterAll(() => close?.());
 
 /** Part of the statements that read the newest 10,000 contacts at most, which need not match. */
-const ofNewest = 'select newest.id';
+const ofNewest = 'select newest.*';
 
 /**
  * Returns the statements since the last call that read too many rows in vain.

@@ -4,11 +4,11 @@ import type { Position } from '../cursor.ts';
 import { bound, pageContextOf, limitAndOffset, type Clauses, type PageContext } from './page-context.ts';
 import {
   candidateConditionOf,
-  isAmongNewest,
+  filterUsesCompany,
+  firstOfNewest,
   isCandidate,
   isNewestFirst,
-  filterUsesCompany,
-  newest,
+  newestRows,
 } from './narrowing.ts';
 import { columnsOf, type RecordQuery } from '../record-query.ts';
 import { constant, join, type Fragment, type FragmentMaker } from '../sql.ts';
@@ -37,19 +37,27 @@ export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClaus
 }
 
 /**
- * Returns the SQL clauses that read one page of records. Unlike `pageClauses`, the SQL reads only the customer's newest
- * records.
- * @param size the number of newest records to read
+ * Returns the SQL clauses that read one page of records, newest first. Unlike `pageClauses`, the SQL reads only the
+ * customer's newest records, and stops when the page is full.
+ * @param size the maximum number of newest records to read
  */
-export function newestPageClauses(sql: FragmentMaker, listing: RecordQuery, size = newest): PageClauses {
-  return pageOf(pageContextOf(sql, listing, isAmongNewest(sql, listing, size)), pickStrategy(listing));
+export function newestPageClauses(
+  sql: FragmentMaker,
+  listing: RecordQuery,
+  size = firstOfNewest(listing),
+): PageClauses {
+  const { source, customerId, offset } = listing;
+  const rows = newestRows(sql, listing, size);
+  const paging = pageContextOf(sql, listing, { rows });
+  if (offset > 0) return pageOf(paging, skipping(newestFirst));
+  return { from: fromOf(sql, source, customerId, { rows }), ...newestFirst(paging) };
 }
 
 /**
  * Returns the SQL clauses that select those of the customer's newest records that pass the filter, in any order.
  */
 export function newestClauses(sql: FragmentMaker, listing: RecordQuery): MatchClauses {
-  const { from, matches } = pageContextOf(sql, listing, isAmongNewest(sql, listing, newest));
+  const { from, matches } = pageContextOf(sql, listing, { rows: newestRows(sql, listing, firstOfNewest(listing)) });
   return { from, where: matches };
 }
 
@@ -64,7 +72,7 @@ const pageOf = (paging: PageContext, strategy: PageStrategy): PageClauses => ({
  */
 export function candidatePageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
   return pageOf(
-    pageContextOf(sql, listing, isCandidate(sql, listing)),
+    pageContextOf(sql, listing, { narrowed: isCandidate(sql, listing) }),
     isNewestFirst(listing) ? withOffset(listing, newestFirst) : skipping(bySorting),
   );
 }
@@ -85,7 +93,7 @@ export function candidateCountClauses(sql: FragmentMaker, listing: RecordQuery):
   const { source, filter } = listing;
   // Without a join the planner needs no help: it has one table and one index to choose.
   const narrowed = filterUsesCompany(source, filter) ? isCandidate(sql, listing) : candidateConditionOf(sql, listing);
-  const { from, matches } = pageContextOf(sql, listing, narrowed);
+  const { from, matches } = pageContextOf(sql, listing, { narrowed });
   return { from, where: matches };
 }
 

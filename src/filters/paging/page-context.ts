@@ -33,15 +33,20 @@ export interface PageContext {
 /**
  * Returns the SQL fragments that every statement for a page uses.
  * @param narrowed an additional SQL condition that the page's records must meet
+ * @param rows the SQL of the records to read, for a `from` clause. By default, the table.
  */
-export function pageContextOf(sql: FragmentMaker, listing: RecordQuery, narrowed?: Fragment): PageContext {
+export function pageContextOf(
+  sql: FragmentMaker,
+  listing: RecordQuery,
+  { narrowed, rows }: { narrowed?: Fragment | undefined; rows?: Fragment } = {},
+): PageContext {
   const { source, customerId, filter } = listing;
   const ofCustomer = sql`${constant(sql, source.alias)}.customer_id = ${customerId}::uuid`;
   const owned = source.visible ? sql`${ofCustomer} and ${constant(sql, source.visible)}` : ofCustomer;
   return {
     sql,
     listing,
-    from: fromOf(sql, source, customerId, { withCompany: usesCompany(listing) }),
+    from: fromOf(sql, source, customerId, { withCompany: usesCompany(listing), ...(rows ? { rows } : {}) }),
     id: constant(sql, `${source.alias}.id`),
     owned,
     matches: sql`${owned} and ${narrowed ? sql`${narrowed} and ` : sql``}${toSql(sql, source, customerId, filter)}`,
