@@ -1,5 +1,4 @@
 import type { Sql, Transaction } from '../../database/db.ts';
-import { DomainError } from '../../errors.ts';
 import type { MatchField } from '../../schemas/batches.ts';
 import { companyBatches } from '../../schemas/batches.ts';
 import type { Company } from '../../schemas/companies.ts';
@@ -12,7 +11,7 @@ import {
   matchItems,
   readMatched,
 } from '../records/batch-matches.ts';
-import { insertRows, isUnchanged, updateRows, without } from '../records/batch-rows.ts';
+import { isUnchanged, setColumns, without, writeItems } from '../records/batch-rows.ts';
 import {
   alive,
   endIfAtomic,
@@ -90,23 +89,19 @@ async function setAllColumns(
   match: MatchField,
   items: readonly CompanyItem[],
 ): Promise<void> {
-  for (const item of alive(items)) setColumns(match, item);
+  for (const item of alive(items)) setColumnsOf(match, item);
   await assignExternalIds(sql, customerId, companyTable, items);
 }
 
 /** Computes the new company columns for one item. The item fails if it creates a company but lacks a required field. */
-function setColumns(match: MatchField, item: CompanyItem): void {
+function setColumnsOf(match: MatchField, item: CompanyItem): void {
   const lacks = item.stored ? undefined : lacksRequired(companyBatches, item.body);
   if (lacks) return fail(item, lacks);
-  try {
-    item.columns = item.stored
+  return setColumns(item, () =>
+    item.stored
       ? patchedCompany(without('id', item.stored), without(match, item.body))
-      : patchedCompany(blankCompany, item.body);
-  } catch (error) {
-    if (!(error instanceof DomainError)) throw error;
-    fail(item, error);
-  }
-  return undefined;
+      : patchedCompany(blankCompany, item.body),
+  );
 }
 
 /** Sets the result of each item to `deleted`. Returns the ids of the companies to delete. */
@@ -128,13 +123,9 @@ async function write(
   for (const item of alive(items))
     if (item.stored && isUnchanged(item.stored, item.columns!))
       item.outcome = { status: 'unchanged', id: item.stored.id };
-  const [created, changed] = [[] as CompanyItem[], [] as CompanyItem[]];
-  for (const item of alive(items)) (item.stored ? changed : created).push(item);
-  const rowOf = ({ columns }: CompanyItem) => companyRow(customerId, columns!);
-  const newIds = await insertRows(sql, customerId, companiesWritten, created, rowOf);
-  await updateRows(sql, customerId, companiesWritten, changed, (item) => ({ id: item.stored!.id, ...rowOf(item) }));
-  for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
-  for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
+  const { created, changed } = await writeItems(sql, customerId, companiesWritten, items, (columns) =>
+    companyRow(customerId, columns),
+  );
   last.count('companies', created.length);
   return changed.map(({ stored, columns }) => ({ id: stored!.id, before: stored!, after: columns! }));
 }

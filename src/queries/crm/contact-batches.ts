@@ -1,5 +1,5 @@
 import type { Sql, Transaction } from '../../database/db.ts';
-import { DomainError, notFound } from '../../errors.ts';
+import { notFound } from '../../errors.ts';
 import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
 import { contactBatches } from '../../schemas/batches.ts';
 import { fold } from '../../text/fold.ts';
@@ -12,7 +12,7 @@ import {
   matchItems,
   readMatched,
 } from '../records/batch-matches.ts';
-import { insertRows, isUnchanged, updateRows, without } from '../records/batch-rows.ts';
+import { isUnchanged, setColumns, without, writeItems } from '../records/batch-rows.ts';
 import {
   alive,
   endIfAtomic,
@@ -87,7 +87,7 @@ async function writeAll(sql: Transaction, customerId: string, batch: Batch, last
   const rules = await lockAndReadRules(sql, customerId);
   const companies = await lockCompaniesOf(sql, customerId, batch, items);
   await lockContacts(sql, customerId, batch, items);
-  for (const item of alive(items)) setColumns(batch, item, companies);
+  for (const item of alive(items)) setColumnsOf(batch, item, companies);
   await failUnknownReferences(sql, customerId, items);
   await assignExternalIds(sql, customerId, contactTable, items);
   endIfAtomic(batch, items);
@@ -139,21 +139,17 @@ const lockContacts = (
  * Computes the new contact columns for one item. The item fails if its company is unknown, or if it creates a contact
  * but lacks a required field.
  */
-function setColumns({ match, optional }: Batch, item: ContactItem, companies: LockedCompanies): void {
+function setColumnsOf({ match, optional }: Batch, item: ContactItem, companies: LockedCompanies): void {
   const lacks = item.stored ? undefined : lacksRequired(contactBatches, item.body, optional);
   if (lacks) return fail(item, lacks);
   const id = companyOf(item)?.id;
   if (id !== undefined && !companies.byId.has(id)) return fail(item, notFound('company', ['/company/id']));
   const companyId = companyIdOf(companyOf(item), companies);
-  try {
-    item.columns = item.stored
+  return setColumns(item, () =>
+    item.stored
       ? patchedContact(without('id', item.stored), without(match, item.body), companyId)
-      : patchedContact(blank, item.body, companyId);
-  } catch (error) {
-    if (!(error instanceof DomainError)) throw error;
-    fail(item, error);
-  }
-  return undefined;
+      : patchedContact(blank, item.body, companyId),
+  );
 }
 
 /**
@@ -209,13 +205,9 @@ async function write(
   last: LastWrites,
 ): Promise<void> {
   await setUnchanged(sql, customerId, items, last);
-  const [created, changed] = [[] as ContactItem[], [] as ContactItem[]];
-  for (const item of alive(items)) (item.stored ? changed : created).push(item);
-  const rowOf = ({ columns }: ContactItem) => contactRow(customerId, columns!);
-  const newIds = await insertRows(sql, customerId, contactsWritten, created, rowOf);
-  await updateRows(sql, customerId, contactsWritten, changed, (item) => ({ id: item.stored!.id, ...rowOf(item) }));
-  for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
-  for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
+  const { created, changed } = await writeItems(sql, customerId, contactsWritten, items, (columns) =>
+    contactRow(customerId, columns),
+  );
   const written = [...created, ...changed].map((item) => ({ item, id: idOf(item) }));
   const lists = written.flatMap(({ item, id }) => {
     const wanted = listsOf(item);

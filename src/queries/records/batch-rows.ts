@@ -1,7 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Transaction } from '../../database/db.ts';
 import { TimeSlice } from '../../process/event-loop.ts';
+import { DomainError } from '../../errors.ts';
 import { constant, type Fragment } from '../../filters/sql.ts';
+import { alive, fail, type Item } from './batches.ts';
 
 /** The columns of a record, by column name. */
 type Row = Record<string, unknown>;
@@ -71,7 +73,7 @@ function withoutNulls(row: Row, columns: readonly string[]): Row {
  * Inserts records. Returns the new ids, in the order of `records`.
  * @param rowOf returns a new object with the columns of a record
  */
-export async function insertRows<T, R extends object>(
+async function insertRows<T, R extends object>(
   sql: Transaction,
   customerId: string,
   table: WrittenTable<R>,
@@ -98,7 +100,7 @@ export async function insertRows<T, R extends object>(
  * Updates records, and sets their `updated_at`. The caller must have locked them.
  * @param rowOf returns a new object with the id of a record and its columns
  */
-export async function updateRows<T, R extends object>(
+async function updateRows<T, R extends object>(
   sql: Transaction,
   customerId: string,
   table: WrittenTable<R>,
@@ -117,6 +119,36 @@ export async function updateRows<T, R extends object>(
       where r.customer_id = ${customerId}
         and r.id = given.id`,
   );
+}
+
+/** Computes the columns of one item. The item fails if `compute` throws a `DomainError`. */
+export function setColumns<R>(item: Item<R>, compute: () => R): void {
+  try {
+    item.columns = compute();
+  } catch (error) {
+    if (!(error instanceof DomainError)) throw error;
+    fail(item, error);
+  }
+}
+
+/**
+ * Inserts or updates the record of each item that has no result yet, and sets the results. The caller must have locked
+ * the stored records.
+ * @param rowOf returns a new object with all columns to write
+ */
+export async function writeItems<R, W extends object>(
+  sql: Transaction,
+  customerId: string,
+  table: WrittenTable<W>,
+  items: readonly Item<R>[],
+  rowOf: (columns: R) => W,
+): Promise<{ created: Item<R>[]; changed: Item<R>[] }> {
+  const { created = [], changed = [] } = Object.groupBy(alive(items), ({ stored }) => (stored ? 'changed' : 'created'));
+  const newIds = await insertRows(sql, customerId, table, created, ({ columns }) => rowOf(columns!));
+  await updateRows(sql, customerId, table, changed, ({ stored, columns }) => ({ id: stored!.id, ...rowOf(columns!) }));
+  for (const [i, item] of created.entries()) item.outcome = { status: 'created', id: newIds[i]! };
+  for (const item of changed) item.outcome = { status: 'updated', id: item.stored!.id };
+  return { created, changed };
 }
 
 /** Returns true if every value in `columns` equals the value of the same column in `stored`. */

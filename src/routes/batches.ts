@@ -1,0 +1,151 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import type { Sql, Transaction } from '../database/db.ts';
+import { answerOf, batchOf } from '../plugins/bodies/batches.ts';
+import { readCompanyBatch, writeCompanyBatch } from '../queries/crm/company-batches.ts';
+import { readContactBatch, writeContactBatch } from '../queries/crm/contact-batches.ts';
+import type { Batch, Outcome, ReadOutcome } from '../queries/records/batches.ts';
+import { withLastWrites, type LastWrites } from '../queries/records/last-writes.ts';
+import {
+  BatchConflict,
+  batchAnswer,
+  batchBody,
+  batchText,
+  companyBatches,
+  contactBatches,
+  matchesOf,
+  maxBatchBytes,
+  type BatchKind,
+} from '../schemas/batches.ts';
+import type { Access } from '../schemas/base/scopes.ts';
+import { ErrorBody } from '../schemas/base/wire.ts';
+
+/** A kind of record that is read and written in batches. */
+interface Resource {
+  kind: BatchKind;
+  /** First part of the paths. */
+  path: string;
+  plural: 'contacts' | 'companies';
+  /** Sentences for the documentation. */
+  texts: { update: string; delete: string };
+  write: (sql: Transaction, customerId: string, batch: Batch, last: LastWrites) => Promise<Outcome[]>;
+  read: (sql: Sql, customerId: string, batch: Pick<Batch, 'match' | 'items'>) => Promise<ReadOutcome<object>[]>;
+}
+
+const resources: Resource[] = [
+  {
+    kind: contactBatches,
+    path: '/contacts',
+    plural: 'contacts',
+    texts: {
+      update:
+        '`custom_fields` is merged key by key; `list_ids` replaces the lists that a contact was added to by hand.',
+      delete: 'They leave lists and opportunities.',
+    },
+    write: writeContactBatch,
+    read: readContactBatch,
+  },
+  {
+    kind: companyBatches,
+    path: '/company',
+    plural: 'companies',
+    texts: {
+      update: '`custom_fields` is merged key by key.',
+      delete: 'Their contacts and opportunities stay, without a company.',
+    },
+    write: writeCompanyBatch,
+    read: readCompanyBatch,
+  },
+];
+
+const writesOf = ({ kind: { noun }, plural, texts }: Resource) =>
+  ({
+    create: {
+      summary: `Create many ${plural}`,
+      description: `Creates up to 1,000 ${plural} in one call.`,
+      access: { scope: `${plural}:create` },
+    },
+    update: {
+      summary: `Update many ${plural}`,
+      description:
+        `Changes up to 1,000 ${plural} in one call, each as a PATCH does: fields that are not sent stay, \`null\` clears a ` +
+        `field that can be null. ${texts.update}`,
+      access: { scope: `${plural}:update` },
+    },
+    upsert: {
+      summary: `Update many ${plural}, and create those that do not exist`,
+      description:
+        `Changes the ${plural} that have the value of \`match\`, each as a PATCH does, and creates one for each other item: up ` +
+        'to 1,000 in one call.',
+      access: { allScopes: [`${plural}:create`, `${plural}:update`] },
+    },
+    delete: {
+      summary: `Delete many ${plural}`,
+      description: `Deletes up to 1,000 ${plural} for good in one call. ${texts.delete}`,
+      access: { scope: `${plural}:delete` },
+    },
+    read: {
+      summary: `Read many ${plural}`,
+      description:
+        `Returns up to 1,000 ${plural} in one call, each as a GET of the ${noun} does. The response is 200 with one ` +
+        `result for each item, in the order of the items. An item fails alone if no ${noun} has its value, or several ` +
+        'have it.',
+      access: { scope: `${plural}:read` },
+    },
+  }) satisfies Record<string, { summary: string; description: string; access: Access }>;
+
+const batches: FastifyPluginAsyncTypebox = async (app) => {
+  for (const resource of resources) {
+    const { kind, path, plural, write, read } = resource;
+    const { read: reading, ...writes } = writesOf(resource);
+    const operations = Object.keys(writes) as (keyof typeof writes)[];
+    // An upsert needs a field other than `id` by which it can name a record.
+    for (const operation of operations.filter((one) => one !== 'upsert' || matchesOf(kind, one).length > 0)) {
+      const { summary, description, access } = writes[operation];
+      app.post(
+        `${path}/batch/${operation}`,
+        {
+          bodyLimit: maxBatchBytes,
+          config: { access, limit: 'bulk', idempotent: true, isBatch: true },
+          schema: {
+            operationId: `${operation}${kind.title}Batch`,
+            summary,
+            description: `${description} ${batchText}`,
+            tags: [plural],
+            body: batchBody(kind, operation),
+            response: { 200: batchAnswer(kind, operation), 404: ErrorBody, 409: BatchConflict },
+          },
+        },
+        async (request, reply) => {
+          const batch = await batchOf(request, kind, operation);
+          return app.once(request, reply, async (sql) => {
+            const { customerId } = request.caller;
+            const outcomes = await withLastWrites(sql, customerId, (last) => write(sql, customerId, batch, last));
+            return { status: 200, body: answerOf(outcomes) };
+          });
+        },
+      );
+    }
+
+    app.post(
+      `${path}/batch/read`,
+      {
+        bodyLimit: maxBatchBytes,
+        config: { access: reading.access, limit: 'bulk', isBatch: true },
+        schema: {
+          operationId: `read${kind.title}Batch`,
+          summary: reading.summary,
+          description: reading.description,
+          tags: [plural],
+          body: batchBody(kind, 'read'),
+          response: { 200: batchAnswer(kind, 'read') },
+        },
+      },
+      async (request) => {
+        const batch = await batchOf(request, kind, 'read');
+        return answerOf(await request.db.search((sql) => read(sql, request.caller.customerId, batch)));
+      },
+    );
+  }
+};
+
+export default batches;
