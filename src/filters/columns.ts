@@ -2,48 +2,41 @@ import { companyFilterFields, contactFilterFields, type FieldType, type FilterFi
 import { lookUpCompany } from './look-up.ts';
 import { constant, type Fragment, type FragmentMaker } from './sql.ts';
 
-/**
- * The type of one filter field, and its SQL expressions. The expressions are constants of this program, never input
- * from a caller.
- */
+/** A filter field's type and SQL expressions. These are constants of this program, never a caller's input. */
 export interface Column {
   type: FieldType;
-  /**
-   * SQL expression for the field's value as conditions compare it and pages sort by it. A text is in lower case, without
-   * accents, and has the collation "C".
-   */
+  /** The value that conditions compare and pages sort by. A text is folded, with the collation "C". */
   value: string;
-  /** SQL expression for the stored value. Conditions use it to test whether the field is empty. */
+  /** The stored value, to test whether the field is empty. */
   raw: string;
-  /** True if the SQL expression `value` is never null. */
+  /** `value` is never null. */
   required: boolean;
-  /** True if `value` reads a key of the JSON column `folded` in the record's own table. */
+  /** `value` reads a key of `folded` in the record's own table. */
   isFolded?: true;
-  /** The value that replaces null in responses and comparisons. */
+  /** Replaces null in responses and comparisons. */
   shownAs?: string;
-  /** True if `value` reads the contact's company (alias `co`). */
+  /** `value` reads the contact's company (alias `co`). */
   isOfCompany?: true;
-  /** SQL expression of a column with an index. It has the same value as `value`, unless `value` is null. */
+  /** A column with an index, equal to `value` unless that is null. */
   key?: string;
 }
 
-/** The tables and columns of one kind of record (contacts or companies) for SQL statements, with their aliases. */
+/** The tables and columns of one kind of record, with their SQL aliases. */
 export interface Source {
   fields: FilterFields;
-  /** The table that holds the records, and its SQL alias. */
   table: 'contacts' | 'companies';
   alias: 'c' | 'co';
-  /** SQL condition for the records that callers may see. Undefined if callers may see all records of the customer. */
+  /** Condition for the records that callers may see. Undefined: all of the customer. */
   visible?: string;
   columns: Readonly<Record<string, Column>>;
-  /** SQL expressions of the folded texts (lower case, no accents) in which the filter `search` looks for words. */
+  /** Folded texts in which the filter `search` looks for words. */
   searched: readonly string[];
   /**
-   * Version of the columns `folded` and `terms`, from 1. Raise it if one of them is computed in another way or from
-   * other fields. The worker then computes both again for all records. docs/contributing.md says what else to do.
+   * Version of `folded` and `terms`, from 1. Raise it if one of them is computed in another way or from other fields:
+   * the worker then computes both again. docs/contributing.md says what else to do.
    */
   searchVersion: number;
-  /** Names of the fields with a database index on (customer_id, value, id). The value of such a field is never null. */
+  /** Fields with an index on (customer_id, value, id). Their value is never null. */
   indexed: readonly string[];
 }
 
@@ -66,13 +59,12 @@ const ofCompany = (name: string): Column => ({
   shownAs: '',
 });
 
-/** Names of the filter fields that have no database column of their own. */
+/** Filter fields that have no column of their own. */
 const withoutColumn = new Set(['list_id', 'search']);
 
 /**
- * Returns the SQL columns of the filter fields whose database column has the same name as the field.
- * @param alias SQL alias of the table
- * @param required names of the fields whose value is never null
+ * Returns the filter fields whose column has the same name.
+ * @param required the fields whose value is never null
  */
 function namesakes(fields: FilterFields, alias: string, required: readonly string[]): Record<string, Column> {
   const names = Object.keys(fields.types).filter((name) => !name.includes('.') && !withoutColumn.has(name));
@@ -84,15 +76,9 @@ function namesakes(fields: FilterFields, alias: string, required: readonly strin
   return Object.fromEntries(names.map((name) => [name, one(name)]));
 }
 
-/**
- * Returns the column definition of `verification_status`. The stored value is compared without conversion, because it
- * is always in lower case and has no accents.
- */
+/** Compared as stored: always in lower case, without accents. */
 const status = (alias: string) => column('text', `${alias}.verification_status collate "C"`, true);
-/**
- * Returns the column for the time of the last verification. For a record that was never verified, its value is the time
- * of creation.
- */
+/** For a record that was never verified, the value is its time of creation. */
 const lastVerified = (alias: string) =>
   column('instant', `coalesce(${alias}.last_verified, ${alias}.created_at)`, true);
 
@@ -100,9 +86,7 @@ const requiredOfContacts =
   'id first_name last_name work_email industry job_title location_locality location_country location_region score created_at updated_at';
 const requiredOfCompanies = 'id type company_name size industry location_country score created_at updated_at';
 
-/**
- * The tables and columns for filtering contacts. Use `co.id` as the id of the contact's company: `c.company_id` names a deleted company until a background job has cleared it.
- */
+/** The id of the contact's company is `co.id`: `c.company_id` names a deleted company until a job has cleared it. */
 export const contactSource: Source = {
   fields: contactFilterFields,
   table: 'contacts',
@@ -120,7 +104,7 @@ export const contactSource: Source = {
   indexed: ['updated_at', 'score', 'last_name', 'work_email'],
 };
 
-/** The tables and columns for filtering the companies that are not deleted. */
+/** Companies that are not deleted. */
 export const companySource: Source = {
   fields: companyFilterFields,
   table: 'companies',

@@ -9,12 +9,12 @@ import type { Order } from './order.ts';
 import type { Filter } from './tree.ts';
 import { canonicalInstant } from './values.ts';
 
-/** One of the values by which the last row of a page was sorted, as stored in a cursor. */
+/** A value by which the last row of a page was sorted, in a cursor. */
 export type KeyValue = string | number | null | LongText;
 
 /**
- * A text that is too long for a cursor, which contains its hash instead. Before the next page is read, the text is read
- * from the row, and must have this hash.
+ * A text that is too long for a cursor, which contains its hash. The text is read from the row, and must have this
+ * hash.
  */
 export interface LongText {
   hash: string;
@@ -26,8 +26,8 @@ export const isLongText = (value: unknown): value is LongText =>
 const hashLongText = (text: string): string => createHash('sha256').update(text).digest('base64url').slice(0, 22);
 
 /**
- * Replaces the hashes in a position by the texts of the row.
- * @param texts the sort values of the row, one for each sort key; undefined if there is no such row
+ * Replaces the hashes by the texts of the row.
+ * @param texts one for each sort key; undefined if there is no such row
  * @throws DomainError `validation_failed` if the row was deleted, or its texts have changed
  */
 export function withLongTexts({ id, values }: Position, texts: readonly unknown[] | undefined): WholePosition {
@@ -40,10 +40,10 @@ export function withLongTexts({ id, values }: Position, texts: readonly unknown[
   return { id, values: whole };
 }
 
-/** The last row of a page: its id and the values it was sorted by. The next page starts after this row. */
+/** The last row of a page. The next page starts after it. */
 export interface Position {
   id: string;
-  /** The sort values of the row, one for each sort key. */
+  /** One for each sort key. */
   values: KeyValue[];
 }
 
@@ -52,30 +52,21 @@ export interface WholePosition extends Position {
   values: Exclude<KeyValue, LongText>[];
 }
 
-/**
- * Maximum length of a text in a cursor (UTF-16 units). The limit exists because a cursor must fit into an HTTP header.
- */
+/** Length of a text in a cursor (UTF-16 units): a cursor must fit into an HTTP header. */
 const carriedText = 255;
 
-/**
- * Maximum length of a cursor that a request may contain (base64 characters). It is enough for three text values of
- * maximum length.
- */
+/** Length of a cursor in a request (base64 characters). Enough for three texts of maximum length. */
 const maxLength = 4096;
 
 /**
- * Returns a hash of the kind of records, the customer, the filter and the order. Each cursor contains this hash, so
- * that a request for other records or in another order can reject the cursor.
+ * Returns a hash of the kind of records, customer, filter and order. Requests accept only cursors with their own hash.
  */
 export function scopeOf(noun: string, customerId: string, filter: Filter, order: Order): string {
   const hash = createHash('sha256').update(JSON.stringify([noun, customerId, canonical(filter), order]));
   return hash.digest('base64url').slice(0, 16);
 }
 
-/**
- * Returns a filter as JSON text. Filters that differ only in the order of their conditions or values give the same
- * text.
- */
+/** The order of conditions and values does not matter. */
 function canonical(filter: Filter): string {
   if (filter.kind === 'all' || filter.kind === 'any')
     return JSON.stringify([filter.kind, filter.of.map(canonical).sort()]);
@@ -85,10 +76,7 @@ function canonical(filter: Filter): string {
   return JSON.stringify(filter);
 }
 
-/**
- * Encodes the last row of a page as a cursor.
- * @param scope the hash that `scopeOf` returns; only requests with the same hash accept the cursor
- */
+/** @param scope the hash that `scopeOf` returns */
 export function encodeCursor(scope: string, { id, values }: Position): string {
   // The cursor contains only values that the page showed.
   const carried = values.map((value) =>
@@ -97,19 +85,14 @@ export function encodeCursor(scope: string, { id, values }: Position): string {
   return Buffer.from(JSON.stringify([scope, id, carried])).toString('base64url');
 }
 
-/**
- * Creates the error for an invalid cursor.
- * @param path JSON pointer to the cursor in the request body
- */
+/** @param path JSON pointer to the cursor in the request body */
 export const cursorFault = (message: string, path = '/paginate/cursor') => validationFailed([{ path, message }]);
 
 /**
- * Decodes the cursor of a request. Returns the last row of the previous page, after which the requested page starts.
- * Returns undefined if the request has no cursor.
- * @param list a description of the request for the error message, e.g. "these filters and this order"
+ * Returns the last row of the previous page, or undefined without a cursor.
+ * @param list describes the request in the error message, e.g. "these filters and this order"
  * @param path JSON pointer to the cursor in the request body
- * @throws DomainError `validation_failed` if the request also has a page number, or the cursor is from a different
- *   query
+ * @throws DomainError `validation_failed` if there is also a page number, or the cursor is from another query
  */
 export function readPosition(
   scope: string,
@@ -125,10 +108,7 @@ export function readPosition(
   return position;
 }
 
-/**
- * Decodes a cursor. Returns undefined if the cursor is malformed, or was created for other records, filters or another
- * order.
- */
+/** Returns undefined if the cursor is malformed, or of other records, filters or another order. */
 function decodeCursor(scope: string, columns: Column[], cursor: string): Position | undefined {
   const parts = cursor.length > maxLength ? undefined : parse(cursor);
   if (!Array.isArray(parts) || parts.length !== 3 || parts[0] !== scope) return undefined;

@@ -1,16 +1,15 @@
 import { fold } from '../text/fold.ts';
 import type { Source } from './columns.ts';
 
-/** The value of a record's database column `folded`: texts in lower case without accents, by field name. */
+/** The value of the column `folded`: folded texts by field name. */
 export type Folded = Record<string, string>;
 
-/** The fields of a record, by their names in the API. A field that is undefined counts as absent. */
+/** By names in the API. Undefined counts as absent. */
 export type RecordFields = Readonly<Record<string, unknown>>;
 
 /**
- * Returns the value of a record's database column `folded`: all texts that filters use, in lower case without accents.
- * A text that is null is left out; a required text that is absent is `""`.
- * @param record all fields of the record, not only the changed ones
+ * Returns the value of the column `folded`. A text that is null is left out; a required text that is absent is `""`.
+ * @param record all fields, not only the changed ones
  */
 export function foldRecord(source: Source, record: RecordFields): Folded {
   // Plain loops for speed: jobs fold thousands of records per second.
@@ -30,14 +29,14 @@ export function foldRecord(source: Source, record: RecordFields): Folded {
   return folded;
 }
 
-/** Returns the names of the columns from which the column `folded` of a record is computed. */
+/** The columns from which `folded` is computed. */
 export const foldedColumns = (source: Source): string[] => [
   ...textsOf(source).map(({ name }) => name),
   'custom_fields',
   ...(searchedFields[source.table] ?? []),
 ];
 
-/** Names of the fields whose texts the filter `search` reads as one text. A company has only its name. */
+/** The fields that the filter `search` reads as one text. A company has only its name. */
 const searchedFields: Partial<Record<Source['table'], readonly string[]>> = {
   contacts: ['first_name', 'middle_name', 'last_name', 'work_email', 'personal_email', 'other_emails'],
 };
@@ -48,7 +47,7 @@ interface FoldedText {
 }
 const textsBySource = new WeakMap<Source, FoldedText[]>();
 
-/** Returns the fields whose text is stored folded (lower case, no accents), and whether each is required. */
+/** Returns the fields whose text is stored folded, and whether each is required. */
 function textsOf(source: Source): FoldedText[] {
   const known = textsBySource.get(source);
   if (known) return known;

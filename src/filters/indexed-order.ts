@@ -6,8 +6,8 @@ import { readOrder, type Order } from './order.ts';
 const sources = [contactSource, companySource];
 
 /**
- * Parses the field `order_by` of an export, which must have exactly one sort key, on a field with an index. Returns the
- * sort keys and all faults (validation errors) instead of throwing. Do not use the sort keys if there are faults.
+ * Parses `order_by` of an export: exactly one sort key, on a field with an index. Do not use the keys if there are
+ * faults.
  */
 export function readIndexedOrder(
   fields: FilterFields,

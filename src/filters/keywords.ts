@@ -8,8 +8,8 @@ import { readFilters } from './parse.ts';
 import { readRules } from './rules.ts';
 
 /**
- * Ajv keywords that validate the fields `filters`, `order_by` and `rules` together with the rest of the request body,
- * so that one error response lists all faults. Example in a schema: `{"x-filters": "contacts"}`.
+ * Validate `filters`, `order_by` and `rules` with the rest of the body, so that one response lists all faults. Example
+ * in a schema: `{"x-filters": "contacts"}`.
  */
 export const filterKeywords: FuncKeywordDefinition[] = [
   keyword('x-filters', (fields, given, pointer) => readFilters(fields, given, pointer).faults),

@@ -15,9 +15,8 @@ export const lookUp = (sql: FragmentMaker, row: Fragment, alias: string): Fragme
   sql`left join lateral (${row} offset 0) ${constant(sql, alias)} on true`;
 
 /**
- * Returns an SQL `left join` that adds the company of each contact or opportunity, as `co`. A deleted company is not
- * added.
- * @param alias alias of the table with the column `company_id`: `c` for contacts, `o` for opportunities
+ * Returns a `left join` that adds the company of each row as `co`, unless it is deleted.
+ * @param alias of the table with `company_id`: `c` for contacts, `o` for opportunities
  */
 export const lookUpCompany = (sql: FragmentMaker, customerId: string, alias: 'c' | 'o'): Fragment =>
   lookUp(

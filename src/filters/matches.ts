@@ -4,30 +4,26 @@ import type { Column, Source } from './columns.ts';
 import type { Folded } from './fields.ts';
 import type { Comparison, Filter, FilterValue } from './tree.ts';
 
-/** Tests a record against a filter. Returns true if the record passes. */
+/** Tests a record against a filter. */
 export type Matches = (record: FilteredRecord) => boolean;
 
-/** A record that a compiled filter can test: a database row with the columns that `filteredColumns` lists. */
+/** A row with the columns that `filteredColumns` lists. */
 export interface FilteredRecord {
   folded: Folded;
   custom_fields: Record<string, unknown>;
-  /**
-   * The record's values by field name. A text field of the contact's company also has the key `folded <name>`, whose
-   * value is the text in lower case without accents.
-   */
+  /** By field name. A text field of the contact's company also has the key `folded <name>`, with its folded text. */
   [column: string]: unknown;
 }
 
 type FieldTest = Extract<Filter, { field: string }>;
 
-/** The functions that read one field of a record to test it against a filter. */
 interface Reader {
-  /** Returns the field's value for comparisons, or null if the field has no value. */
+  /** The value for comparisons, or null if there is none. */
   value: (record: FilteredRecord) => FilterValue | null;
   isEmpty: Matches;
 }
 
-/** Returns the SQL select list with all columns that a compiled filter needs to test a record. */
+/** Returns the select list with all columns that a compiled filter needs. */
 export const filteredColumns = (source: Source): string =>
   [
     `${source.alias}.folded`,
@@ -42,9 +38,8 @@ const isFoldedElsewhere = ({ isFolded, value, raw }: Column): boolean => !isFold
 const foldedName = (name: string): string => `folded ${name}`;
 
 /**
- * Compiles a filter into a function that tests records in memory. The function accepts exactly the records that the
- * filter would select in SQL.
- * @throws Error if the filter has a condition on list membership or `search`
+ * Compiles a filter into a function that accepts exactly the records that it would select in SQL.
+ * @throws Error for a condition on list membership or `search`
  */
 export function compileFilter(source: Source, filter: Filter): Matches {
   switch (filter.kind) {
@@ -105,7 +100,7 @@ const comparisons: Record<Comparison, (order: number) => boolean> = {
   lte: (order) => order <= 0,
 };
 
-/** Compiles a comparison (<, ≤, > or ≥) into a function that tests records. */
+/** For <, ≤, > and ≥. */
 function compileComparison(value: Reader['value'], test: Extract<Filter, { kind: 'compare' }>): Matches {
   const holds = comparisons[test.operator];
   const other = test.value;
@@ -139,10 +134,7 @@ function columnValue(name: string, column: Column): Reader['value'] {
   return (record) => (record[given] as FilterValue | null) ?? missing;
 }
 
-/**
- * Returns the functions that read one custom field of a record. A value keeps its JSON type, so that a condition
- * compares only values of the same type.
- */
+/** A value keeps its JSON type, so that a condition compares only values of the same type. */
 function customReader(field: string, key: string): Reader {
   // A key can be `constructor` or another name that every object inherits.
   const kept = ({ custom_fields }: FilteredRecord): unknown =>

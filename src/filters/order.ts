@@ -5,20 +5,19 @@ import { quote } from './parse.ts';
 
 export type Direction = 'ASC' | 'DESC';
 
-/** One sort key: a field and its direction. */
 export interface OrderKey {
   field: string;
   direction: Direction;
 }
 
-/** Sort keys, most important first. Records with equal sort keys are sorted by id, descending. */
+/** Most important first. Ties are sorted by id, descending. */
 export type Order = readonly OrderKey[];
 
-/** The order of a request without `order_by`: newest first. */
+/** Newest first. */
 export const defaultOrder: Order = [{ field: 'created_at', direction: 'DESC' }];
 
 /**
- * Parses the field `order_by` of a request. The field has the form `{field: direction}` or `[{field, direction}]`.
+ * Parses `order_by`: `{field: direction}` or `[{field, direction}]`.
  * @throws DomainError `validation_failed` that lists every fault
  */
 export function parseOrder(fields: FilterFields, given: unknown, pointer = '/order_by'): Order {
@@ -27,10 +26,7 @@ export function parseOrder(fields: FilterFields, given: unknown, pointer = '/ord
   return order;
 }
 
-/**
- * Parses the field `order_by` of a request. Returns the sort keys and all faults (validation errors) instead of
- * throwing. Do not use the sort keys if there are faults.
- */
+/** Like `parseOrder`, but returns the faults. Do not use the keys if there are any. */
 export function readOrder(
   fields: FilterFields,
   given: unknown,
@@ -49,7 +45,7 @@ const keysOf = (given: GivenOrder): OrderKey[] =>
     ? given
     : Object.entries(given).map(([field, direction]) => ({ field, direction }))) as OrderKey[];
 
-/** Returns true if there are already more faults than an error response lists, so parsing can stop. */
+/** True if an error response lists no more faults, so parsing can stop. */
 const isFull = (faults: Fault[]): boolean => faults.length > maxFaults;
 
 function checkMembers(fields: FilterFields, given: Record<string, unknown>, pointer: string, faults: Fault[]): void {
@@ -97,10 +93,7 @@ interface GivenKey {
   direction?: unknown;
 }
 
-/**
- * Checks one sort key and appends its faults to the list of faults.
- * @param paths JSON pointers to the key's field and direction in the request body
- */
+/** @param paths JSON pointers to the key's field and direction in the request body */
 function checkKey(
   fields: FilterFields,
   { field, direction }: GivenKey,
@@ -118,9 +111,7 @@ function checkKey(
     faults.push({ path: paths.direction, message: 'must be "ASC" or "DESC"' });
 }
 
-/**
- * Removes sort keys that have no effect: a field that is repeated, and all keys after the id, because ids are unique.
- */
+/** Removes keys without effect: a repeated field, and all keys after the id, because ids are unique. */
 function withoutIdle(keys: OrderKey[]): OrderKey[] {
   const kept = new Map<string, OrderKey>();
   for (const { field, direction } of keys) {

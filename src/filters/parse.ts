@@ -13,9 +13,8 @@ import { all, any, not, type Comparison, type Filter, type FilterValue } from '.
 import { readValue } from './values.ts';
 
 /**
- * Parses the field `filters` of a request.
- * @param given the field's value
- * @param pointer JSON pointer to the field in the request body, for error messages
+ * Parses the request field `filters`.
+ * @param pointer JSON pointer to the field, for error messages
  * @throws DomainError `validation_failed` that lists every fault
  */
 export function parseFilters(fields: FilterFields, given: unknown, pointer = '/filters'): Filter {
@@ -24,10 +23,7 @@ export function parseFilters(fields: FilterFields, given: unknown, pointer = '/f
   return filter;
 }
 
-/**
- * Parses the field `filters` of a request. Returns the filter and all faults (validation errors) instead of throwing.
- * Do not use the filter if there are faults.
- */
+/** Like `parseFilters`, but returns the faults. Do not use the filter if there are any. */
 export function readFilters(
   fields: FilterFields,
   given: unknown,
@@ -41,10 +37,7 @@ export function readFilters(
   return { filter, faults: reading.faults };
 }
 
-/**
- * The state while one filter is parsed: the allowed fields, the faults found so far and the number of conditions read
- * so far.
- */
+/** State of parsing: allowed fields, faults and number of conditions so far. */
 interface Reading {
   fields: FilterFields;
   faults: Fault[];
@@ -53,13 +46,10 @@ interface Reading {
 
 const nothing = any([]);
 
-/** Returns true if there are already more faults than an error response lists, so parsing can stop. */
+/** True if an error response lists no more faults, so parsing can stop. */
 const isFull = ({ faults }: Reading): boolean => faults.length > maxFaults;
 
-/**
- * Converts each of the given elements to a condition with the function `read`, and returns the conditions. Stops early
- * if there are more faults than an error response can list.
- */
+/** Stops early if there are more faults than an error response lists. */
 function readEach<T>(reading: Reading, given: Iterable<T>, read: (one: T) => Filter): Filter[] {
   const conditions: Filter[] = [];
   for (const one of given) {
@@ -69,17 +59,14 @@ function readEach<T>(reading: Reading, given: Iterable<T>, read: (one: T) => Fil
   return conditions;
 }
 
-/**
- * Adds a fault of the request to the list of faults, and returns a placeholder for the invalid condition. A filter with
- * faults is never used.
- */
+/** Adds a fault, and returns a placeholder. A filter with faults is never used. */
 function fault(reading: Reading, path: string, message: string): Filter {
   reading.faults.push({ path, message });
   return nothing;
 }
 
 /**
- * Reads an object of conditions by field name. Returns a filter that joins the conditions by AND.
+ * Joins conditions by field name with AND.
  * @param outermost true for `filters` itself, false for an element of `_or`
  */
 function readKeys(reading: Reading, given: unknown, pointer: string, outermost: boolean): Filter {
@@ -118,10 +105,7 @@ interface Field {
   type: FieldType;
 }
 
-/**
- * Reads the condition on one field of `filters`.
- * @param given the field's value in the request: a scalar, an array, null or an object of operators
- */
+/** @param given a scalar, an array, null or an object of operators */
 function readCondition(reading: Reading, field: Field, given: unknown, path: string): Filter {
   if (field.type === 'search') return readSearch(reading, field, given, path);
   if (isObject(given)) return readOperators(reading, field, given, path);
@@ -254,9 +238,8 @@ function readOne(
   return 'value' in read ? make(read.value) : fault(reading, path, read.fault);
 }
 
-/** Returns true if a JSON value is an object and not an array. */
 export const isObject = (given: unknown): given is Record<string, unknown> =>
   typeof given === 'object' && given !== null && !Array.isArray(given);
 
-/** Returns a name from the request in quotes, cut to 32 characters to keep the message short. */
+/** Quotes a name, cut to 32 characters to keep the message short. */
 export const quote = (name: string): string => JSON.stringify(name.length > 32 ? `${name.slice(0, 32)}…` : name);

@@ -6,7 +6,7 @@ import { parseOrder, type Order } from './order.ts';
 import { parseFilters } from './parse.ts';
 import type { Filter } from './tree.ts';
 
-/** The fields of a request for a list of records: filters, order and page. All are optional. */
+/** All fields are optional. */
 export interface ListRequest {
   filters?: unknown;
   order_by?: unknown;
@@ -20,21 +20,17 @@ export interface RecordQuery {
   filter: Filter;
   order: Order;
   limit: number;
-  /** Number of records to skip if the request has a page number, otherwise 0. */
+  /** Records to skip if the request has a page number, else 0. */
   offset: number;
   /** Last record of the previous page, if the request has a cursor. */
   after: Position | undefined;
-  /**
-   * Hash of the kind of records, customer, filter and order. A cursor contains this hash, and only requests with the
-   * same hash accept the cursor.
-   */
+  /** Requests accept only cursors with this hash (see `scopeOf`). */
   scope: string;
 }
 
 /**
- * Parses a request for a list of records.
- * @throws DomainError `validation_failed` if `filters`, `order_by` or `paginate` is invalid; the error lists only the
- *   faults of the first invalid field
+ * @throws DomainError `validation_failed` with the faults of the first invalid field of `filters`, `order_by`,
+ * `paginate`
  */
 export function parseRecordQuery(source: Source, customerId: string, request: ListRequest): RecordQuery {
   const filter = parseFilters(source.fields, request.filters);
@@ -49,9 +45,8 @@ export function parseRecordQuery(source: Source, customerId: string, request: Li
 export const columnsOf = (source: Source, order: Order): Column[] => order.map(({ field }) => source.columns[field]!);
 
 /**
- * Returns the cursor of the next page, for the header `x-next-cursor`. Returns undefined if the page is not full,
- * because no page follows.
- * @param rows the page's records as the response shows them
+ * Returns the cursor for the header `x-next-cursor`. Undefined if the page is not full, because no page follows.
+ * @param rows as the response shows them
  */
 export function nextCursor(listing: RecordQuery, rows: readonly object[]): string | undefined {
   const last = rows.at(-1);
@@ -59,18 +54,15 @@ export function nextCursor(listing: RecordQuery, rows: readonly object[]): strin
   return encodeCursor(listing.scope, positionOf(listing, last));
 }
 
-/**
- * Returns a record's id and sort values, from which a cursor is created.
- * @param record the record as the response shows it
- */
+/** @param record as the response shows it */
 export const positionOf = ({ source, order }: RecordQuery, record: object): Position => ({
   id: (record as { id: string }).id,
   values: order.map(({ field }) => keyValue(source, record as Record<string, unknown>, field)),
 });
 
 /**
- * Returns the value of one field of a record for a cursor. Text is converted to lower case without accents.
- * @param record the record as the response shows it
+ * Returns a field's value for a cursor, a text folded.
+ * @param record as the response shows it
  */
 function keyValue({ columns }: Source, record: Record<string, unknown>, field: string): KeyValue {
   const path = field === 'company_id' ? ['company', 'id'] : field.split('.');

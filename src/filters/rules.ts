@@ -8,9 +8,8 @@ import { all, any, not, type Comparison, type Filter, type FilterValue } from '.
 import { readValue } from './values.ts';
 
 /**
- * Parses the rules of a contact list into a filter that selects its members. Rules joined by AND are evaluated before
- * OR. Without rules, the filter matches no contact.
- * @returns the filter and the faults; do not use the filter if there are faults
+ * Parses a list's rules into the filter of its members. AND is evaluated before OR. Without rules, no contact matches.
+ * @returns filter and faults; do not use the filter if there are faults
  */
 export function readRules(fields: FilterFields, given: unknown, pointer = '/rules'): RulesRead {
   for (const reading = readingRules(fields, given, pointer); ;) {
@@ -19,16 +18,12 @@ export function readRules(fields: FilterFields, given: unknown, pointer = '/rule
   }
 }
 
-/** The parsed rules of a contact list: the filter that selects its members, and the faults found in the rules. */
 interface RulesRead {
   filter: Filter;
   faults: Fault[];
 }
 
-/**
- * Parses the rules of a contact list. Yields after each rule, so that the caller can pause the work.
- * @returns the filter that selects the list's members, and the faults found in the rules
- */
+/** Yields after each rule, so that the caller can pause. */
 function* readingRules(fields: FilterFields, given: unknown, pointer: string): Generator<undefined, RulesRead> {
   const rules: unknown[] = Array.isArray(given) ? given : []; // the schema checks their number
   const faults: Fault[] = [];
@@ -47,15 +42,14 @@ function* readingRules(fields: FilterFields, given: unknown, pointer: string): G
 }
 
 /**
- * Converts the stored rules of a contact list to a filter that selects its members.
+ * Converts stored rules to the filter of the list's members.
  * @throws Error if a stored rule is invalid
  */
 export const rulesFilter = (fields: FilterFields, rules: readonly Rule[]): Filter =>
   faultless(readRules(fields, rules));
 
 /**
- * Converts the stored rules of a contact list to a filter that selects its members. Pauses regularly, because many
- * rules could block the event loop for too long.
+ * Like `rulesFilter`, with pauses, because many rules could block the event loop for too long.
  * @throws Error if a stored rule is invalid
  */
 export async function rulesFilterInPieces(
@@ -76,8 +70,8 @@ function faultless({ filter, faults }: RulesRead): Filter {
 }
 
 /**
- * Completes the rules of a request for storage and responses: a missing `logic_operator` becomes AND, the first rule
- * always has AND, and ids are converted to lower case.
+ * For storage and responses: a missing `logic_operator` becomes AND, the first rule always has AND, and ids are
+ * converted to lower case.
  */
 export const completeRules = (given: readonly RuleGiven[]): Rule[] =>
   given.map(({ field, operator, value, logic_operator = 'AND' }, i) => ({
@@ -116,7 +110,6 @@ function readRule(fields: FilterFields, { field, operator, value }: RuleGiven, r
 const texts: readonly RuleOperator[] = ['contains', 'not_contains', 'starts_with', 'ends_with'];
 const comparisons: readonly RuleOperator[] = ['greater_than', 'greater_or_equal', 'less_than', 'less_or_equal'];
 
-/** Returns the operators that a rule may use on a field of this type. */
 function operatorsFor(type: FieldType): readonly RuleOperator[] {
   const without =
     type === 'uuid'
@@ -189,9 +182,8 @@ const conditions: Record<RuleOperator, (condition: Condition) => Filter> = {
 };
 
 /**
- * Converts the value of a rule from text to the type of the rule's field. For a custom field, which has no fixed type,
- * returns the values of all types that the text can represent: text, number, boolean. If the text is invalid, reports a
- * fault and returns an empty array.
+ * Converts a rule's text to the type of its field. For a custom field, returns the values of all types that it can be:
+ * text, number, boolean. Reports a fault and returns an empty array if it is invalid.
  */
 function readings({ type, report }: Condition, text: string): FilterValue[] {
   if (text.length > ruleLimits.characters && lengthOf(text) > ruleLimits.characters) {

@@ -1,13 +1,13 @@
 import type { Sql, Transaction } from '../database/db.ts';
 import type { Fragment, FragmentMaker } from './sql.ts';
 
-/** An SQL statement as the server receives it: `$n` in the text stands for the n-th parameter. */
+/** As the server receives it: `$n` stands for the n-th parameter. */
 export interface RecordedSql {
   text: string;
   parameters: unknown[];
 }
 
-/** An SQL fragment as plain data: pieces of SQL text, with parameters or other fragments between them. */
+/** A fragment as plain data: pieces of text, with parameters or fragments between them. */
 class Piece {
   readonly strings: readonly string[];
   readonly parts: readonly unknown[];
@@ -18,20 +18,14 @@ class Piece {
   }
 }
 
-/**
- * Creates SQL fragments that can be used in several statements. A fragment of the database driver can be used only
- * once.
- */
+/** Creates fragments that several statements can use. A fragment of the driver can be used only once. */
 export const recorder: FragmentMaker = Object.assign(
   // A fragment of the driver also costs more, because it is a promise. A filter can need thousands of fragments.
   (strings: TemplateStringsArray, ...parts: unknown[]) => new Piece(strings, parts) as unknown as Fragment,
   { unsafe: (text: string) => new Piece([text], []) as unknown as Fragment },
 );
 
-/**
- * Returns the SQL text of a fragment and appends the fragment's parameters to `parameters`. A placeholder `$n` in the
- * text stands for the n-th element of this array.
- */
+/** Returns the text, and appends the parameters to `parameters`: `$n` stands for the n-th of them. */
 function writeOut(fragment: Fragment, parameters: unknown[]): string {
   const { strings, parts } = fragment as unknown as Piece;
   return strings.reduce((text, string, i) => text + writePart(parts[i - 1], parameters) + string);
@@ -44,16 +38,12 @@ function writePart(part: unknown, parameters: unknown[]): string {
   return `$${parameters.push(part)}`;
 }
 
-/** Converts an SQL fragment to an SQL statement: a text with placeholders `$n`, and the parameters. */
 export function record(fragment: Fragment): RecordedSql {
   const parameters: unknown[] = [];
   return { text: writeOut(fragment, parameters), parameters };
 }
 
-/**
- * Runs an SQL statement that was created with `recorder`. Sends it as a prepared statement if the connection allows
- * prepared statements.
- */
+/** Runs a statement made with `recorder`, prepared if the connection allows it. */
 export function run<Row extends object>(sql: Sql | Transaction, statement: Fragment): Promise<Row[]> {
   const { text, parameters } = record(statement);
   return sql.unsafe<Row[]>(text, parameters as string[], { prepare: true });

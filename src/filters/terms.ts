@@ -13,64 +13,50 @@ import type { FilterValue } from './tree.ts';
  */
 
 /**
- * Returns the keys in the JSON column `folded` that mark a record whose columns `folded` and `terms` are of the version
- * `searchVersion` of its source: one key for this version and one for each version before. Older versions of this
- * program write `folded` without the newest key. They see from the other keys that a record of a newer version has all
- * that they need, so they do not compute it again.
+ * Keys in `folded` that mark a record whose `folded` and `terms` are of the source's `searchVersion`: one for this
+ * version and one for each before. Older versions of this program write `folded` without the newest key. They see from
+ * the other keys that a newer version has computed all that they need.
  */
 export const marksOf = ({ searchVersion }: Source): string[] =>
   Array.from({ length: searchVersion }, (_, i) => (i === 0 ? mark : `${mark}${i + 1}`));
 
-/** The key of the first version, and the beginning of all others. No field has such a name. */
+/** Key of the first version, and beginning of all others. No field has such a name. */
 const mark = 'indexed';
 
-/**
- * Minimum length of a text that the index can find (UTF-16 units). It is the length of a trigram, the unit in which
- * texts are indexed.
- */
+/** Shortest text that the index can find: a trigram (UTF-16 units). */
 export const minTextLength = 3;
 
 /**
- * Maximum total length of the texts of one record that are indexed in trigrams (UTF-16 units). If the texts are longer
- * in total, only the shortest are indexed. Texts that the filter `search` reads are always indexed, and do not count.
+ * How much text of a record is indexed in trigrams (UTF-16 units), the shortest texts first: thousands of index entries
+ * would make each write slow. Texts that `search` reads are always indexed, and do not count.
  */
-// Thousands of index entries would make each write of a record slow.
 export const maxIndexedText = 2_000;
 
-/**
- * Names of the fields that are not text, but have a search term (hash in the index) for their value. A statement that
- * writes the column `folded` also writes these fields.
- */
+/** Fields that are not text, but have a term for their value. A statement that writes `folded` also writes them. */
 const ownValues: Record<Source['alias'], readonly string[]> = { c: ['birth_year', 'assigned_to'], co: [] };
 
-/**
- * Returns the names of columns from which the search terms of a record (hashes in the index) are computed. The column
- * `folded`, which has the searchable texts in lower case, is used too, but not returned.
- */
+/** Columns that terms are computed from, beside `folded`. */
 export const termColumns = ({ alias }: Source): string[] => ['external_id', 'custom_fields', ...ownValues[alias]];
 
 /**
- * Names of the text fields that the filter `search` reads. The trigrams of these fields are not distinguished by field,
- * so one look-up finds a word in any of them. These texts are always indexed.
+ * Text fields that `search` reads. Always indexed. Their trigrams do not name the field, so one look-up finds a word in
+ * any of them.
  */
 const searchedTexts: Record<Source['alias'], ReadonlySet<string>> = {
   c: new Set(['search', 'first_name', 'middle_name', 'last_name', 'work_email', 'personal_email']),
   co: new Set(['company_name']),
 };
 
-/**
- * Returns true if records with this value in this field can be found by a search term, a hash that the index contains.
- * Returns false for an empty text: no term stands for it.
- */
+/** True if a term finds the records with this value. Not for an empty text: no term stands for it. */
 export const hasValueTerm = ({ alias, columns }: Source, field: string, value: FilterValue): boolean =>
   value !== '' &&
   (customKey(field) !== undefined || columns[field]?.isFolded === true || ownValues[alias].includes(field));
 
-/** Returns true if the index contains search terms (hashes) for the parts of this field's text. */
+/** True if terms stand for the parts of this field's text. */
 export const hasTextTerms = ({ columns }: Source, field: string): boolean =>
   customKey(field) !== undefined || columns[field]?.isFolded === true || ['external_id', 'search'].includes(field);
 
-/** Computes the search terms (hashes for the index) of one customer's contacts or companies. */
+/** Computes the terms of one customer's records. */
 export class Terms {
   readonly #alias: Source['alias'];
   readonly #seed: number;
@@ -81,9 +67,8 @@ export class Terms {
   }
 
   /**
-   * Returns all search terms (hashes) of a record.
-   * @param folded the record's column `folded`, which contains its texts
-   * @param record the record's other columns, for the values that `folded` does not contain
+   * @param folded the record's column `folded`
+   * @param record the other columns, for values that `folded` does not contain
    */
   ofRecord(folded: Folded, record: RecordFields): number[] {
     const terms = new Set<number>();
@@ -105,8 +90,8 @@ export class Terms {
   }
 
   /**
-   * Returns the search term (hash) of a field's value. Every record with this value in this field has the term.
-   * @param value the value; a text must be in lower case without accents
+   * Every record with this value in this field has the term.
+   * @param value a text must be folded
    */
   ofValue(field: string, value: FilterValue): number {
     // The number 1 and the text "1" of a custom field are different values.
@@ -115,8 +100,8 @@ export class Terms {
   }
 
   /**
-   * Returns the search terms (hashes) of the trigrams of `text`. A record whose field contains `text` has all these
-   * terms, or instead the term of `ofLongText`. Returns an empty array if `text` has fewer than three characters.
+   * Returns the terms of the trigrams of `text`. A record whose field contains `text` has them all, or else the term of
+   * `ofLongText`. Empty for fewer than three characters.
    */
   ofPart(field: string, text: string): number[] {
     const terms = new Set<number>();
@@ -125,8 +110,8 @@ export class Terms {
   }
 
   /**
-   * Returns the search term (hash) of records whose text in this field is too long to be indexed in trigrams. Returns
-   * undefined if the texts of this field are always indexed.
+   * Returns the term of records whose text in this field is too long for trigrams. Undefined if the field's texts are
+   * always indexed.
    */
   ofLongText(field: string): number | undefined {
     return this.#isSearched(field) ? undefined : finish(mix(hashText(this.#seed, field), 4));
@@ -139,8 +124,7 @@ export class Terms {
   }
 
   /**
-   * Adds the trigrams of the shortest texts, up to a total length of `maxIndexedText`. For each longer text, adds the
-   * term of `ofLongText` instead.
+   * Adds the trigrams of the shortest texts, up to `maxIndexedText`, and the term of `ofLongText` for each longer text.
    */
   #addPartsWithin(terms: Set<number>, texts: [field: string, text: string][]): void {
     const total = texts.reduce((length, [, text]) => length + text.length, 0);
@@ -163,7 +147,7 @@ export class Terms {
   }
 }
 
-/** Formats terms as a PostgreSQL array literal, for a parameter of the type `integer[]`. */
+/** For a parameter of the type `integer[]`. */
 export const arrayLiteral = (terms: readonly number[]): string => `{${terms.join(',')}}`;
 
 function hashText(seed: number, text: string): number {
@@ -172,7 +156,7 @@ function hashText(seed: number, text: string): number {
   return hash;
 }
 
-/** One step of the hash function MurmurHash3 (32 bits). */
+/** A step of MurmurHash3 (32 bits). */
 function mix(hash: number, value: number): number {
   let k = Math.imul(value, 0xcc9e2d51);
   k = Math.imul((k << 15) | (k >>> 17), 0x1b873593);

@@ -6,20 +6,13 @@ import type { Comparison, Filter, FilterValue } from './tree.ts';
 type Test<K extends Filter['kind']> = Extract<Filter, { kind: K }>;
 type FieldTest = Test<'in' | 'compare' | 'contains' | 'empty'>;
 
-/**
- * The values that the functions of this module need to convert a filter to SQL: a function that creates fragments, the
- * tables and columns of the records, and the customer that the records belong to.
- */
 interface Printing {
   sql: FragmentMaker;
   source: Source;
   customerId: string;
 }
 
-/**
- * Converts a filter to an SQL condition. All values from callers become parameters. A condition on a null value counts
- * as false, and its negation as true.
- */
+/** All values from callers become parameters. A condition on null is false, and its negation true. */
 export const toSql = (sql: FragmentMaker, source: Source, customerId: string, filter: Filter): Fragment =>
   print({ sql, source, customerId }, filter);
 
@@ -82,10 +75,7 @@ function printColumn({ sql }: Printing, test: FieldTest, column: Column): Fragme
   }
 }
 
-/**
- * Returns the SQL expression for a field's value as responses show it. For some fields, responses show another value
- * instead of null.
- */
+/** Returns the value as responses show it, which for some fields is not null where the column is. */
 export function shownValue(sql: FragmentMaker, column: Column): Fragment {
   if (column.shownAs === undefined) return constant(sql, column.value);
   return sql`coalesce(${constant(sql, column.value)}, ${constant(sql, `'${column.shownAs}'`)})`;
@@ -95,13 +85,12 @@ const symbols: Record<Comparison, string> = { gt: '>', gte: '>=', lt: '<', lte: 
 
 type SqlType = 'text' | 'integer' | 'timestamptz' | 'uuid' | 'numeric';
 
-/** Returns the SQL type of a field's values. */
 export const typeOf = (column: Column): SqlType => {
   if (column.type === 'instant') return 'timestamptz';
   return column.type === 'integer' || column.type === 'uuid' ? column.type : 'text';
 };
 
-/** Returns a value as an SQL parameter with a cast to its SQL type. */
+/** Returns a parameter with a cast to its SQL type. */
 export const parameter = (sql: FragmentMaker, value: FilterValue, type: SqlType): Fragment =>
   sql`${String(value)}::${constant(sql, type)}`;
 
@@ -117,7 +106,7 @@ function likePattern({ text, at }: Test<'contains'>): string {
 
 const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/g, String.raw`\$&`);
 
-/** Returns the SQL condition for the filter `search`: each word must occur in at least one of the searched texts. */
+/** Each word must occur in at least one of the searched texts. */
 function printSearch({ sql, source }: Printing, { words }: Test<'search'>): Fragment {
   const occurs = (word: string): Fragment =>
     sql`(${join(
@@ -137,10 +126,7 @@ function printListTest(printing: Printing, test: FieldTest): Fragment {
   return sql`(${printMembership(printing, { kind: 'member', lists: 'any', byHandOnly: [] })}) is not true`;
 }
 
-/**
- * Returns the SQL condition that the contact is a stored member of one of the given lists, added manually or by the
- * list's rules.
- */
+/** The contact is a stored member of one of the lists, manually or by rules. */
 function printMembership({ sql, customerId }: Printing, { lists, byHandOnly, deleted }: Test<'member'>): Fragment {
   const isOfList = lists === 'any' ? sql`true` : isOneOf(sql, sql`m.list_id`, lists, 'uuid');
   const isValid = byHandOnly.length === 0 ? sql`` : sql` and (m.by_hand or m.list_id <> all(${byHandOnly}::uuid[]))`;
@@ -148,20 +134,17 @@ function printMembership({ sql, customerId }: Printing, { lists, byHandOnly, del
   return sql`exists (select 1 from list_members m where m.customer_id = ${customerId}::uuid and m.contact_id = c.id and ${isOfList}${isValid}${isKept})`;
 }
 
-/**
- * Returns the SQL condition that the contact was copied to one of the lists, but a background job has not yet stored it
- * as a normal member. The table `copied_members` contains such contacts.
- */
+/** The contact was copied to one of the lists, but no job has stored it as a normal member yet. */
 const printCopied = ({ sql }: Printing, { customerId, lists }: Test<'copied'>): Fragment =>
   sql`exists (select 1 from unnest(${lists}::uuid[]) copy (id) cross join lateral (select p.contact_ids from copied_members p where p.customer_id = ${customerId}::uuid and p.list_id = copy.id and p.first_id <= c.id order by p.first_id desc limit 1) part where c.id = any(part.contact_ids))`;
 
-/** Returns the SQL condition that the contact's company has changed, without a join, so that an index can be used. */
+/** The contact's company has changed. Without a join, so that an index can be used. */
 const printSettling = ({ sql }: Printing, { customerId }: Test<'settling'>): Fragment =>
   sql`(c.company_id = any(array(select s.company_id from company_settlements s where s.customer_id = ${customerId}::uuid)))`;
 
 /**
- * Converts a condition on the time of creation to an SQL condition on the id. An id starts with the time of creation,
- * so PostgreSQL can use the primary key.
+ * Converts a condition on the creation to one on the id, which starts with that time: PostgreSQL can use the primary
+ * key.
  */
 function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {
   const id = constant(sql, `${source.alias}.id`);
@@ -182,7 +165,7 @@ function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {
 }
 
 /**
- * Returns the lowest possible id (UUID version 7) of a record that was created at a given time.
+ * Returns the lowest id (UUID version 7) of a record created at a given time.
  * @param milliseconds since 1970; an earlier time counts as 1970
  */
 export function firstIdOf(milliseconds: number): string {
@@ -191,8 +174,8 @@ export function firstIdOf(milliseconds: number): string {
 }
 
 /**
- * Returns the SQL condition on a custom field. The condition compares only values of the same JSON type.
- * @param key the name of the custom field
+ * Compares only values of the same JSON type.
+ * @param key name of the custom field
  */
 function printCustom({ sql, source }: Printing, test: FieldTest, key: string): Fragment {
   const kept = sql`${constant(sql, source.alias)}.custom_fields`;

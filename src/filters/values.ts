@@ -5,13 +5,10 @@ import { fold } from '../text/fold.ts';
 import { canonicalId } from '../text/ids.ts';
 import type { FilterValue } from './tree.ts';
 
-/** The result of reading a value: the value in canonical form, or a message that tells what the value must be. */
+/** The canonical value, or a message that tells what the value must be. */
 export type ReadValue = { value: FilterValue } | { fault: string };
 
-/**
- * Reads a value in a filter condition. The value must have the JSON type of its field: the text `"5"` is not accepted
- * as an integer.
- */
+/** The value must have the JSON type of its field: the text `"5"` is not an integer. */
 export const readValue = (type: FieldType, given: unknown): ReadValue => readers[type](given);
 
 const readers: Record<FieldType, (given: unknown) => ReadValue> = {
@@ -44,5 +41,5 @@ function readText(given: unknown, canonical: (text: string) => string): ReadValu
 const isInt4 = (given: unknown): given is number =>
   Number.isInteger(given) && (given as number) === ((given as number) | 0);
 
-/** Returns an instant as ISO 8601 text in UTC, rounded down to the millisecond. */
+/** Returns ISO 8601 in UTC, rounded down to the millisecond. */
 export const canonicalInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();

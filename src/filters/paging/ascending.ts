@@ -4,29 +4,20 @@ import { columnsOf } from '../record-query.ts';
 import { constant, type Fragment } from '../sql.ts';
 import { firstIdOf } from '../to-sql.ts';
 
-/**
- * The SQL fragments of a page in ascending order that depend on the sort key. The sort key is the creation time or an
- * indexed field.
- */
+/** Fragments that depend on the sort key: the creation time or an indexed field. */
 interface Ascent {
   value: Fragment;
-  /** Sort order of the index scan: value ascending, then id ascending. */
+  /** Value ascending, then id ascending. */
   scan: Fragment;
-  /** Returns the SQL condition that a record has the given sort value. */
+  /** The record has this sort value. */
   equals: (value: Fragment) => Fragment;
-  /**
-   * Returns the SQL condition that a record's sort value is greater than the sort value of `after`, the last row of the
-   * previous page.
-   */
+  /** The record's sort value is greater than that of `after`. */
   above: (after: Position) => Fragment;
-  /**
-   * Returns the SQL condition that a record has the sort value of `after`, the last row of the previous page, and a
-   * lower id.
-   */
+  /** The record has the sort value of `after` and a lower id. */
   tied: (after: Position) => Fragment;
 }
 
-/** Returns the SQL clauses that read one page, sorted by an indexed field in ascending order. */
+/** Sorts by an indexed field, ascending. */
 export function indexAscending(paging: PageContext): Clauses {
   const { sql, listing, id } = paging;
   const value = constant(sql, columnsOf(listing.source, listing.order)[0]!.value);
@@ -39,10 +30,7 @@ export function indexAscending(paging: PageContext): Clauses {
   });
 }
 
-/**
- * Returns the SQL clauses that read one page, oldest records first. PostgreSQL scans the primary key, because an id
- * starts with the time of creation.
- */
+/** Scans the primary key, because an id starts with the time of creation. */
 export function oldestFirst(paging: PageContext): Clauses {
   const { sql, id } = paging;
   const first = ({ values }: Position, plus: number) => sql`${firstIdOf(Date.parse(values[0] as string) + plus)}::uuid`;
@@ -91,9 +79,8 @@ function idsAfter(paging: PageContext, ascent: Ascent, after: Position): Fragmen
 const max = ({ limit, offset }: PageContext['listing']): number => offset + limit;
 
 /**
- * Returns the SQL of two CTEs (common table expressions) for a page in ascending order. The CTE `scan` selects the ids
- * and sort values of the records to skip and the records of the page. The CTE `edge` selects the last sort value of
- * `scan`, or no row if `scan` found fewer records than its limit.
+ * CTEs: `scan` has the ids and sort values of the skipped records and the page, `edge` the last sort value of `scan`,
+ * or no row if `scan` is below its limit.
  */
 const scan = ({ sql, listing, from, id }: PageContext, { value, scan }: Ascent, condition: Fragment): Fragment => sql`
     scan as materialized (
@@ -105,10 +92,7 @@ const scan = ({ sql, listing, from, id }: PageContext, { value, scan }: Ascent, 
     ),
     edge as materialized (select max(value) as value from scan having count(*) = ${max(listing)}::bigint)`;
 
-/**
- * Returns an SQL query for the records that the CTE `scan` found. The query reads the records with the last sort value
- * (CTE `edge`) from the table again, in descending order of id.
- */
+/** Reads the records that `scan` found. Those with the last sort value are read again, by id descending. */
 const scanned = (paging: PageContext, ascent: Ascent): Fragment => paging.sql`
       select scan.id, scan.value
       from scan
@@ -116,8 +100,8 @@ const scanned = (paging: PageContext, ascent: Ascent): Fragment => paging.sql`
       union all (${descent(paging, ascent, ascent.equals(paging.sql`(select edge.value from edge)`))})`;
 
 /**
- * Returns SQL that selects the filtered records that meet `condition`, in descending order of id.
- * @param condition SQL condition; all records that meet it must have the same sort value
+ * Reads filtered records by id descending.
+ * @param condition all records that meet it must have the same sort value
  */
 const descent = (
   { sql, listing, from, id, matches }: PageContext,

@@ -7,7 +7,6 @@ import { all, any, type Filter } from '../tree.ts';
 
 type Test<K extends Filter['kind']> = Extract<Filter, { kind: K }>;
 
-/** The values that the functions of this module need to convert a customer's filter to SQL. */
 interface Printing {
   sql: FragmentMaker;
   source: Source;
@@ -15,21 +14,15 @@ interface Printing {
   terms: Terms;
 }
 
-/** SQL that selects the candidates for a filter: all records that pass the filter, and perhaps some others. */
+/** Candidates: all records that pass a filter, and perhaps others. */
 interface Candidates {
-  /** SQL condition: the record is a candidate. */
+  /** The record is a candidate. */
   condition: Fragment;
-  /**
-   * SQL statement that selects the ids of the candidates. Undefined if a statement with `condition` is just as fast.
-   */
+  /** Selects the candidates' ids. Undefined if a statement with `condition` is just as fast. */
   ids?: Fragment;
 }
 
-/**
- * Returns an SQL condition that selects the candidates for a filter: all records that pass the filter, and perhaps some
- * others. PostgreSQL can evaluate the condition with indexes, and without joining another table. Returns undefined if
- * no index can select candidates.
- */
+/** Returns a condition on the candidates that indexes can evaluate, without a join. Undefined if no index can. */
 export function candidateCondition(
   sql: FragmentMaker,
   source: Source,
@@ -40,10 +33,7 @@ export function candidateCondition(
   return narrowed && sql`(${narrowed.condition} or ${constant(sql, withoutTerms(source))})`;
 }
 
-/**
- * Returns an SQL statement that selects the ids of the candidates for a filter: all records that pass the filter, and
- * perhaps some others. Returns undefined if no index can select candidates.
- */
+/** Returns a statement that selects the candidates' ids. Undefined if no index can select them. */
 export function candidateIds(
   sql: FragmentMaker,
   source: Source,
@@ -58,8 +48,8 @@ export function candidateIds(
 }
 
 /**
- * Returns the SQL condition that the columns `folded` and `terms` (search terms) of a record are missing or outdated.
- * This happens if an older version of this program wrote the record. A partial index contains these records.
+ * The record's `folded` and `terms` are missing or outdated: an older version of this program wrote it. A partial index
+ * has these records.
  */
 export const withoutTerms = (source: Source): string =>
   `(${source.alias}.folded ->> '${marksOf(source).at(-1)}') is null`;
@@ -89,10 +79,7 @@ function print(printing: Printing, filter: Filter): Candidates | undefined {
   }
 }
 
-/**
- * Names of the fields whose plain value has a b-tree index. A condition on such a field uses this index instead of the
- * search terms (hashes in the column `terms`).
- */
+/** Fields with a b-tree index, which conditions use instead of terms. */
 const ownIndexes: Record<Source['alias'], readonly string[]> = {
   c: ['id', 'external_id', 'score', 'verification_status'],
   co: ['id', 'external_id', 'score', 'verification_status'],
@@ -120,17 +107,11 @@ function printPart(printing: Printing, test: Test<'contains'>): Candidates | und
   return { condition: long === undefined ? parts : printing.sql`(${parts} or ${hasTerms(printing, [long])})` };
 }
 
-/**
- * Returns the name of the company's field for a contact's filter field, e.g. `industry` for `company.industry`. Returns
- * undefined if the filter field belongs to the contact itself.
- */
+/** Returns e.g. `industry` for `company.industry`. Undefined for a field of the contact itself. */
 const companyField = (field: string): string | undefined =>
   field.startsWith('company.') && customKey(field) === undefined ? field.slice('company.'.length) : undefined;
 
-/**
- * Maximum number of words of the filter `search` that are looked up in the index. The longest words are looked up. The
- * exact SQL condition of the filter then checks all words.
- */
+/** How many words of `search` are looked up in the index, the longest first. The exact condition then checks all. */
 const maxWords = 3;
 
 function printSearch(printing: Printing, { words }: Test<'search'>): Candidates | undefined {
@@ -148,11 +129,9 @@ function printSearch(printing: Printing, { words }: Test<'search'>): Candidates 
 }
 
 /**
- * Returns SQL conditions for the filter `search` on contacts. A contact passes the filter if each word occurs in the
- * contact or in the name of its company. Every such contact meets at least one of these conditions: the contact
- * contains all words, the company name contains all words, or the contact contains one of the words and the company
- * name another.
- * @param hasAll SQL condition: the contact contains all words
+ * Returns conditions for `search` on contacts, of which each matching contact meets one: the contact has all words, its
+ * company's name has all, or the contact has one of the words and the name another.
+ * @param hasAll the contact contains all words
  */
 function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragment): Fragment[] {
   const { sql } = printing;
@@ -167,7 +146,7 @@ function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragme
   return [hasAll, sql`c.company_id = any(array(${companiesThat(printing, all(words.map(named)))}))`, ...shared];
 }
 
-/** Returns the candidates for a stale list: its stored members, beside those that its rules select. */
+/** For a stale list: its stored members, beside those that its rules select. */
 function printMembers({ sql, customerId }: Printing, { lists, byHandOnly }: Test<'member'>): Candidates | undefined {
   if (lists === 'any') return undefined;
   const ids = sql`
@@ -185,7 +164,7 @@ const hasParts = (printing: Printing, field: string, text: string): Fragment =>
 const hasTerms = ({ sql, source }: Printing, terms: readonly number[]): Fragment =>
   sql`${constant(sql, `${source.alias}.terms`)} @> ${arrayLiteral(terms)}::integer[]`;
 
-/** Returns the candidates that have at least one of the given search terms (hashes in the column `terms`). */
+/** Returns the candidates with one of these terms. */
 function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[]): Candidates {
   // Each term is looked up separately, because the planner assumes that most records meet an array overlap (`&&`). It
   // also assumes that 0.5 % of all records have a given term, and would rather read all records of a small customer. So
@@ -205,15 +184,14 @@ function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[
 }
 
 /**
- * Maximum number of matching companies for which a filter reads all contacts of these companies. If more companies
- * match, the filter reads the contacts that meet its other conditions.
+ * Up to this many matching companies, a filter reads all their contacts. With more, it reads the contacts that meet its
+ * other conditions.
  */
 const fewCompanies = 200;
 
 /**
- * Returns the candidates for conditions that are joined by AND. If some conditions are on the contact and one is on its
- * company, the SQL statement counts the matching companies. If there are only a few, the statement reads their
- * contacts. Otherwise the statement reads the contacts that meet the other conditions.
+ * Joins conditions by AND. If some are on the contact and one on its company, the statement counts the matching
+ * companies. If they are few, it reads their contacts, else the contacts that meet the other conditions.
  */
 function printAll(printing: Printing, filters: Filter[]): Candidates | undefined {
   const { sql } = printing;
@@ -240,19 +218,14 @@ function printAll(printing: Printing, filters: Filter[]): Candidates | undefined
   ]);
 }
 
-/**
- * Converts a filter condition on a contact's field `company.<name>` to the same condition on the company. Returns
- * undefined for all other conditions.
- */
+/** Converts a condition on `company.<name>` to the same on the company. Undefined for all others. */
 function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Test<'contains'> | undefined {
   if (source.alias !== 'c' || (filter.kind !== 'in' && filter.kind !== 'contains')) return undefined;
   const field = companyField(filter.field);
   return field === undefined ? undefined : { ...filter, field };
 }
 
-/**
- * Returns the candidates for alternative conditions: the contacts that meet at least one of the given SQL conditions.
- */
+/** Returns the contacts that meet at least one of the conditions. */
 function isAnyOf(printing: Printing, conditions: Fragment[]): Candidates {
   const { sql } = printing;
   // Each condition has a statement of its own, so that the planner uses an index for each.
@@ -261,7 +234,7 @@ function isAnyOf(printing: Printing, conditions: Fragment[]): Candidates {
   return { condition: sql`c.id = any(array(${ids}))`, ids };
 }
 
-/** Returns an SQL statement that selects the ids of the customer's records that meet a condition. */
+/** Selects the ids of the customer's records that meet a condition. */
 const idsThat = ({ sql, source, customerId }: Printing, condition: Fragment): Fragment => {
   const alias = constant(sql, source.alias);
   return sql`
@@ -271,12 +244,12 @@ const idsThat = ({ sql, source, customerId }: Printing, condition: Fragment): Fr
       and ${condition}`;
 };
 
-/** Returns the candidates for a filter of companies: the contacts whose company passes the filter. */
+/** Returns the contacts whose company passes the filter. */
 const printCompanies = (printing: Printing, filter: Filter): Candidates => ({
   condition: printing.sql`c.company_id = any(array(${companiesThat(printing, filter)}))`,
 });
 
-/** Returns an SQL statement that selects the ids of the companies that pass a filter. */
+/** Selects the ids of the companies that pass a filter. */
 function companiesThat({ sql, customerId }: Printing, filter: Filter): Fragment {
   const candidates = candidateCondition(sql, companySource, customerId, filter) ?? constant(sql, 'true');
   return sql`

@@ -11,53 +11,41 @@ import { fieldsOf, type Filter } from '../tree.ts';
  * How many records pass is not known, and statistics do not tell it for one customer. So the newest are tried first.
  */
 
-/**
- * Number of a customer's newest records that a list request reads first. If too few of these records pass the filter,
- * the request then uses an index.
- */
+/** How many of the newest records a list request reads first. If too few pass the filter, it then uses an index. */
 const newest = 5_000;
 
 /** The same, for a filter that also reads the company of each contact: this takes twice as long. */
 const newestWithCompany = 2_000;
 
-/**
- * Number of a customer's newest records that a list request reads in a second attempt, if some of the first `newest`
- * records passed the filter, but too few for a page.
- */
+/** How many it reads in a second attempt, if some of the first passed the filter, but too few for a page. */
 export const moreOfNewest = 10_000;
 
-/**
- * If at least this many of a customer's newest records pass the filter, a list request does not use the index of search
- * terms (hashes of values), because the index would select too many records.
- */
+/** If at least this many of the newest records pass, terms are not used: they would select too many records. */
 export const manyOfNewest = 40;
 
-/** Returns true if a list request has the default order: newest first. */
+/** The default order. */
 export const isNewestFirst = ({ order }: RecordQuery): boolean =>
   order.length === 1 && order[0]!.field === 'created_at' && order[0]!.direction === 'DESC';
 
 /**
- * Returns true if the index of search terms (hashes of values) helps to find the records for a list request. Returns
- * false if the filter has no condition for this index, or if a b-tree index already finds few records.
+ * True if terms help to find the records. False if the filter has no condition for them, or a b-tree index already
+ * finds few records.
  */
 export const isIndexable = (sql: FragmentMaker, listing: RecordQuery): boolean =>
   candidateConditionOf(sql, listing) !== undefined && !isSelective(listing.filter);
 
-/** Names of the fields that have a b-tree index, and in which only a few records share a value. */
+/** Fields with a b-tree index, in which few records share a value. */
 const selectiveFields = new Set(['id', 'external_id', 'company_id', 'work_email', 'last_name', 'company_name']);
 
 const isSelective = (filter: Filter): boolean =>
   filter.kind === 'all' ? filter.of.some(isSelective) : filter.kind === 'in' && selectiveFields.has(filter.field);
 
-/**
- * Maximum number of records without search terms (hashes of values) up to which the index of search terms is used.
- * These records are read in addition, because the index cannot find them.
- */
+/** Terms are used up to this many records without terms, which are read in addition. */
 const manyWithoutTerms = 5_000;
 
 /**
- * Returns the SQL condition that more than `manyWithoutTerms` of the customer's records have no search terms (hashes of
- * values). After an upgrade from a version without search terms, this is true until a worker has added the terms.
+ * Condition: more than `manyWithoutTerms` of the customer's records have no terms. After an upgrade from a version
+ * without them, this is true until a worker has added them.
  */
 export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, filter }: RecordQuery): Fragment {
   const many = (of: Source): Fragment => sql`exists (
@@ -70,21 +58,18 @@ export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, fi
   return filterUsesCompany(source, filter) ? sql`${many(source)} or ${many(companySource)}` : many(source);
 }
 
-/**
- * Returns an SQL condition that selects the candidates for a list request: all records that pass the filter, and
- * perhaps some others. Returns undefined if no index can select candidates.
- */
+/** Returns the condition on candidates, or undefined if no index can select them. */
 export const candidateConditionOf = (
   sql: FragmentMaker,
   { source, customerId, filter }: RecordQuery,
 ): Fragment | undefined => candidateCondition(sql, source, customerId, filter);
 
-/** Returns true if the filter or the order of a query for contacts also reads fields of the contacts' companies. */
+/** True if filter or order read fields of the contacts' companies. */
 export const usesCompany = ({ source, filter, order }: RecordQuery): boolean =>
   source.alias === 'c' &&
   (filterUsesCompany(source, filter) || order.some(({ field }) => source.columns[field]?.isOfCompany));
 
-/** Returns true if a filter of contacts also reads fields of the contacts' companies. */
+/** True if the filter reads fields of the contacts' companies. */
 export const filterUsesCompany = (source: Source, filter: Filter): boolean =>
   source.alias === 'c' &&
   [...fieldsOf(filter)].some((field) => field === 'search' || source.columns[field]?.isOfCompany === true);
@@ -117,10 +102,7 @@ export function newestRows(sql: FragmentMaker, listing: RecordQuery, size: numbe
 const minId = '00000000-0000-0000-0000-000000000000';
 const maxId = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
-/**
- * Returns the SQL condition that a record is one of the candidates for a list request: the records that indexes select
- * because they may pass the filter.
- */
+/** Condition: the record is a candidate. */
 export function isCandidate(sql: FragmentMaker, listing: RecordQuery): Fragment {
   const { source, customerId, filter } = listing;
   const id = constant(sql, `${source.alias}.id`);

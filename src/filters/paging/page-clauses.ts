@@ -15,22 +15,18 @@ import { constant, join, type Fragment, type FragmentMaker } from '../sql.ts';
 import { shownValue } from '../to-sql.ts';
 import { singleList } from '../tree.ts';
 
-/**
- * The SQL clauses that read one page of records: `select … from ${from} where ${where} order by ${orderBy} limit
- * ${limit}`.
- */
+/** `select … from ${from} where ${where} order by ${orderBy} limit ${limit}`. */
 export interface PageClauses extends Clauses {
   /** With the company of each contact. */
   from: Fragment;
 }
 
-/** The SQL clauses that select the records that pass a filter, in any order: `from ${from} where ${where}`. */
+/** For the records that pass a filter, in any order: `from ${from} where ${where}`. */
 export type MatchClauses = Pick<PageClauses, 'from' | 'where'>;
 
 /**
- * Returns the SQL clauses that read one page of records. With a cursor and a sort field that has an index, every page
- * is equally fast. With a page number, the skipped records are read too. Without an index on the sort field, all
- * filtered records are sorted.
+ * Reads one page. With a cursor and an indexed sort field, every page is equally fast. With a page number, the skipped
+ * records are read too. Without an index, all filtered records are sorted.
  */
 export function pageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
   return pageOf(pageContextOf(sql, listing), pickStrategy(listing));
@@ -53,9 +49,7 @@ export function newestPageClauses(
   return { from: fromOf(sql, source, customerId, { rows }), ...newestFirst(paging) };
 }
 
-/**
- * Returns the SQL clauses that select those of the customer's newest records that pass the filter, in any order.
- */
+/** Selects those of the newest records that pass the filter, in any order. */
 export function newestClauses(sql: FragmentMaker, listing: RecordQuery): MatchClauses {
   const { from, matches } = pageContextOf(sql, listing, { rows: newestRows(sql, listing, firstOfNewest(listing)) });
   return { from, where: matches };
@@ -66,10 +60,7 @@ const pageOf = (paging: PageContext, strategy: PageStrategy): PageClauses => ({
   ...strategy(paging),
 });
 
-/**
- * Returns the SQL clauses that read one page of records. Unlike `pageClauses`, the SQL reads only the candidates: the
- * records that indexes select because they may pass the filter. This is fast if few records pass the filter.
- */
+/** Like `pageClauses`, but reads only candidates. Fast if few records pass the filter. */
 export function candidatePageClauses(sql: FragmentMaker, listing: RecordQuery): PageClauses {
   return pageOf(
     pageContextOf(sql, listing, { narrowed: isCandidate(sql, listing) }),
@@ -77,18 +68,13 @@ export function candidatePageClauses(sql: FragmentMaker, listing: RecordQuery): 
   );
 }
 
-/**
- * Returns the SQL clauses that count all records that pass the filter: `select count(*) from ${from} where ${where}`.
- */
+/** For all records that pass the filter: `select count(*) from ${from} where ${where}`. */
 export function countClauses(sql: FragmentMaker, listing: RecordQuery): MatchClauses {
   const { from, matches } = pageContextOf(sql, listing);
   return { from, where: matches };
 }
 
-/**
- * Returns the SQL clauses that count all records that pass the filter. Unlike `countClauses`, the SQL reads only the
- * candidates: the records that indexes select because they may pass the filter.
- */
+/** Like `countClauses`, but reads only candidates. */
 export function candidateCountClauses(sql: FragmentMaker, listing: RecordQuery): MatchClauses {
   const { source, filter } = listing;
   // Without a join the planner needs no help: it has one table and one index to choose.
@@ -108,12 +94,12 @@ function pickStrategy(listing: RecordQuery): PageStrategy {
   return isIndexed ? withOffset(listing, descending(first!.field)) : skipping(bySorting);
 }
 
-/** Returns a page strategy that does not read the skipped records completely, if there are any. */
+/** Does not read the skipped records completely, if there are any. */
 const withOffset = ({ offset }: RecordQuery, way: PageStrategy): PageStrategy => (offset > 0 ? skipping(way) : way);
 
 /**
- * Returns a page strategy that uses the strategy `way` to select only the ids of the page, and then reads the records
- * with these ids. Skipped records are therefore not read completely, and only ids are sorted.
+ * Selects only the ids of the page by `way`, then reads their records: skipped records are not read completely, and
+ * only ids are sorted.
  */
 const skipping =
   (way: PageStrategy): PageStrategy =>
@@ -126,20 +112,14 @@ const skipping =
 
 const descending = (field: string): PageStrategy => (field === 'created_at' ? newestFirst : indexDescending);
 
-/**
- * Returns the SQL clauses for a page sorted by creation time, newest first. PostgreSQL scans the primary key backwards,
- * because an id starts with the time of creation.
- */
+/** Scans the primary key backwards, because an id starts with the time of creation. */
 const newestFirst: PageStrategy = (paging) => {
   const { sql, listing, id, matches } = paging;
   const where = listing.after ? sql`${matches} and ${id} < ${listing.after.id}::uuid` : matches;
   return { where, orderBy: sql`${id} desc`, limit: limitAndOffset(paging) };
 };
 
-/**
- * Returns the SQL clauses for a page of the members of one contact list, newest first. PostgreSQL scans the primary key
- * of the table `list_members` backwards.
- */
+/** Members of one list, newest first: scans the primary key of `list_members` backwards. */
 const membersFirst: PageStrategy = (paging) => {
   const { sql, listing, id, owned } = paging;
   // With a join, Postgres might scan all contacts until it finds members.
@@ -158,10 +138,7 @@ const membersFirst: PageStrategy = (paging) => {
   };
 };
 
-/**
- * Returns the SQL clauses for a page in descending order of an indexed field. PostgreSQL scans the index backwards,
- * starting after the last row of the previous page.
- */
+/** Scans an index backwards, from the last row of the previous page on. */
 const indexDescending: PageStrategy = (paging) => {
   const { sql, listing, id, matches } = paging;
   const { after } = listing;
@@ -173,7 +150,7 @@ const indexDescending: PageStrategy = (paging) => {
   };
 };
 
-/** Returns the SQL clauses for a page in an order that no index has. PostgreSQL sorts all filtered records. */
+/** For an order that no index has: sorts all filtered records. */
 const bySorting: PageStrategy = (paging) => {
   const { sql, listing, id, matches } = paging;
   const keys = columnsOf(listing.source, listing.order).map((column, i) => {
@@ -190,10 +167,8 @@ const bySorting: PageStrategy = (paging) => {
 const isNullable = (column: Column): boolean => !column.required && column.shownAs === undefined;
 
 /**
- * Returns the SQL condition that a record comes after the last row of the previous page. The condition compares the
- * sort keys from index `i` on, and finally the id.
+ * Condition: the record comes after the previous page. Compares the sort keys from index `i` on, and finally the id.
  * @param after the last row of the previous page
- * @param i index of the first sort key to compare
  */
 function isAfter(paging: PageContext, after: Position, i: number): Fragment {
   const { sql, listing, id } = paging;

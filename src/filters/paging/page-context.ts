@@ -5,28 +5,25 @@ import { columnsOf, type RecordQuery } from '../record-query.ts';
 import { constant, join, type Fragment, type FragmentMaker } from '../sql.ts';
 import { parameter, shownValue, toSql, typeOf } from '../to-sql.ts';
 
-/** The SQL clauses that select the records of one page: `where ${where} order by ${orderBy} limit ${limit}`. */
+/** `where ${where} order by ${orderBy} limit ${limit}`. */
 export interface Clauses {
   where: Fragment;
   orderBy: Fragment;
-  /**
-   * The SQL after the keyword `limit`: the number of rows and, if rows are skipped, `offset` with the number of skipped
-   * rows.
-   */
+  /** Number of rows and, if rows are skipped, `offset` with their number. */
   limit: Fragment;
 }
 
-/** A parsed list request, and the SQL fragments that every statement for a page uses. */
+/** A list request, and the fragments that every statement for a page uses. */
 export interface PageContext {
   sql: FragmentMaker;
   listing: RecordQuery;
-  /** The SQL `from` clause with what the filter and the order need. */
+  /** With what the filter and the order need. */
   from: Fragment;
-  /** The SQL id column of the records. */
+  /** The id column of the records. */
   id: Fragment;
-  /** SQL condition: the record belongs to the customer, and callers may see it. */
+  /** The record belongs to the customer, and callers may see it. */
   owned: Fragment;
-  /** SQL condition: the record belongs to the customer, callers may see it, and it passes the filter. */
+  /** `owned`, and it passes the filter. */
   matches: Fragment;
 }
 
@@ -53,12 +50,11 @@ export function pageContextOf(
   };
 }
 
-/** Returns the SQL after the keyword `limit`: the page's number of rows and the offset. */
 export const limitAndOffset = ({ sql, listing }: PageContext): Fragment =>
   sql`${listing.limit}::bigint offset ${listing.offset}::bigint`;
 
 /**
- * Returns the i-th sort value of the last row of the previous page, as SQL.
+ * Returns the i-th sort value as SQL.
  * @param after the last row of the previous page, with its long texts
  */
 export function bound({ sql, listing }: PageContext, after: Position, i: number): Fragment {
@@ -68,8 +64,8 @@ export function bound({ sql, listing }: PageContext, after: Position, i: number)
 }
 
 /**
- * Returns the SQL statement that reads the texts of which the cursor has only the hashes, as an array with an element for
- * each sort key. It returns no row if the last row of the previous page was deleted.
+ * Reads the texts of which the cursor has only hashes, as an array with an element for each sort key. No row if the
+ * last row of the previous page was deleted.
  */
 export function longTextsOf(sql: FragmentMaker, listing: RecordQuery, after: Position): Fragment {
   const { from, owned, id } = pageContextOf(sql, listing);
