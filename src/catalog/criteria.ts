@@ -11,34 +11,27 @@ import {
 import type { Words } from '../filters/tree.ts';
 import { fold, words } from '../text/fold.ts';
 
-/**
- * One condition of a search for prospects. It can be translated into SQL and into an Elasticsearch query. Its texts are
- * in lower case and without accents.
- */
+/** A condition for SQL or for an Elasticsearch query. Its texts are folded. */
 export type Criterion =
-  /** Condition: the field `member` equals one of the values. The value `""` also matches people without this field. */
+  /** The field equals one of the values. `""` also matches people without this field. */
   | { kind: 'equals'; member: ExactField | 'verification_status'; values: string[] }
-  /**
-   * Condition: the text field `member` contains all words of at least one of the alternatives. Without alternatives,
-   * nobody matches.
-   */
+  /** The field contains all words of at least one alternative. Without alternatives, nobody matches. */
   | { kind: 'words'; member: WordField; alternatives: Words[] }
-  /** Condition: the score is in this range, both ends included. */
+  /** Both ends included. */
   | { kind: 'scores'; gte?: number; lte?: number }
-  /** Condition: `date_verified` is in this range, both ends included. The ends are ISO 8601 texts in UTC. */
+  /** `date_verified` is in this range, both ends included: ISO 8601 in UTC. */
   | { kind: 'verified'; gte?: string; lte?: string }
   | { kind: 'has'; what: 'has_email' | 'has_phone'; value: boolean };
 
 /**
- * The maximum total number of words in the `words` conditions of one search. Each word becomes a clause of the query,
- * and Elasticsearch rejects queries with over 1,024 clauses.
+ * Words in all `words` conditions of a search. Each becomes a clause, and Elasticsearch rejects queries with over
+ * 1,024.
  */
 const maxWords = 800;
 
 /**
- * Converts the filters of a request to search conditions. Ignores empty arrays, empty ranges, and ends of ranges that
- * are null.
- * @throws DomainError `validation_failed` if the filters have more than 800 words
+ * Ignores empty arrays, empty ranges, and ends of ranges that are null.
+ * @throws DomainError `validation_failed` for more than 800 words
  */
 export function toCriteria(filters: ProspectFilters): Criterion[] {
   const { has_email, has_phone } = filters;
@@ -68,16 +61,16 @@ const haveWords = (field: WordField, values: string[] = []): Criterion | undefin
       }
     : undefined;
 
-/** Returns false for the words of a value without letters and digits. Such a value matches nobody. */
+/** A value without letters and digits has no words, and matches nobody. */
 const hasWords = (found: string[]): found is Words => found.length > 0;
 
-/** Returns the values sorted and without duplicates, so that equivalent filters give identical conditions. */
+/** Sorted, so that equivalent filters give identical conditions. */
 const distinct = <T extends string | string[]>(values: T[]): T[] =>
   [...new Map(values.map((value) => [JSON.stringify(value), value])).values()].sort((a, b) =>
     String(a) < String(b) ? -1 : 1,
   );
 
-/** Returns true if a condition can exclude prospects. Returns false for a range without ends, which excludes nobody. */
+/** False for a range without ends, which excludes nobody. */
 const asksSomething = (criterion: Criterion): boolean =>
   !(criterion.kind === 'scores' || criterion.kind === 'verified') ||
   criterion.gte !== undefined ||
@@ -103,9 +96,8 @@ function ends<T, U>(
 const toInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();
 
 /**
- * Returns the filters of a request as the response shows them. Text fields and `date_verified` are always included,
- * other filters only if the request has them. A client can send the result as `filters` in a new request, and gets the
- * same matches.
+ * Returns the filters as the response shows them: text fields and `date_verified` always, others only if the request
+ * has them. Sent as `filters` of a new request, they match the same.
  */
 export function filtersApplied(filters: ProspectFilters): FiltersApplied {
   const { gte = null, lte = null } = ends(filters.date_verified, toInstant);

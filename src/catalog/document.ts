@@ -2,42 +2,26 @@ import type { Prospect, TextField, WordField } from '../schemas/prospects.ts';
 import { fold, words } from '../text/fold.ts';
 import { memoize } from './memoize.ts';
 
-/**
- * A person in the form that the catalog stores. In addition to the person's data, it contains the texts that searches
- * use: in lower case, without accents, and split into words.
- */
+/** A person as the catalog stores it, with the texts that searches use. */
 export interface CatalogDocument {
   id: string;
-  /** All fields of the prospect except `_id`. */
   person: Omit<Prospect, '_id'>;
-  /** Each text in lower case and without accents, as `fold` returns it. */
   folded: Record<RequiredField, string> & { location_postal_code: string | null };
-  /** For each text field that is searched by word: its distinct words, in lower case and without accents. */
+  /** Distinct folded words of each field that is searched by word. */
   words: Record<WordField, string[]>;
-  /**
-   * The original spelling of each text. Undefined if it equals the text in `folded` with the first letter of each word
-   * capitalised.
-   */
+  /** The original spelling. Undefined if it is the `usualSpelling` of the folded text. */
   spelled: Record<TextField, string | undefined>;
   has_email: boolean;
   has_phone: boolean;
 }
 
-/**
- * The name of a text field that every person has, perhaps as an empty text. Only the postal code may be missing (null).
- */
+/** Every person has these, perhaps empty. Only the postal code may be null. */
 export type RequiredField = Exclude<TextField, 'location_postal_code'>;
 
-/**
- * The maximum length of a text after its conversion to lower case without accents (UTF-16 units). Imports reject longer
- * texts, because they do not fit into a btree index of Postgres.
- */
+/** Maximum length of a folded text (UTF-16 units). Longer ones do not fit into a btree index of PostgreSQL. */
 export const maxFoldedLength = 640;
 
-/**
- * Converts a prospect to the document that the catalog stores. It must be fast, because an import calls it for every
- * person.
- */
+/** Must be fast: an import calls it for every person. */
 export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
   const { location_postal_code: code } = person;
   const [first, last] = [foldOnce(person.first_name), foldOnce(person.last_name)];
@@ -83,42 +67,33 @@ export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
   };
 }
 
-/** Returns a stored person as a prospect, with its id in `_id`. */
 export const toProspect = (id: string, person: Omit<Prospect, '_id'>): Prospect => ({ _id: id, ...person });
 
-// The catalog stores the result, so a change of this function would contradict the people who are stored already.
-/** Returns whether a prospect has a text in a field for e-mail addresses, valid or not. */
+/** Whether there is text for e-mail addresses, valid or not. Catalogs store the result: do not change this function. */
 export const hasEmail = (person: Pick<Prospect, 'work_email' | 'emails'>): boolean =>
   person.work_email !== '' || person.emails.length > 0;
 
-/** Returns a text field of a person in lower case and without accents, or null if the field is null. */
 export const foldedOf = (person: Pick<Prospect, TextField>, field: TextField): string | null => {
   const text = person[field];
   return text === null ? null : foldOnce(text).folded;
 };
 
-/** A folded text (lower case, without accents), its original spelling and its words. */
 interface Folded {
   readonly folded: string;
-  /**
-   * The original spelling of the text. Undefined if it can be computed from `folded`, because the only difference is a
-   * capital letter at the start of each word.
-   */
+  /** Undefined if it can be computed from `folded`. */
   readonly spelled: string | undefined;
-  /** The distinct words of `folded`. Undefined until they are first needed. */
+  /** Distinct. Undefined until they are first needed. */
   words?: string[];
 }
 
-// The results of this function must never change: the catalog does not store spellings that it can compute.
-/** Returns a lower-case text with the first letter of each word capitalised. */
+/**
+ * Capitalises each word of a folded text. Must never change: the catalog does not store spellings that it can compute.
+ */
 export const usualSpelling = (folded: string): string => folded.replace(firstLetters, (letter) => letter.toUpperCase());
 // A fixed list of letters, so that the result does not depend on the version of Unicode.
 const firstLetters = /(?<=^|[ -/:-@[-`{-~])[a-zα-ωа-џ]/g;
 
-/**
- * Returns a text in lower case and without accents, together with its original spelling. Caches the results, because
- * names, titles and places repeat in an import.
- */
+/** Cached, because names, titles and places repeat in an import. */
 const foldOnce = memoize((text): Folded => {
   const folded = fold(text);
   return { folded, spelled: text === usualSpelling(folded) ? undefined : text };

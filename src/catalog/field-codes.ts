@@ -1,8 +1,7 @@
 import type { TextField } from '../schemas/prospects.ts';
 
 /**
- * A one-letter code for each text field of a prospect. Postgres and Elasticsearch store the code instead of the field
- * name, to save space. Do not change a code: stored catalogs contain it.
+ * Both engines store these codes instead of field names, to save space. Do not change one: stored catalogs contain it.
  */
 export const fieldCodes = {
   first_name: 'f',
@@ -16,5 +15,5 @@ export const fieldCodes = {
   location_postal_code: 'p',
 } as const satisfies Record<TextField, string>;
 
-/** The type of a field's one-letter code in the index. For the field `first_name` it is `'f'`. */
+/** For `first_name` it is `'f'`. */
 export type FieldCode<M extends TextField> = (typeof fieldCodes)[M];

@@ -3,10 +3,7 @@ import type { Prospect } from '../schemas/prospects.ts';
 
 const dot = '•';
 
-/**
- * Returns a copy of a prospect with masked e-mail addresses and phone number. Such a copy is sent to a customer who has
- * not unlocked (paid to see) the prospect.
- */
+/** Hides e-mail addresses and phone number from a customer who has not unlocked the prospect. */
 export const mask = (prospect: Prospect): Prospect => ({
   ...prospect,
   work_email: maskEmail(prospect.work_email),
@@ -14,10 +11,9 @@ export const mask = (prospect: Prospect): Prospect => ({
   mobile_phone: prospect.mobile_phone === null ? null : maskPhone(prospect.mobile_phone),
 });
 
-// A text that is no address may contain anything, such as a phone number after an @. So it is hidden as a whole.
 /**
- * Masks an e-mail address as `a•••@example.com`: keeps the first character and the domain, and hides the length. Returns
- * `•••` for a text that is no valid address.
+ * Returns `a•••@example.com`, which hides the length, or `•••` for a text that is no address: it may contain anything,
+ * such as a phone number after an @.
  */
 function maskEmail(email: string): string {
   if (email === '') return '';
@@ -25,10 +21,7 @@ function maskEmail(email: string): string {
   return isEmailAddress(email) ? `${email[0]}${hidden}${email.slice(email.lastIndexOf('@'))}` : hidden;
 }
 
-/**
- * Masks a phone number: replaces every character by a dot, except the last two digits. A number with at most two digits
- * is masked completely.
- */
+/** Replaces all but the last two digits by dots. A number with at most two is masked completely. */
 function maskPhone(phone: string): string {
   const characters = Array.from(phone);
   let left = phone.match(digits)?.length ?? 0;

@@ -1,12 +1,12 @@
 /**
- * The limits of a cache that `memoize` creates. A full cache holds between `most` and 2 × `most` results. Results for
- * texts longer than `longest` (UTF-16 units) are not cached.
+ * A full cache holds between `most` and 2 × `most` results. Those for texts longer than `longest` (UTF-16 units) are
+ * not cached.
  */
 const limits = { most: 10_000, longest: 64 };
 
 /**
- * Returns a version of the pure function `make` that caches its results for recent texts. Do not change the results,
- * because all callers share them. When the cache is full, its older half is deleted.
+ * Caches the results of a pure function for recent texts. Do not change the results: all callers share them. The older
+ * half of a full cache is deleted.
  */
 export function memoize<T extends string | object>(make: (text: string) => T): (text: string) => T {
   let recent = new Map<string, T>();

@@ -6,10 +6,7 @@ import { elasticsearchCatalog } from './elasticsearch/engine.ts';
 import { postgresCatalog } from './postgres/engine.ts';
 import { traceCatalog } from './trace.ts';
 
-/**
- * Returns the prospect catalog: in Elasticsearch if `ELASTICSEARCH_URL` is set, otherwise in Postgres. It connects at
- * the first read or write.
- */
+/** In Elasticsearch if `ELASTICSEARCH_URL` is set, else in PostgreSQL. Connects at the first read or write. */
 export function openCatalog(config: Config, db: SharedDatabase): Catalog {
   const catalog = config.ELASTICSEARCH_URL === undefined ? postgresCatalog(db) : elasticsearchCatalog(config, db);
   return isTracing() ? traceCatalog(catalog) : catalog;

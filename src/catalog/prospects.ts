@@ -18,7 +18,6 @@ import { filtersApplied, toCriteria } from './criteria.ts';
 import { mask } from './masking.ts';
 import { bestFirst, cursorColumns, positionOf, type ProspectOrder, type ProspectPosition } from './order.ts';
 
-/** What `listProspects` and `countProspects` need: the configuration, the database and the prospect catalog. */
 export interface ProspectServices {
   config: Pick<Config, 'PROSPECT_MASKING'>;
   db: Pick<Database, 'lookup'>;
@@ -26,11 +25,9 @@ export interface ProspectServices {
 }
 
 /**
- * Returns one page of prospects, and the cursor for the next page. `nextCursor` is undefined if the page is not full.
- * The contact data of prospects that the customer has not unlocked (paid to see) is masked, unless masking is switched
- * off.
- * @throws DomainError `validation_failed` if the request is invalid, `unavailable` if the catalog does not respond in
- *   time
+ * Returns a page, and the next one's cursor, unless the page is not full. Contact data of prospects that the customer
+ * has not unlocked is masked, unless masking is switched off.
+ * @throws DomainError `validation_failed`; `unavailable` if the catalog does not respond in time
  */
 export async function listProspects(
   services: ProspectServices,
@@ -54,10 +51,8 @@ export async function listProspects(
 }
 
 /**
- * Returns the number of prospects that match a request, and the number of pages. `total_pages` counts only pages that a
- * client can request by number, without a cursor.
- * @throws DomainError `validation_failed` if the request is invalid, `unavailable` if the catalog does not respond in
- *   time
+ * Counts prospects and pages. `total_pages` counts only those that can be requested by number, without a cursor.
+ * @throws DomainError `validation_failed`; `unavailable` if the catalog does not respond in time
  */
 export async function countProspects(
   services: ProspectServices,
@@ -74,10 +69,7 @@ export async function countProspects(
   };
 }
 
-/**
- * Converts a request to a search of the catalog. The search leaves out prospects that the customer has unlocked (paid
- * to see), unless `all_contacts` is true.
- */
+/** Leaves out prospects that the customer has unlocked, unless `all_contacts` is true. */
 export function toSearch(
   customerId: string,
   query: Pick<ProspectQuery, 'filters' | 'order_by' | 'all_contacts'>,
@@ -101,20 +93,14 @@ function refuseTooDeep(page = 1, limit: number): void {
     ]);
 }
 
-/**
- * Returns a hash of the customer's id, the conditions and the sort order of a search. A cursor contains the hash of its
- * search, and is rejected for any other search.
- */
+/** Hashes the customer's id, the conditions and the order. A cursor is rejected for any other search. */
 const scopeOf = (customerId: string, { criteria, order, netNewFor }: Search): string =>
   createHash('sha256')
     .update(JSON.stringify([prospectOrderFields.noun, customerId, criteria, order, netNewFor !== undefined]))
     .digest('base64url')
     .slice(0, 16);
 
-/**
- * Reads the cursor of a request. Returns the position where the previous page ended, or undefined if the request has no
- * cursor.
- */
+/** Returns where the previous page ended, or undefined without a cursor. */
 async function readAfter(
   { catalog }: ProspectServices,
   scope: string,
@@ -132,10 +118,7 @@ async function readAfter(
   return withLongTexts(position, last && positionOf(last, order).values);
 }
 
-/**
- * Masks the contact data of those prospects that the customer has not unlocked (paid to see), and returns all
- * prospects. Reads the unlocks from Postgres, because the newest unlocks may be missing in the search index.
- */
+/** Reads the unlocks from PostgreSQL, because the newest may be missing in the search index. */
 async function maskLocked(
   { config, db }: ProspectServices,
   customerId: string,

@@ -1,29 +1,22 @@
 import type { TextField } from '../schemas/prospects.ts';
 import { fold, words } from '../text/fold.ts';
 
-/**
- * One spelling of a text, such as `ACME`, and the number of people who have exactly this spelling. `folded` is the text
- * in lower case and without accents, such as `acme`.
- */
+/** A spelling, such as `ACME`, of a folded text, such as `acme`, and the number of people who have exactly it. */
 export interface Spelling {
   folded: string;
   value: string;
   people: number;
 }
 
-/**
- * A suggested value of a text field. It combines all spellings that differ only in case or accents: `value` is the most
- * frequent of them, and `people` counts the people who have any of them.
- */
+/** All spellings of a folded text: `value` is the most frequent, `people` counts all who have any of them. */
 export interface SuggestedValue extends Spelling {
   member: TextField;
   words: string[];
 }
 
 /**
- * Splits a search text into its distinct words, in lower case and without accents.
- * @returns the words. An empty array means that the search text is empty, so all suggested values match. Undefined
- *   means that the search text has characters but no words (such as `'*`), so no value matches.
+ * Returns distinct folded words: empty for an empty text, which matches all values; undefined for a text without words
+ * (such as `'*`), which matches none.
  */
 export function wordPatterns(search: string): string[] | undefined {
   const found = [...new Set(words(search))];
@@ -31,8 +24,7 @@ export function wordPatterns(search: string): string[] | undefined {
 }
 
 /**
- * Yields the suggested values of a text field. Each combines the spellings that differ only in case or accents. Keeps
- * only one value in memory at a time.
+ * Combines spellings of the same folded text. Keeps only one value in memory at a time.
  * @param spellings sorted by `folded`
  */
 export async function* groupSpellings(
@@ -59,21 +51,15 @@ export async function* groupSpellings(
   if (best) yield value(best);
 }
 
-/**
- * Returns true if the spelling `one` is suggested instead of the spelling `other`: more people have it, or equally many
- * people have it and it is first in the order of code points.
- */
+/** If equally many people have both, the first by code points is suggested. */
 const isMoreFrequent = (one: Spelling, other: Spelling): boolean =>
   one.people > other.people || (one.people === other.people && compareCodePoints(one.value, other.value) < 0);
 
-/**
- * Compares two texts by Unicode code points, for `sort`. JavaScript itself compares UTF-16 units, which gives another
- * order for rare characters.
- */
+/** For `sort`. JavaScript itself compares UTF-16 units, which gives another order for rare characters. */
 export const compareCodePoints = (one: string, other: string): number =>
   Buffer.compare(Buffer.from(one), Buffer.from(other));
 
-/** Yields the items in arrays of `size` items. The last array may be shorter. */
+/** The last array may be shorter. */
 export async function* inBatches<T>(items: AsyncIterable<T>, size: number): AsyncGenerator<T[]> {
   let batch: T[] = [];
   for await (const item of items) {

@@ -1,7 +1,7 @@
 import { inSpan } from '../tracing/tracing.ts';
 import type { Catalog, CatalogReads } from './catalog.ts';
 
-/** Returns a catalog that records a trace span for each read of the given catalog. */
+/** Records a span for each read. */
 export const traceCatalog = (catalog: Catalog): Catalog => ({
   ...catalog,
   ...traceReads(catalog, catalog),

@@ -4,46 +4,44 @@ import { concatenate } from '../import/arena.ts';
 import { importPatienceMs, type SearchNodes } from './cluster.ts';
 import { meaningOf, ClusterRefusal, type Meaning } from './errors.ts';
 
-/** One operation of an Elasticsearch bulk request: the id of its document, and its NDJSON lines as UTF-8 bytes. */
+/** An operation of a bulk request: NDJSON lines as UTF-8 bytes. */
 export interface Operation {
   id: string;
   bytes: Buffer;
 }
 
-/** Returns the NDJSON lines of a bulk operation: the action, then the document (`source`). A delete has no document. */
+/** Returns the NDJSON lines: the action, then the document. A delete has none. */
 export const operationText = (action: object, source?: object): string =>
   source ? `${JSON.stringify(action)}\n${JSON.stringify(source)}\n` : `${JSON.stringify(action)}\n`;
 
-/** Returns a bulk operation for the document with this id. A delete has no `source`. */
+/** A delete has no `source`. */
 export const toOperation = (id: string, action: object, source?: object): Operation => ({
   id,
   bytes: Buffer.from(operationText(action, source)),
 });
 
-/** The cluster's result for one bulk operation. */
 interface ItemResult {
   status: number;
   result?: string | undefined;
-  /** The type of the error, if the operation failed. */
+  /** Type of the error, if the operation failed. */
   type?: string | undefined;
 }
 
 /**
- * Returns what the error of a bulk operation means for the caller (see `Meaning`), or undefined if the operation
- * succeeded. Two errors count as success: deleting a missing document (404), and a version conflict (409).
+ * Returns undefined if the operation succeeded. Deleting a missing document (404) and a version conflict (409) count as
+ * success.
  */
 const meaningOfItem = ({ status, type }: ItemResult): Meaning | undefined =>
   status < 300 || status === 409 || (status === 404 && type === undefined) ? undefined : meaningOf(status, type);
 
 /**
- * Sends operations to the cluster in a bulk request. If the cluster is busy or the index is blocked, retries the failed
- * operations.
- * @param alias an alias of the index to write to. Do not pass the name of the index: if the index is missing, the
- *   cluster would create one with default settings. With an alias, it rejects the operations.
- * @param patienceMs how long failed operations are retried (ms)
- * @returns the result of each operation, by document id
- * @throws DomainError `unavailable` if some operations still fail after `patienceMs`
- * @throws ClusterRefusal if the cluster rejects an operation and a retry would not help
+ * Sends operations in a bulk request. Retries those that fail because the cluster is busy or the index blocked.
+ * @param alias not the index's own name: if the index is missing, the cluster would create one with default settings;
+ * with an alias, it rejects the operations
+ * @param patienceMs how long operations are retried (ms)
+ * @returns results by document id
+ * @throws DomainError `unavailable` if some still fail after `patienceMs`
+ * @throws ClusterRefusal if a retry would not help
  */
 export async function bulk(
   nodes: SearchNodes,
@@ -69,8 +67,8 @@ export async function bulk(
 }
 
 /**
- * Sends one bulk request. Returns one result for each operation, in the same order.
- * @throws ClusterRefusal if the cluster rejected an operation and a retry would not help
+ * Returns one result for each operation, in the same order.
+ * @throws ClusterRefusal if the cluster rejected one and a retry would not help
  */
 async function bulkOnce(
   nodes: SearchNodes,

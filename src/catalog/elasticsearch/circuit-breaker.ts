@@ -1,8 +1,8 @@
 import { unavailable } from '../../errors.ts';
 
 /**
- * Stops calls to a remote service while the service is down. If a call fails because the service is down, rejects all
- * calls for a while. Then allows one call as a test. If this call succeeds, allows all calls again.
+ * Rejects calls to a remote service for a while after one failed because it is down. Then lets one through as a test,
+ * and all if it succeeds.
  */
 export class CircuitBreaker {
   readonly #openMs: number;
@@ -11,8 +11,7 @@ export class CircuitBreaker {
   #openUntil = 0;
 
   /**
-   * Creates a circuit breaker. It allows all calls until the first failure.
-   * @param what name of the service, for the error message
+   * @param what names the service in the error message
    * @param openMs how long callers are rejected after a failure (ms)
    */
   constructor(what: string, openMs: number) {
@@ -20,24 +19,20 @@ export class CircuitBreaker {
     this.#openMs = openMs;
   }
 
-  /** True if callers are rejected at the moment. */
+  /** Callers are rejected at the moment. */
   get isOpen(): boolean {
     return this.#isDown && performance.now() < this.#openUntil;
   }
 
-  /**
-   * Throws if callers are rejected at the moment, because the remote service is down.
-   * @throws DomainError `unavailable`
-   */
+  /** @throws DomainError `unavailable` if callers are rejected at the moment */
   requireClosed(): void {
     if (this.isOpen) throw unavailable(`${this.#what} does not answer at the moment`);
   }
 
   /**
-   * Calls `work`. If callers are rejected at the moment, throws without calling `work`.
-   * @param judge is called if `work` throws. It returns true if the service is down, false if it is up, and undefined
-   *   if the error does not show this.
-   * @throws DomainError `unavailable` if callers are rejected at the moment
+   * @param judge is called if `work` throws: true if the service is down, false if it is up, undefined if the error
+   * does not show it
+   * @throws DomainError `unavailable`, without calling `work`, if callers are rejected at the moment
    */
   async run<T>(work: () => Promise<T>, judge: (error: unknown) => Promise<boolean | undefined>): Promise<T> {
     this.requireClosed();
@@ -54,7 +49,6 @@ export class CircuitBreaker {
     }
   }
 
-  /** Starts to reject all callers, for `openMs` milliseconds. */
   #open(): void {
     this.#openUntil = performance.now() + this.#openMs;
   }

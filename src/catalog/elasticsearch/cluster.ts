@@ -17,72 +17,63 @@ import {
   mayBeBetterElsewhere,
 } from './errors.ts';
 
-/** Options that every call to the cluster must pass to the Elasticsearch client. */
+/** Every call must pass these to the client. */
 export interface CallOptions {
   requestTimeout: number;
   maxRetries: 0;
   signal?: AbortSignal;
 }
 
-/** An object that sends reads to the search cluster, either for one customer or for the service itself. */
+/** Sends reads for one customer or for the service itself. */
 export interface Reader {
   /**
-   * Sends a read to the cluster. If too many reads are running, first waits until one of them ends.
+   * Waits first if too many reads are running.
    * @throws DomainError `unavailable` if the cluster is down, does not respond or is overloaded, or if the wait takes
-   *   too long
+   * too long
    */
   read<T>(call: Call<T>): Promise<T>;
 }
 
-/**
- * A function that sends one call to the search cluster. It must use the given client, which is connected to one node,
- * and the given options.
- */
+/** Sends one call. It must use the given client, which is connected to one node, and the options. */
 export type Call<T> = (client: Client, options: CallOptions, route: Route) => Promise<T>;
 
-/** Search parameters that make the cluster prefer nodes that respond. The object is empty if all nodes respond. */
+/** Makes the cluster prefer nodes that respond. Empty if all do. */
 export interface Route {
   preference?: string;
 }
 
 /**
- * How likely it is that a node is down. 0: the node responded. 1: it did not respond in time, so it may be down or only
- * busy. 2: no connection, or the connection broke.
+ * How likely a node is down. 0: it responded. 1: not in time, so it may be down or only busy. 2: no connection, or the
+ * connection broke.
  */
 type Doubt = 0 | 1 | 2;
 
 interface Node {
   client: Client;
-  /** How likely it is that the node is down, according to its last health check. */
+  /** By its last health check. */
   doubt: Doubt;
-  /** True if the node responded to its last health check. */
+  /** It responded to its last health check. */
   answers: boolean;
-  /** The node's id in the cluster. Undefined until the node has responded to a health check. */
+  /** In the cluster. Undefined until it has responded to a health check. */
   id: string | undefined;
 }
 
-/**
- * How long the calls of an import are retried while the cluster is unavailable (ms). This time is longer than the
- * cluster needs to detect a lost node.
- */
+/** How long an import's calls are retried (ms). Longer than the cluster needs to detect a lost node. */
 export const importPatienceMs = 300_000;
-/** The timeout of a health probe of a node, and the pause between two probes (ms). */
+/** Timeout of a health probe, and pause between two (ms). */
 const probeMs = 1_000;
-/**
- * The limits for reads that must wait because too many other reads are running: the maximum number of waiting reads,
- * and the maximum time that one read waits (ms).
- */
 const readQueue = { maxWaiting: 500, maxWaitMs: 1_000 };
-/** The number of consecutive failed reads after which the health of all nodes is probed. */
+/** Consecutive failed reads after which all nodes are probed. */
 const failuresInDoubt = 5;
 const firstPauseMs = 100;
 const maxPauseMs = 5_000;
 
-// A node that accepts connections but never responds also blocks searches that arrive through other nodes. So when a
-// search times out, all nodes are probed, and nodes that do not respond get no calls until they respond again.
 /**
- * Sends calls to the nodes of an Elasticsearch cluster, and avoids nodes that do not respond. Limits the number of
- * concurrent reads, shares it fairly between customers, and rejects reads at once while the cluster is down.
+ * Sends calls to the nodes of a cluster, avoiding those that do not respond. Limits concurrent reads, shared fairly
+ * between customers, and rejects reads at once while the cluster is down.
+ *
+ * A node that accepts connections but never responds also blocks searches that arrive through other nodes. So when a
+ * search times out, all nodes are probed, and those that do not respond get no calls until they do.
  */
 export class SearchNodes {
   readonly #nodes: Node[];
@@ -92,7 +83,7 @@ export class SearchNodes {
   readonly #breaker = new CircuitBreaker('The prospect catalog', 1_000);
   readonly #closing = new AbortController();
   #next = 0;
-  /** The number of consecutive failed reads. A successful call resets it to 0. */
+  /** Consecutive failed reads. */
   #failures = 0;
   #watching = false;
   #probing: Promise<unknown> | undefined;
@@ -111,25 +102,24 @@ export class SearchNodes {
     this.#writeMs = config.ELASTICSEARCH_BULK_TIMEOUT_MS;
   }
 
-  /** The limiter of concurrent reads, with the queue of waiting reads. Used for metrics. */
+  /** For metrics. */
   get gate(): Gate {
     return this.#gate;
   }
 
-  /** True if all reads are rejected at the moment, because the cluster is down. */
+  /** All reads are rejected at the moment, because the cluster is down. */
   get isRefusing(): boolean {
     return this.#breaker.isOpen;
   }
 
-  /** The maximum time of a read, including one retry and the health checks (ms). */
+  /** Maximum time of a read, with one retry and the health checks (ms). */
   get maxReadMs(): number {
     return 2 * (this.#readMs + probeMs);
   }
 
   /**
-   * Returns an object that reads from the cluster for one request. The number of concurrent reads is limited and shared
-   * fairly between customers. The reads of this request use the share of the customer who sent it. If the signal of
-   * `requester` aborts, the reads are cancelled.
+   * For one request. Limits concurrent reads, shared fairly between customers. If the requester's signal aborts, its
+   * reads are cancelled.
    */
   for(requester: Requester): Reader {
     return {
@@ -146,16 +136,16 @@ export class SearchNodes {
     };
   }
 
-  /** Sends a read to the cluster for the service itself, not for a customer. */
+  /** For the service itself, not for a customer. */
   read<T>(call: Call<T>): Promise<T> {
     return this.for({ customerId: serviceItself }).read(call);
   }
 
   /**
-   * Sends a call to the cluster and retries it while the cluster is unavailable. The call must be idempotent.
-   * @param patienceMs how long to retry (ms); the default is the time for imports
-   * @throws DomainError `unavailable` if the cluster is still unavailable after `patienceMs`
-   * @throws ClusterRefusal if the cluster rejects the call and a retry would not help
+   * Retries an idempotent call while the cluster is unavailable.
+   * @param patienceMs how long (ms); by default as long as an import
+   * @throws DomainError `unavailable` if it still is after `patienceMs`
+   * @throws ClusterRefusal if a retry would not help
    */
   work<T>(call: Call<T>, patienceMs = importPatienceMs): Promise<T> {
     return asDomainErrors(async () => {
@@ -174,9 +164,8 @@ export class SearchNodes {
   }
 
   /**
-   * Sends a call about the state of the cluster. The call has a timeout of at most one second, and is not retried.
-   * @throws DomainError `unavailable` if the cluster does not respond. If earlier reads have shown that the cluster is
-   *   down, throws this error without sending the call
+   * Sends a call about the cluster's state: at most one second, no retry.
+   * @throws DomainError `unavailable` if the cluster does not respond, or earlier reads have shown that it is down
    */
   ask<T>(call: Call<T>): Promise<T> {
     return asDomainErrors(async () => {
@@ -197,8 +186,7 @@ export class SearchNodes {
   }
 
   /**
-   * Returns true if a failed read is worth a retry. Returns false if the read timed out although all nodes respond: the
-   * read itself is then slow, and a retry would double the load.
+   * False if the read timed out although all nodes respond: then it is slow itself, and a retry would double the load.
    */
   #isWorthRetry(error: unknown): boolean {
     if (!mayBeBetterElsewhere(error)) return false;
@@ -206,11 +194,10 @@ export class SearchNodes {
     return isTimeout(error) ? length > 0 && length < this.#nodes.length : true;
   }
 
-  // Failed reads alone do not show that the cluster is down, because one customer's queries may all be slow.
   /**
-   * Returns true if a failed read shows that the cluster is down: no node responds to a health check, or the cluster
-   * rejected the read because its queues are full. Returns undefined if the caller aborted the read, and false
-   * otherwise.
+   * True if no node responds to a health check, or the cluster rejected the read because its queues are full. Undefined
+   * if the caller aborted the read. Failed reads alone do not show that the cluster is down: one customer's queries may
+   * all be slow.
    */
   async #isDown(error: unknown): Promise<boolean | undefined> {
     if (isAborted(error)) return undefined;
@@ -246,7 +233,7 @@ export class SearchNodes {
     }
   }
 
-  /** Returns the node for the next call. Chooses among the healthiest nodes, and uses them one after the other. */
+  /** Takes the healthiest nodes in turn. */
   #pick(): Node {
     const least = Math.min(...this.#nodes.map(({ doubt }) => doubt));
     const among = this.#nodes.filter(({ doubt }) => doubt === least);
@@ -254,26 +241,19 @@ export class SearchNodes {
     return among[this.#next % among.length]!;
   }
 
-  /**
-   * Returns the search parameters that make the cluster prefer nodes that respond. The returned object is empty if all
-   * nodes respond.
-   */
   #route(): Route {
     const sound = this.#nodes.flatMap(({ doubt, id }) => (doubt > 0 || id === undefined ? [] : [id]));
     if (sound.length === 0 || this.#nodes.every(({ doubt }) => doubt === 0)) return {};
     return { preference: `_prefer_nodes:${sound.join(',')}` };
   }
 
-  /** Checks the health of each node and saves the results. Concurrent callers share one check. */
+  /** Checks each node's health. Concurrent callers share one check. */
   #probeAll(): Promise<unknown> {
     this.#probing ??= Promise.all(this.#nodes.map((node) => probe(node))).finally(() => (this.#probing = undefined));
     return this.#probing;
   }
 
-  /**
-   * Starts to check the health of all nodes regularly, until all of them respond. Does nothing if these checks are
-   * already running.
-   */
+  /** Checks all nodes regularly until all respond, unless these checks are running. */
   #watch(): void {
     if (this.#watching) return;
     this.#watching = true;
@@ -292,17 +272,14 @@ export class SearchNodes {
   }
 }
 
-/** Returns the label for metrics that describes why a call failed. */
+/** Returns the label for metrics that says why a call failed. */
 function outcomeOf(error: unknown): string {
   if (isAborted(error)) return 'aborted';
   if (isTimeout(error)) return 'timeout';
   return isUnavailableError(error) ? 'trouble' : 'error';
 }
 
-/**
- * Checks whether a node responds, and saves the result in `node`. Requests the node's own id, which the node knows
- * without asking other nodes.
- */
+/** Saves in `node` whether it responds. Requests the node's own id, which it knows without asking others. */
 async function probe(node: Node): Promise<void> {
   try {
     const answer = await node.client.nodes.info(

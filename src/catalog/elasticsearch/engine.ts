@@ -15,16 +15,15 @@ import { syncPatienceMs, syncUnlocks } from './unlocks.ts';
 import { rebuildValues } from './values.ts';
 import { encode, erasePeople, findStored, writePeople } from './write.ts';
 
-/**
- * Returns the prospect catalog that is stored in an Elasticsearch cluster, for many millions of people. It connects at
- * the first read or write.
- */
+/** For many millions of people. Connects at the first read or write. */
 export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalog {
   const nodes = new SearchNodes(config);
   const names = namesOf(config);
   const indexes: Indexes = { nodes, db, unlocks: db.for({ customerId: allCustomers }), names, config };
-  // Kept, because later writes must fail if the index is lost, instead of going to another index.
-  /** The index to which people are written. It stays the same until the next call of `prepare` or `reindex`. */
+  /**
+   * The index to which people are written, until the next `prepare` or `reindex`. Kept, because later writes must fail
+   * if the index is lost, instead of going to another.
+   */
   let target: WriteTarget | undefined;
   const repaired = async (): Promise<WriteTarget | undefined> => (target ??= await repairPeople(indexes, silent));
   const requireTarget = async (): Promise<WriteTarget> => {
@@ -80,9 +79,9 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
 const silent: Notify = () => undefined;
 
 /**
- * Ends an import into an index: makes the written people visible to searches, and computes the suggested values. If the
- * index replaces a lost index, makes searches use the new index. Returns the number of people.
- * @throws DomainError `unavailable` if the index was replaced during the import, so that searches use another index
+ * Ends an import into an index: makes people visible to searches, computes suggested values, and lets searches use the
+ * index if it replaces a lost one. Returns the number of people.
+ * @throws DomainError `unavailable` if searches use another index by now
  */
 async function finish(indexes: Indexes, { name, uuid, isSearched }: WriteTarget): Promise<number> {
   const { nodes, names, config } = indexes;

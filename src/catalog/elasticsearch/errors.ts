@@ -12,9 +12,8 @@ import { DomainError, unavailable } from '../../errors.ts';
 export type Meaning = 'wait' | 'missing' | 'refused';
 
 /**
- * Key: an Elasticsearch error type whose HTTP status is misleading. Value: what an error of this type means for the
- * caller. For all other types, the HTTP status decides: 401, 429, and 500 or above mean `wait`; any other status means
- * `refused`.
+ * Meanings of error types whose HTTP status is misleading. For others, 401, 429, and 500 or above mean `wait`, any
+ * other status `refused`.
  */
 const meanings: Record<string, Meaning> = {
   // A block on writes, reads or metadata that somebody has set. (The block of a nearly full disk has status 429.)
@@ -29,14 +28,10 @@ const meanings: Record<string, Meaning> = {
   index_not_found_exception: 'missing',
 };
 
-/**
- * Returns what an error response with this HTTP status and error type means: `wait` (retry later), `missing` (no such
- * index) or `refused` (a retry does not help).
- */
 export const meaningOf = (status: number, type: string | undefined): Meaning =>
   meanings[type ?? ''] ?? (status >= 500 || status === 429 || status === 401 ? 'wait' : 'refused');
 
-/** Error: the cluster rejected a request, and a later retry would not help. */
+/** The cluster rejected a request, and a later retry would not help. */
 export class ClusterRefusal extends Error {
   readonly meaning: Exclude<Meaning, 'wait'>;
 
@@ -47,7 +42,7 @@ export class ClusterRefusal extends Error {
   }
 }
 
-/** Error: a response of the cluster is incomplete, because some shards failed or did not respond in time. */
+/** Some shards failed or did not respond in time. */
 class PartialAnswer extends Error {}
 
 interface Shards {
@@ -55,10 +50,7 @@ interface Shards {
   _shards?: Pick<estypes.ShardStatistics, 'total' | 'successful' | 'failed'>;
 }
 
-/**
- * Returns the response unchanged if it is complete, which means that all shards have responded. Otherwise throws.
- * @throws PartialAnswer if a shard failed or did not respond in time
- */
+/** @throws PartialAnswer if a shard failed or did not respond in time */
 export function requireAllShards<T extends Shards>(answer: T): T {
   const { timed_out = false, _shards: { total, successful, failed } = { total: 0, successful: 0, failed: 0 } } = answer;
   if (timed_out || failed > 0 || successful < total)
@@ -67,8 +59,7 @@ export function requireAllShards<T extends Shards>(answer: T): T {
 }
 
 /**
- * Returns the response to a refresh unchanged, or throws if a shard failed. An offline copy of a shard does not count
- * as failed, because it gets all writes when it comes back.
+ * An offline copy of a shard has not failed: it gets all writes when it comes back.
  * @throws PartialAnswer if a shard failed
  */
 export function requireRefreshed<T extends Shards>(answer: T): T {
@@ -78,8 +69,8 @@ export function requireRefreshed<T extends Shards>(answer: T): T {
 }
 
 /**
- * Returns the documents of a look-up by id (mget) unchanged, or throws if one could not be read.
- * @throws PartialAnswer if a document could not be read, for example because its shard is still starting
+ * For a look-up by id (mget).
+ * @throws PartialAnswer if a document could not be read, e.g. because its shard is still starting
  */
 export function requireAllDocuments<T>(docs: readonly estypes.MgetResponseItem<T>[]): estypes.GetGetResult<T>[] {
   return docs.map((doc) => {
@@ -88,19 +79,19 @@ export function requireAllDocuments<T>(docs: readonly estypes.MgetResponseItem<T
   });
 }
 
-/** Returns true if a call failed without a response: a timeout, no connection, or a broken connection. */
+/** A timeout, no connection, or a broken one. */
 export const isNoAnswer = (error: unknown): boolean =>
   error instanceof errors.TimeoutError ||
   error instanceof errors.ConnectionError ||
   error instanceof errors.NoLivingConnectionsError;
 
-/** Returns true if a call timed out. The node may be lost or only busy. */
+/** The node may be lost or only busy. */
 export const isTimeout = (error: unknown): boolean => error instanceof errors.TimeoutError;
 
 const statusOf = (error: unknown): number | undefined =>
   error instanceof errors.ResponseError ? error.statusCode : undefined;
 
-/** Returns true if an error means that the cluster is unavailable, so that a later retry may succeed. */
+/** The cluster is unavailable, so a later retry may succeed. */
 export function isUnavailableError(error: unknown): boolean {
   if (error instanceof errors.ResponseError) return meaningOf(error.statusCode ?? 500, typeOf(error)) === 'wait';
   return isNoAnswer(error) || error instanceof errors.DeserializationError || error instanceof PartialAnswer;
@@ -112,24 +103,23 @@ const typeOf = (error: errors.ResponseError): string | undefined => {
 };
 
 /**
- * Returns true if an immediate retry of a failed call may succeed, for example on another node. Returns false if the
- * cluster is overloaded (429), an index is blocked, or permissions are missing.
+ * An immediate retry may succeed, e.g. on another node. False if the cluster is overloaded (429), an index is blocked,
+ * or permissions are missing.
  */
 export const mayBeBetterElsewhere = (error: unknown): boolean =>
   isUnavailableError(error) && (statusOf(error) ?? 500) >= 500;
 
-/** Returns true if the cluster rejected a request because its queues are full. This affects all callers. */
+/** The cluster's queues are full, which affects all callers. */
 export const isRejected = (error: unknown): boolean =>
   error instanceof errors.ResponseError && typeOf(error) === 'es_rejected_execution_exception';
 
-/** Returns true if a call ended because its caller aborted it. */
+/** The caller aborted the call. */
 export const isAborted = (error: unknown): boolean => error instanceof errors.RequestAbortedError;
 
 /**
- * Calls `work` and converts errors of the Elasticsearch client to the service's own errors, which do not contain the
- * request and its personal data.
+ * Converts errors of the client to our own, without the request and its personal data.
  * @throws DomainError `unavailable` if the cluster cannot respond now
- * @throws ClusterRefusal if the cluster rejected the request
+ * @throws ClusterRefusal if it rejected the request
  */
 export async function asDomainErrors<T>(work: () => Promise<T>): Promise<T> {
   try {

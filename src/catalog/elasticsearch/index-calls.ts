@@ -1,16 +1,15 @@
 import type { SearchNodes } from './cluster.ts';
 import { requireRefreshed, requireAllShards } from './errors.ts';
 
-/** Makes all earlier writes to these indexes visible to searches. Skips indexes that do not exist. */
+/** Makes all earlier writes visible to searches. Skips indexes that do not exist. */
 export async function refresh(nodes: SearchNodes, index: string | string[], patienceMs?: number): Promise<void> {
   const ask = { index, ignore_unavailable: true };
   await nodes.work(async (client, options) => requireRefreshed(await client.indices.refresh(ask, options)), patienceMs);
 }
 
-/** Sets the interval at which Elasticsearch makes new writes to an index visible to searches, e.g. `5s`. */
+/** @param refresh_interval how often new writes become visible to searches, e.g. `5s` */
 export const refreshEvery = (nodes: SearchNodes, index: string, refresh_interval: string): Promise<unknown> =>
   nodes.work((client, options) => client.indices.putSettings({ index, settings: { refresh_interval } }, options));
 
-/** Returns the number of documents in an index. */
 export const countAll = (nodes: SearchNodes, index: string): Promise<number> =>
   nodes.work(async (client, options) => requireAllShards(await client.count({ index }, options)).count);

@@ -6,66 +6,50 @@ import type { SearchNodes } from './cluster.ts';
 import { ClusterRefusal } from './errors.ts';
 import { isNamedFor, type Names } from './index-definitions.ts';
 
-/**
- * What the functions for the catalog's Elasticsearch indexes need: the search cluster, the databases, the aliases of
- * the indexes, and the configuration.
- */
 export interface Indexes {
   nodes: SearchNodes;
   db: Database;
-  /**
-   * The database for statements on the unlocks of all customers. An unlock means that a customer has paid to see a
-   * person.
-   */
+  /** For statements on the unlocks of all customers. */
   unlocks: Database;
   names: Names;
   config: Config;
 }
 
 /**
- * An Elasticsearch index that was found under an alias of the catalog: it has this alias, or its name equals the alias
- * or begins with it. It may not belong to the catalog (see `isOurs`).
+ * Has an alias of the catalog, or a name that equals or begins with it. It may not belong to the catalog (see
+ * `isOurs`).
  */
 export interface FoundIndex {
   name: string;
   uuid: string;
   aliases: string[];
-  /**
-   * True if the service itself created this index. Its name must have the form that the service uses, and its mapping
-   * must be strict.
-   */
+  /** The service created it: its name has our form, and its mapping is strict. */
   isOurs: boolean;
-  /** The blocks that are set on this index, i.e. what it forbids: `write`, `read`, `read_only`, … */
+  /** What the index forbids: `write`, `read`, `read_only`, … */
   blocks: string[];
   isClosed: boolean;
   createdAt: string;
 }
 
 /**
- * What an alias of the catalog points to: an index, `missing` if no index has the alias, or `foreign` if several
- * indexes have the alias or the service did not create the index.
+ * The index of an alias, `missing` if none has it, or `foreign` if several have it or the service did not create it.
  */
 export type Standing = FoundIndex | 'missing' | 'foreign';
 
-/**
- * Creates the error for a catalog whose index is missing, or whose alias belongs to an index that the service did not
- * create.
- */
+/** The catalog's index is missing, or its alias belongs to an index that the service did not create. */
 export const catalogLost = (): DomainError =>
   unavailable('The prospect catalog is missing in its search cluster. Run an import to restore it', 5);
 
 /**
- * Throws the given error, but replaces an error that means "index is missing". Use it after a call to the cluster:
- * `promise.catch(whenIndexMissing)`.
- * @throws DomainError `unavailable` if an index is missing, otherwise the given error
+ * Use it after a call: `promise.catch(whenIndexMissing)`.
+ * @throws DomainError `unavailable` if the error means that an index is missing, else the error
  */
 export function whenIndexMissing(error: unknown): never {
   throw error instanceof ClusterRefusal && error.meaning === 'missing' ? catalogLost() : error;
 }
 
 /**
- * Returns all indexes that have this alias, or whose name equals the alias or begins with it. Closed and hidden indexes
- * are included.
+ * Returns all indexes, also closed and hidden ones, that have this alias, or a name that equals or begins with it.
  * @param patienceMs how long to retry (ms)
  */
 export async function findIndexes(
@@ -101,25 +85,20 @@ export async function findIndexes(
   });
 }
 
-/**
- * Returns the Elasticsearch index to which an alias points. Returns `missing` if no index has the alias. Returns
- * `foreign` if several indexes have it, or if the index was not created by this program.
- */
 export function standingOf(found: FoundIndex[], alias: string): Standing {
   const [index, ...others] = found.filter(({ name, aliases }) => name === alias || aliases.includes(alias));
   if (!index) return 'missing';
   return index.isOurs && others.length === 0 ? index : 'foreign';
 }
 
-/** Returns true if an import into this catalog has ever finished. This is stored in Postgres. */
+/** An import into this catalog has finished once, according to PostgreSQL. */
 export const wasImported = async ({ db, names }: Pick<Indexes, 'db' | 'names'>): Promise<boolean> =>
   Boolean((await db.lookup((sql) => findCatalogState(sql, names.people)))?.imported_at);
 
 /**
- * Calls `read` and returns its result. Returns `nothing` if the index does not exist because no import has ever
- * finished.
- * @param alias the alias that the read uses
- * @param nothing the result for a catalog without any import
+ * Calls `read`.
+ * @param alias that the read uses
+ * @param nothing the result if the index is missing because no import has ever finished
  * @throws DomainError `unavailable` if the cluster cannot respond, or the index of an imported catalog is missing
  * @throws ClusterRefusal if the request itself is wrong
  */

@@ -9,10 +9,7 @@ import { idHalvesOf } from './source.ts';
 
 type Query = NonNullable<estypes.SearchRequest['query']>;
 
-/**
- * Translates the conditions of a search into an Elasticsearch query. Texts are compared literally, never parsed as
- * query syntax.
- */
+/** Texts are compared literally, never parsed as query syntax. */
 export const matching = ({ criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Query => ({
   bool: {
     filter: criteria.map(print),
@@ -39,14 +36,11 @@ function print(criterion: Criterion): Query {
   }
 }
 
-/** Returns the name of the Elasticsearch field that searches and sort orders use for a prospect's field. */
+/** The field that searches and sort orders use. */
 const fieldOf = (member: SortField | TextField): string => (isText(member) ? foldedField(member) : member);
 const isText = (member: string): member is TextField => member in fieldCodes;
 
-/**
- * Returns the Elasticsearch query for people whose field `member` has one of the values. If the field is the postal
- * code, the value `""` also matches people without a postal code.
- */
+/** For the postal code, `""` also matches people without one. */
 function printEquals({ member, values }: Extract<Criterion, { kind: 'equals' }>): Query {
   const isOne: Query = { terms: { [fieldOf(member)]: values } };
   if (member !== 'location_postal_code' || !values.includes('')) return isOne;
@@ -66,7 +60,7 @@ const ends = (gte: number | undefined, lte: number | undefined): { gte?: number;
 const toMilliseconds = (instant: string | undefined): number | undefined =>
   instant === undefined ? undefined : Date.parse(instant);
 
-/** Returns Elasticsearch's `sort` parameter for a sort order: the fields of the order, then the id. */
+/** The order's fields, then the id. */
 export const sortBy = (order: ProspectOrder): estypes.SortOptions[] => [
   ...order.map(({ field, direction }): estypes.SortOptions => ({
     [fieldOf(field)]: {
@@ -78,9 +72,7 @@ export const sortBy = (order: ProspectOrder): estypes.SortOptions[] => [
   { id_low: 'asc' },
 ];
 
-/**
- * Returns Elasticsearch's `search_after` parameter for a position in a sort order: one value for each field of `sort`.
- */
+/** One value for each field of `sort`. */
 export const searchAfter = (order: ProspectOrder, { id, values }: ProspectPosition): estypes.SortResults => [
   ...order.map(({ field }, i) => (field === 'date_verified' ? Date.parse(String(values[i])) : values[i]!)),
   ...idHalvesOf(id),

@@ -7,9 +7,7 @@ import { fromSource, type PersonSource } from './source.ts';
 
 const batchSize = 1_000;
 
-/**
- * Returns the next batch of people from an index, in the default order of searches. Returns an empty array at the end.
- */
+/** In the default order of searches. Empty at the end. */
 export async function readBatch(
   nodes: SearchNodes,
   index: string,

@@ -10,11 +10,10 @@ import { rebuildValues } from './values.ts';
 import { encode, writePeople } from './write.ts';
 
 /**
- * Copies all people into a new index. Then switches searches to the new index, atomically, and deletes the old one.
- * @param old the index to copy from
- * @param progress is called and awaited after each batch. If it throws, the reindex ends with this error.
- * @returns the number of people in the new index, and the index
- * @throws DomainError `unavailable` if the cluster does not respond in time, or if searches do not use the index `old`
+ * Copies all people into a new index, switches searches to it atomically, and deletes the old one.
+ * @param progress awaited after each batch; if it throws, the reindex ends with this error
+ * @returns the number of people, and the new index
+ * @throws DomainError `unavailable` if the cluster does not respond in time, or if searches do not use `old`
  */
 export async function reindex(
   indexes: Indexes,
@@ -51,9 +50,8 @@ export async function reindex(
 }
 
 /**
- * Copies all people from one index to another, and adds the ids of the customers who have unlocked them, from Postgres.
- * Returns the number of people.
- * @param progress is called and awaited after each batch, with the number of people read so far
+ * Copies all people with their unlocks from PostgreSQL. Returns their number.
+ * @param progress awaited after each batch, with the number of people read so far
  */
 async function copyPeople(
   indexes: Indexes,

@@ -4,23 +4,19 @@ import { requireAllShards } from './errors.ts';
 import { isNamedFor, newIndex, peopleIndex, writeAlias, type Names } from './index-definitions.ts';
 import { findIndexes, catalogLost, wasImported, type FoundIndex, type Indexes } from './indexes.ts';
 
-/** The index to which people are written. It is open and not blocked, and it has an alias for writes. */
+/** The index to which people are written: open, not blocked, with an alias for writes. */
 export interface WriteTarget extends FoundIndex {
-  /**
-   * True if searches use this index. If the index replaces a lost index, searches use it only after the import into it
-   * has ended.
-   */
+  /** Searches use it. One that replaces a lost index is used only after the import into it has ended. */
   isSearched: boolean;
 }
 
-/** A function that receives a message for the operator about each repair of the catalog. */
+/** Tells the operator about a repair. */
 export type Notify = (text: string) => unknown;
 
 /**
- * Finds the catalog's index of people and repairs what prevents searches and writes: missing aliases, blocks, a closed
- * index. Deletes the indexes that an interrupted reindex left.
- * @param notify receives a message for each repair
- * @returns the index, or undefined if the catalog has none
+ * Finds the index of people and repairs what prevents searches and writes: missing aliases, blocks, a closed index.
+ * Deletes what an interrupted reindex left.
+ * @returns undefined if the catalog has no index
  */
 export async function repairPeople(indexes: Indexes, notify: Notify): Promise<WriteTarget | undefined> {
   const { nodes, names, db } = indexes;
@@ -46,9 +42,8 @@ export async function repairPeople(indexes: Indexes, notify: Notify): Promise<Wr
 }
 
 /**
- * Returns the catalog's index of people, or undefined if there is none. Chooses the first of these that is in `found`:
- * the index that Postgres has saved for searches; the index with the alias for searches; the index of an unfinished
- * import; the only index, if an earlier release of the service imported it and saved no id.
+ * Chooses the first of these in `found`: the index that PostgreSQL has saved for searches; that with the alias for
+ * searches; that of an unfinished import; the only one, if an earlier release imported it and saved no id.
  */
 function chooseIndex(found: FoundIndex[], names: Names, known: CatalogState | undefined): WriteTarget | undefined {
   const ours = found.filter(({ isOurs }) => isOurs);
@@ -64,10 +59,7 @@ function chooseIndex(found: FoundIndex[], names: Names, known: CatalogState | un
 
 const onlyOne = <T>([first, ...others]: T[]): T | undefined => (others.length === 0 ? first : undefined);
 
-/**
- * Removes the catalog's aliases from the indexes in `from`, which do not belong to the catalog. Does not delete these
- * indexes.
- */
+/** Removes the catalog's aliases from indexes that do not belong to it, without deleting them. */
 async function takeAliases(nodes: SearchNodes, names: Names, from: FoundIndex[], notify: Notify): Promise<void> {
   const bearers = from.filter(({ aliases }) => aliases.includes(names.people));
   const actions = bearers.flatMap(({ name: index, aliases }) =>
@@ -81,10 +73,7 @@ async function takeAliases(nodes: SearchNodes, names: Names, from: FoundIndex[],
     notify(`The alias ${names.people} was taken from ${name}, which is not the catalog's index`);
 }
 
-/**
- * Opens an index if it is closed, and removes its blocks. One block stays: the block of a nearly full disk, which the
- * cluster removes itself.
- */
+/** Opens a closed index and removes blocks, except that of a nearly full disk, which the cluster removes itself. */
 async function open(nodes: SearchNodes, { name, blocks, isClosed }: FoundIndex, notify: Notify): Promise<void> {
   for (const block of blocks.filter((block) => block !== 'read_only_allow_delete')) {
     // One block at a time, and before anything else: a blocked index accepts no other change than to its blocks.
@@ -98,8 +87,8 @@ async function open(nodes: SearchNodes, { name, blocks, isClosed }: FoundIndex, 
 }
 
 /**
- * Asks the cluster to start the failed shards of an index again. (The cluster itself stops trying after five attempts.)
- * If this request fails, sends a message to the operator, but does not throw.
+ * Starts failed shards again; the cluster itself stops trying after five attempts. If that fails, tells the operator,
+ * but does not throw.
  */
 async function startShards(nodes: SearchNodes, { name }: FoundIndex, notify: Notify): Promise<void> {
   const failed = await countFailed(nodes, name).catch(() => 0);
@@ -113,7 +102,6 @@ async function startShards(nodes: SearchNodes, { name }: FoundIndex, notify: Not
     );
 }
 
-/** Returns the number of shards of an index that failed to start. */
 async function countFailed(nodes: SearchNodes, index: string): Promise<number> {
   const h = ['state', 'unassigned.reason'];
   const shards = await nodes.ask((client, options) => client.cat.shards({ index, h, format: 'json' }, options));
@@ -127,7 +115,6 @@ async function giveAliases({ nodes, names }: Indexes, { name, isSearched, aliase
   if (actions.length > 0) await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
 }
 
-/** Deletes the incomplete copies of an index that an interrupted reindex has left. */
 async function deleteLeftovers(
   nodes: SearchNodes,
   names: Names,
@@ -147,15 +134,15 @@ async function deleteLeftovers(
   );
 }
 
-/** Deletes the indexes with these names. Skips indexes that do not exist. */
+/** Skips indexes that do not exist. */
 export async function deleteIndexes(nodes: SearchNodes, index: string[]): Promise<void> {
   if (index.length === 0) return;
   await nodes.work((client, options) => client.indices.delete({ index, ignore_unavailable: true }, options));
 }
 
 /**
- * Creates an empty index of people, and makes all later writes go to it. For a first import, searches use the new index
- * at once. For an import that replaces a lost catalog, searches use it only after the import has ended.
+ * Creates an empty index to which all later writes go. Searches use it at once if it is the first, but only after the
+ * import if it replaces a lost catalog.
  */
 export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
   const isSearched = !(await wasImported(indexes));
@@ -165,10 +152,7 @@ export async function createPeople(indexes: Indexes): Promise<WriteTarget> {
   return target;
 }
 
-/**
- * Creates an empty index of people. The index gets the given aliases and one more alias, which no other index has. The
- * service writes to the index through this alias.
- */
+/** Adds the alias through which the service writes to it. */
 export async function createIndex({ nodes, config, names }: Indexes, aliases: string[]): Promise<FoundIndex> {
   const index = newIndex(names.people);
   const all = Object.fromEntries([...aliases, writeAlias(index)].map((alias) => [alias, {}]));
@@ -181,14 +165,13 @@ export async function createIndex({ nodes, config, names }: Indexes, aliases: st
   return made;
 }
 
-/** Saves in Postgres the id of the index to which people are written, and whether searches use it. */
+/** Saves the index to which people are written, and whether searches use it. */
 export const saveTarget = ({ db, names }: Indexes, { uuid, isSearched }: Pick<WriteTarget, 'uuid' | 'isSearched'>) =>
   db.transaction((sql) => saveIncarnation(sql, names.people, { incarnation: uuid, is_searched: isSearched }));
 
-// Elasticsearch cannot rename an index: it is cloned under a new name, then deleted.
 /**
- * Renames an index that the service did not create, but that has the same name as one of the catalog's aliases. The
- * documents of the index are kept under the new name.
+ * Renames an index that the service did not create, but whose name is one of the catalog's aliases. Elasticsearch
+ * cannot rename: it is cloned under a new name, then deleted.
  */
 async function renameAside(nodes: SearchNodes, alias: string, notify: Notify): Promise<void> {
   const foreign = (await findIndexes(nodes, alias)).find(({ name }) => name === alias);

@@ -8,10 +8,7 @@ import { matching, searchAfter, sortBy } from './query.ts';
 import { fromSource, type PersonSource } from './source.ts';
 import { suggest } from './values.ts';
 
-/**
- * Returns the catalog's read methods, which search the Elasticsearch cluster. They throw `unavailable` if the index is
- * missing although people were imported.
- */
+/** They throw `unavailable` if the index is missing although people were imported. */
 export function reads(indexes: Indexes, reader: Reader): CatalogReads {
   const { names } = indexes;
   const read = <T>(ask: () => Promise<T>, nothing: T): Promise<T> => readCatalog(indexes, names.people, ask, nothing);
@@ -23,10 +20,7 @@ export function reads(indexes: Indexes, reader: Reader): CatalogReads {
   };
 }
 
-/**
- * Returns one page of the people who match a search. Reads all fields of each person, because the cluster needs more
- * time to return only some fields.
- */
+/** Reads all fields, because the cluster needs more time to return only some. */
 async function searchPeople(
   reader: Reader,
   index: string,
@@ -42,10 +36,7 @@ async function searchPeople(
   });
 }
 
-/**
- * Returns the people with these ids. Uses a search, not a look-up by id (mget), so that it sees the same state of the
- * index as other searches.
- */
+/** A search, not a look-up by id (mget): it sees the same state of the index as other searches. */
 const findPeople = async (reader: Reader, index: string, ids: string[]): Promise<Prospect[]> =>
   ids.length === 0
     ? []
@@ -63,10 +54,7 @@ async function readPeople(reader: Reader, request: estypes.SearchRequest): Promi
   return (hits?.hits ?? []).map(({ _id, _source }) => fromSource(_id!, _source!));
 }
 
-/**
- * A sort order by id. It protects against an index that the service did not create: such an index lacks the id fields,
- * so the cluster rejects a search with this sort order.
- */
+/** An index that the service did not create lacks the id fields, so the cluster rejects a search in this order. */
 const indexGuardOrder = sortBy([]);
 
 async function countPeople(

@@ -4,8 +4,8 @@ import type { FieldCode } from '../field-codes.ts';
 import { memoize } from '../memoize.ts';
 
 /**
- * Splits a UUID into two signed 64-bit numbers, as decimal texts. Numbers are used because Elasticsearch sorts them
- * faster than texts; they have the same order as the UUIDs.
+ * Splits a UUID into two signed 64-bit numbers, as decimal texts, which have the same order. Elasticsearch sorts
+ * numbers faster than texts.
  */
 export const idHalvesOf = (id: string): [high: string, low: string] => {
   const digits = id.replaceAll('-', '');
@@ -13,19 +13,16 @@ export const idHalvesOf = (id: string): [high: string, low: string] => {
 };
 
 /**
- * Converts 16 hexadecimal digits to a signed 64-bit number with the same sort order. Returns the number as decimal
- * text, because a JavaScript number cannot hold 64 bits.
+ * Converts 16 hexadecimal digits to a signed 64-bit number in the same order, as decimal text, because a JavaScript
+ * number cannot hold it.
  */
 const halfOf = (digits: string): string => (BigInt(`0x${digits}`) - middle).toString();
 const middle = 2n ** 63n;
 
-/** The fields of a person that are stored in Elasticsearch, but never used to search or sort. */
+/** Stored, but never used to search or sort. */
 type Details = Pick<Prospect, 'work_email' | 'emails' | 'mobile_phone' | 'social1_url' | 'profnet_url' | 'social2_url'>;
 
-/**
- * The document of a person in Elasticsearch. To keep it small, it contains the original spelling of a text only if this
- * spelling cannot be computed from the text in lower case.
- */
+/** Contains a text's original spelling only if it cannot be computed. */
 export interface PersonSource
   extends
     Record<FieldCode<RequiredField>, string>,
@@ -42,9 +39,8 @@ export interface PersonSource
   unlocked_by?: string[] | undefined;
 }
 
-// One object literal serialises twice as fast as an object that is built in steps.
 /**
- * Converts a person to the document that is stored in Elasticsearch.
+ * One object literal serialises twice as fast as an object that is built in steps.
  * @param unlockedBy ids of the customers who have unlocked the person
  */
 export const toSource = (
@@ -93,7 +89,6 @@ export const toSource = (
   };
 };
 
-/** Converts a document from Elasticsearch back to the imported person. */
 export const fromSource = (id: string, source: PersonSource): Prospect => ({
   _id: id,
   ...source.details,

@@ -3,7 +3,7 @@ import type { SearchNodes } from './cluster.ts';
 import { requireAllShards } from './errors.ts';
 import { findIndexes, standingOf, wasImported, type Indexes, type Standing } from './indexes.ts';
 
-/** Returns true if the catalog can be searched and written to, or if no import has created an index yet. */
+/** Also true if no import has created an index yet. */
 export const isUp = (indexes: Indexes): Promise<boolean> =>
   Promise.all([isWhole(indexes, indexes.names.people), isWhole(indexes, indexes.names.values)]).then(
     (all) => all.every(Boolean),
@@ -11,8 +11,8 @@ export const isUp = (indexes: Indexes): Promise<boolean> =>
   );
 
 /**
- * Returns true if the index behind an alias can be searched and written to: the service created it, all primary shards
- * are available, and nothing is blocked. Also returns true if no import has created an index yet.
+ * True if the service created the index behind the alias, all primary shards are available, and nothing is blocked.
+ * Also if no import has created an index yet.
  */
 async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
   const { nodes } = indexes;
@@ -29,9 +29,7 @@ async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
   return health.status !== 'red' && Object.keys(global).length === 0 && !(index in indices);
 }
 
-/**
- * The blocks (forbidden operations) that the cluster reports: `global` for the whole cluster, `indices` by index name.
- */
+/** Forbidden operations: of the whole cluster, and by index name. */
 interface Blocks {
   global?: object;
   indices?: Record<string, object>;
@@ -41,7 +39,7 @@ const look = async (nodes: SearchNodes, alias: string): Promise<Standing> =>
   standingOf(await findIndexes({ work: (call) => nodes.ask(call) }, alias), alias);
 
 /**
- * Returns the status of the catalog. A count is 0 if there is no index that the service created.
+ * A count is 0 if there is no index that the service created.
  * @throws DomainError `unavailable` if the cluster or some of its shards do not respond
  */
 export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
@@ -62,10 +60,7 @@ export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
   };
 }
 
-/**
- * The state of the index behind an alias: whether the index was found (`standing`), its name (`none` if it was not
- * found), its number of documents, and its size in bytes.
- */
+/** The index behind an alias. Its name is `none` if it was not found. */
 interface Counted {
   standing: Standing;
   index: string;
@@ -86,10 +81,7 @@ async function countIn(nodes: SearchNodes, alias: string): Promise<Counted> {
   return { standing, index, count, bytes: indices[index]?.total?.store?.size_in_bytes ?? 0 };
 }
 
-/**
- * Returns a text for the command `catalog status` that describes the index of an alias, such as `found`, `closed` or
- * `not imported yet`.
- */
+/** Returns e.g. `found`, `closed` or `not imported yet`. */
 function stateOf(standing: Standing, wasImported: boolean): string {
   if (standing === 'foreign') return 'another index has its name; run an import to repair it';
   if (standing === 'missing') return wasImported ? 'lost; run an import to restore it' : 'not imported yet';

@@ -15,15 +15,12 @@ import { findIndexes, catalogLost, standingOf, wasImported, type FoundIndex, typ
 import { fromSource, toSource, type PersonSource } from './source.ts';
 
 /**
- * How long calls to the cluster are retried while unlocks are copied to the cluster (ms). This time is short, because
- * the background job can run again later, and other jobs need the worker.
+ * How long calls are retried while unlocks are copied (ms). Short, because the job can run again later, and other jobs
+ * need the worker.
  */
 export const syncPatienceMs = 10_000;
 
-/**
- * Reads from Postgres which customers have unlocked (paid to see) these people. Returns a map from person id to
- * customer ids. People without unlocks are missing in the map.
- */
+/** Returns customer ids by person id. People without unlocks are missing. */
 export const unlocksOf = ({ unlocks }: Indexes, ids: string[]): Promise<Map<string, string[]>> =>
   unlocks.search((sql) => findUnlockingCustomers(sql, ids));
 
@@ -31,21 +28,16 @@ const attempts = 20;
 const batchSize = 500;
 
 /**
- * What copying unlocks (which customers have bought which prospects) to the search cluster demands. `searched`: the
- * index that searches use must exist; only before the first import has finished may it be missing. `any`: it may be
- * missing, for example during an import that replaces a lost index.
+ * `searched`: the index that searches use must exist, except before the first import has finished. `any`: it may be
+ * missing, e.g. during an import that replaces a lost one.
  */
 type Demand = 'searched' | 'any';
 
-// A document is written only if no other process has changed it since it was read; otherwise it is read and written
-// again.
 /**
- * Copies unlocks from Postgres into every index of people, and marks the unlocks as indexed. An unlock means that a
- * customer has paid to see a person. If two calls run at the same time, older unlocks never replace newer ones.
- * @param ids ids of the people whose unlocks are copied
- * @param demand `any` if the index that searches use may be missing, as during an import that replaces a lost index
- * @throws DomainError `unavailable` if some unlocks could not be written in time; these unlocks are not marked as
- *   indexed
+ * Copies unlocks from PostgreSQL into every index of people, and marks them as indexed. A document is written only if
+ * no other process has changed it since it was read, so older unlocks never replace newer ones.
+ * @param ids of the people
+ * @throws DomainError `unavailable` if some could not be written in time; these are not marked as indexed
  */
 export async function syncUnlocks(catalog: Indexes, ids: string[], demand: Demand = 'searched'): Promise<void> {
   for (let from = 0; from < ids.length; from += batchSize)
@@ -62,8 +54,7 @@ async function syncBatch(catalog: Indexes, ids: string[], demand: Demand): Promi
 }
 
 /**
- * Tries once to copy the unlocks of people from Postgres into the indexes. Returns the ids of the people whose document
- * could not be read, or was changed by another process at the same time.
+ * Tries once. Returns the ids of people whose document could not be read, or was changed by another process meanwhile.
  */
 async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promise<string[]> {
   const indexes = await indexesOf(catalog, demand);
@@ -82,12 +73,10 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
 }
 
 /**
- * Returns the indexes to which unlocks must be written. Asks the cluster in each call, because a reindex may have
- * created another index.
- * @throws DomainError `unavailable` if the alias for searches belongs to several indexes, or to an index that the
- *   service did not create
- * @throws DomainError `unavailable` if `demand` is `searched` and no index has this alias, although an import has
- *   finished
+ * Returns the indexes to which unlocks must be written. Asks the cluster each time, because a reindex may have created
+ * another.
+ * @throws DomainError `unavailable` if the alias for searches belongs to several indexes or to a foreign one; or if
+ * `demand` is `searched` and none has it, although an import has finished
  */
 async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]> {
   const { nodes, names } = catalog;
@@ -101,19 +90,15 @@ async function indexesOf(catalog: Indexes, demand: Demand): Promise<FoundIndex[]
   );
 }
 
-/** The result of reading people from one index. */
 interface PeopleRead {
   index: FoundIndex;
-  /** The documents of those people who are in the index. */
+  /** Documents of those who are in the index. */
   found: estypes.GetGetResult<PersonSource>[];
-  /** The ids whose read failed. The index may contain these people or not. */
+  /** Ids whose read failed: they may be in the index or not. */
   unread: string[];
 }
 
-/**
- * Reads the documents of people from one index, by id. If a document cannot be read, for example because its shard is
- * still starting, the id is returned in `unread`.
- */
+/** By id. One that cannot be read, e.g. because its shard is still starting, is in `unread`. */
 async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]): Promise<PeopleRead> {
   const { docs } = await nodes.work(
     (client, options) => client.mget<PersonSource>({ index: index.name, ids }, options),
@@ -126,10 +111,7 @@ async function readPeople({ nodes }: Indexes, index: FoundIndex, ids: string[]):
   };
 }
 
-/**
- * Writes people back to the index from which they were read. Adds the ids of the customers who have unlocked them.
- * Returns the ids of the people for whom this failed, so that the caller can retry.
- */
+/** Writes people back with their unlocks. Returns the ids for which this failed, so that the caller can retry. */
 async function writeUnlocks(
   { nodes, names }: Indexes,
   { index, found, unread }: PeopleRead,
@@ -149,9 +131,8 @@ async function writeUnlocks(
 }
 
 /**
- * Returns a handler for errors of a bulk write. If the index is missing, the handler returns the result 409 (conflict)
- * for every id, so that the caller retries all of them. The handler rethrows all other errors.
- * @param ids ids of the written people
+ * Handles a missing index as the result 409 (conflict) for every id, so that the caller retries all. Rethrows other
+ * errors.
  */
 const allLeft = (ids: string[]) => (error: unknown) => {
   if (error instanceof ClusterRefusal && error.meaning === 'missing')

@@ -20,8 +20,7 @@ import { findIndexes } from './indexes.ts';
 import { deleteIndexes } from './repair.ts';
 
 /**
- * Returns at most ten suggested values for a search text, the most frequent first. The index is sorted in this order,
- * so that the search stops after ten hits.
+ * Returns at most ten values, the most frequent first. The index has this order, so the search stops after ten hits.
  */
 export async function suggest(
   reader: Reader,
@@ -51,11 +50,10 @@ export async function suggest(
 const batchSize = 1_000;
 
 /**
- * Computes the suggested values of all text fields, with the number of people who have each value. Writes them into a
- * new index and switches searches to this index. The previous index is deleted by the next call, because running
- * searches may still use it.
- * @param pageSize number of values that are counted in one request
- * @param people name of the index of people whose values are counted
+ * Counts the suggested values of all text fields into a new index and switches searches to it. The next call deletes
+ * the previous one, because running searches may still use it.
+ * @param pageSize values counted in one request
+ * @param people name of the index of people
  */
 export async function rebuildValues(
   nodes: SearchNodes,
@@ -83,10 +81,7 @@ export async function rebuildValues(
   await show(nodes, names, index);
 }
 
-/**
- * Makes searches for suggestions use the new index `index`. Keeps the previous index, because running searches may
- * still use it, and deletes all older ones.
- */
+/** Switches searches to `index`. Deletes all older ones but the previous, which running searches may still use. */
 async function show(nodes: SearchNodes, names: Names, index: string): Promise<void> {
   const found = await findIndexes(nodes, names.values);
   const before = found.filter(({ name }) => name !== index);
@@ -103,17 +98,11 @@ async function show(nodes: SearchNodes, names: Names, index: string): Promise<vo
   );
 }
 
-/**
- * Encodes a value for suggestions (type-ahead) as one operation of a bulk request, which adds it to the index as a
- * document. The search cluster chooses the id of the document, because an id made from the value could be too long.
- */
+/** The cluster chooses the document's id, because one made from the value could be too long. */
 const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): Operation =>
   toOperation(`${member}:${folded}`, { index: {} }, { member, value, people, words });
 
-/**
- * Yields every spelling of a text field, with the number of people who have it. The spellings are sorted by their form
- * in lower case and without accents.
- */
+/** Yields every spelling with its number of people, sorted by the folded text. */
 async function* spellings(
   nodes: SearchNodes,
   people: string,
@@ -142,16 +131,13 @@ async function* spellings(
   }
 }
 
-/** One value of an index field, and the number of people who have it. */
+/** A value of an index field, with its number of people. */
 interface Term {
   key: string;
   doc_count: number;
 }
 
-/**
- * Counts the people who match `isMatch`, separately for each value of an index field. Yields the values in pages, in
- * ascending order.
- */
+/** Counts people who match `isMatch` by value of a field. Yields pages in ascending order. */
 async function* countTerms(
   nodes: SearchNodes,
   people: string,

@@ -6,16 +6,12 @@ import { whenIndexMissing, type Indexes } from './indexes.ts';
 import { toSource } from './source.ts';
 import { syncUnlocks, unlocksOf } from './unlocks.ts';
 
-/**
- * Encodes a person as a bulk operation. The ids of the customers who have unlocked the person are missing;
- * `writePeople` adds them.
- */
+/** Without unlocks, which `writePeople` adds. */
 export const encode = (document: CatalogDocument): string =>
   operationText({ index: { _id: document.id } }, toSource(document, []));
 
 /**
- * Writes people into an index, together with the ids of the customers who have unlocked them (from Postgres). If the
- * unlocks of a person change during the write, writes the unlocks of this person again.
+ * Writes people with their unlocks from PostgreSQL, and again those whose unlocks change meanwhile.
  * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
  */
 export async function writePeople(catalog: Indexes, index: string, people: Operation[]): Promise<void> {
@@ -29,8 +25,8 @@ export async function writePeople(catalog: Indexes, index: string, people: Opera
 }
 
 /**
- * Returns the bulk operation for a person with the field `unlocked_by` added to its document.
- * @param customers the ids of the customers who have unlocked the person; undefined if there are none
+ * Adds the field `unlocked_by`.
+ * @param customers who have unlocked the person; undefined if there are none
  */
 function withUnlocks(person: Operation, customers: string[] | undefined): Operation {
   if (!customers) return person;
@@ -40,7 +36,7 @@ function withUnlocks(person: Operation, customers: string[] | undefined): Operat
 }
 
 /**
- * Returns those of these ids under which an index has a person. Sees people who are written but not yet searchable.
+ * Sees people who are written but not yet searchable.
  * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
  */
 export async function findStored({ nodes }: Indexes, index: string, ids: string[]): Promise<string[]> {
@@ -53,7 +49,7 @@ export async function findStored({ nodes }: Indexes, index: string, ids: string[
 }
 
 /**
- * Deletes people from an index. Returns the number of people deleted.
+ * Returns the number of people deleted.
  * @throws DomainError `unavailable` if the cluster does not respond in time, or the index no longer exists
  */
 export async function erasePeople({ nodes }: Indexes, index: string, ids: string[]): Promise<number> {

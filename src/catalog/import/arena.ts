@@ -1,23 +1,17 @@
 /**
- * A reusable buffer for the encoded people of one batch. `clear` empties the buffer. One large buffer needs less memory
- * than many small buffers, because V8 frees small buffers late.
+ * A reusable buffer for the encoded people of one batch. One large buffer needs less memory than many small ones, which
+ * V8 frees late.
  */
 export class Arena {
   readonly #bytes: Buffer;
   #used = 0;
 
-  /**
-   * Allocates the buffer.
-   * @param size the size of the buffer (bytes); when it is full, `keep` allocates a separate buffer for each text
-   */
+  /** @param size bytes; when it is full, `keep` allocates a separate buffer for each text */
   constructor(size: number) {
     this.#bytes = Buffer.allocUnsafeSlow(size);
   }
 
-  /**
-   * Writes a text into the buffer, directly after the previous text. Returns its UTF-8 bytes. They are valid until the
-   * next call of `clear`.
-   */
+  /** Returns the text's UTF-8 bytes, directly after those of the previous. They are valid until the next `clear`. */
   keep(text: string): Buffer {
     if (this.#used + maxCharacterBytes * text.length > this.#bytes.length) return Buffer.from(text);
     const start = this.#used;
@@ -25,16 +19,16 @@ export class Arena {
     return this.#bytes.subarray(start, this.#used);
   }
 
-  /** Removes all texts from the buffer. Bytes that `keep` has returned are invalid from then on. */
+  /** Bytes that `keep` has returned are invalid from then on. */
   clear(): void {
     this.#used = 0;
   }
 }
 
-/** The maximum number of UTF-8 bytes for one UTF-16 unit of a JavaScript string. */
+/** UTF-8 bytes for one UTF-16 unit. */
 const maxCharacterBytes = 3;
 
-/** Joins buffers into one buffer. Does not copy the bytes if they are adjacent in memory. */
+/** Does not copy bytes that are adjacent in memory. */
 export function concatenate(pieces: Buffer[]): Buffer {
   const [first] = pieces;
   const areAdjacent = pieces.every(({ buffer, byteOffset }, i) => {

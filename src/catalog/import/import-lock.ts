@@ -2,35 +2,28 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Transaction } from '../../database/db.ts';
 import { conflict, isUnavailable } from '../../errors.ts';
 
-/** The key of the Postgres advisory lock for imports: an arbitrary number that no other lock of the service uses. */
+/** Advisory lock for imports: an arbitrary number that no other lock uses. */
 const lockKey = 7_203_466_151;
 
-/** The pause between two statements that keep the transaction of the import lock active (ms). */
+/** Pause between two statements that keep the lock's transaction active (ms). */
 const heartbeatMs = 1_000;
-/**
- * How long the transaction of the import lock may be idle before Postgres ends it (ms). It is long, because a busy
- * machine may be late with the statements that keep the transaction active.
- */
+/** How long the transaction may be idle before PostgreSQL ends it (ms). Long, because a busy machine may be late. */
 const maxIdleMs = 600_000;
 /**
- * How long the process tries to take the import lock again after its connection broke (ms). Postgres may notice late
- * that the connection is lost, and releases the old lock only then.
+ * How long to try to take the lock again after its connection broke (ms). PostgreSQL may notice that late, and releases
+ * the old lock only then.
  */
 const regainMs = 60_000;
 
-/**
- * A function that resolves while this process holds the import lock. If this process has lost the lock, the function
- * waits until the process holds the lock again, and rejects if the lock cannot be taken again.
- */
+/** Resolves while this process holds the lock. If it was lost, waits until it is taken again, or rejects. */
 export type StillHeld = () => Promise<void>;
 
-// The lock belongs to a database connection, so Postgres releases it when the process dies. If only the connection
-// breaks, the lock is taken again on a new one.
 /**
- * Runs an import, removal or reindex of the catalog while holding a lock, so that only one of them runs at a time in
- * all processes. The lock is lost if its database connection breaks, so `work` must often call and await `stillHeld`.
- * The loss is noticed after about a second. Until then, two processes may write at the same time.
- * @param db The database that holds the lock. If it is unavailable, waits as long as `db` retries its operations.
+ * Runs an import, removal or reindex under a lock: one at a time in all processes. The lock belongs to a connection, so
+ * PostgreSQL releases it when the process dies. If only the connection breaks, the lock is taken again, so `work` must
+ * often await `stillHeld`. The loss is noticed after about a second; until then, two processes may write at the same
+ * time.
+ * @param db holds the lock; if it is unavailable, waits as long as `db` retries its operations
  * @throws DomainError `conflict` if another process holds the lock
  */
 export async function withImportLock<T>(db: Database, work: (stillHeld: StillHeld) => Promise<T>): Promise<T> {
@@ -55,23 +48,17 @@ class ImportLock {
     this.#db = db;
   }
 
-  /**
-   * Resolves when this process holds the import lock. Rejects if the lock could not be taken, or was lost and could not
-   * be taken again.
-   */
+  /** Resolves when this process holds the lock. Rejects if it could not be taken (again). */
   held(): Promise<void> {
     return this.#held.promise;
   }
 
-  /** Releases the import lock. The promise of `hold` then resolves. */
+  /** The promise of `hold` then resolves. */
   release(): void {
     this.#released.abort();
   }
 
-  /**
-   * Takes the import lock and holds it until `release` is called. If the connection breaks, takes the lock again on a
-   * new connection.
-   */
+  /** Holds the lock until `release`, on a new connection whenever one breaks. */
   async hold(): Promise<void> {
     for (let wasTaken = true; wasTaken;) {
       wasTaken = false;
@@ -92,9 +79,8 @@ class ImportLock {
   }
 
   /**
-   * Takes the import lock until the end of this transaction, and resolves the promise that `held` returns. Returns this
-   * promise, together with its functions `resolve` and `reject`. If this process has had the lock before and lost it,
-   * retries for at most `regainMs` (ms).
+   * Takes the lock until the end of this transaction, and resolves the promise of `held`, which it returns. A lost lock
+   * is retried for at most `regainMs`.
    * @throws DomainError `conflict` if another process holds the lock
    */
   async #take(sql: Transaction): Promise<Holding> {
@@ -111,29 +97,24 @@ class ImportLock {
     return holding;
   }
 
-  /** Makes the promise that `held` returns reject with this error, for current and for later callers of `held`. */
+  /** Makes `held` reject, for current and for later callers. */
   #fail(error: unknown): void {
     this.#held.reject(error);
     this.#held = pending();
     this.#held.reject(error);
   }
 
-  /**
-   * Marks the import lock as lost, so that callers of `held` wait. Returns the new promise that these callers wait for,
-   * with its functions `resolve` and `reject`.
-   */
+  /** Makes callers of `held` wait for a new promise, which it returns. */
   #markLost(): Holding {
     const next = pending();
     this.#held.resolve(next.promise);
     return (this.#held = next);
   }
 
-  // After a broken connection, a new transaction may begin before this method notices. Then `#held` is no longer
-  // `holding`.
   /**
-   * Keeps the connection that holds the import lock open: sends a statement every `heartbeatMs` (ms), so that the
-   * connection is not closed as idle. Ends when the lock is released. If the connection breaks, throws, and marks the
-   * lock as lost, unless this process has already begun to take the lock again in another transaction.
+   * Keeps the lock's connection open by a statement every `heartbeatMs`, until the lock is released. If the connection
+   * breaks, throws, and marks the lock as lost, unless a new transaction has begun to take it again before this was
+   * noticed.
    */
   async #keep(sql: Transaction, holding: Holding): Promise<void> {
     const isOver = () => this.#released.signal.aborted || this.#held !== holding;
@@ -145,7 +126,7 @@ class ImportLock {
     }
   }
 
-  /** Sleeps for `heartbeatMs` (ms), or until the lock is released. */
+  /** Sleeps for `heartbeatMs`, or until the lock is released. */
   #rest(): Promise<void> {
     return sleep(heartbeatMs, undefined, { signal: this.#released.signal }).catch(() => undefined);
   }
@@ -153,19 +134,14 @@ class ImportLock {
 
 type Holding = PromiseWithResolvers<void>;
 
-/**
- * Returns a new promise, together with its functions `resolve` and `reject`. Node does not report a rejection of this
- * promise as unhandled.
- */
+/** Node does not report a rejection of this promise as unhandled. */
 function pending(): Holding {
   const resolvers = Promise.withResolvers<void>();
   resolvers.promise.catch(() => undefined);
   return resolvers;
 }
 
-/**
- * Tries to take the import lock until the end of the transaction. Returns false if another transaction holds the lock.
- */
+/** Holds the lock until the end of the transaction. Returns false if another transaction holds it. */
 async function tryLock(sql: Transaction): Promise<boolean> {
   const [lock] = await sql<[{ taken: boolean }]>`select pg_try_advisory_xact_lock(${lockKey}::bigint) as taken`;
   return lock.taken;

@@ -18,47 +18,41 @@ import { withImportLock, type StillHeld } from './import-lock.ts';
 import { readerOf, type Format, type RecordReader } from './parse-records.ts';
 import { findKeptIds, PersonIds, withKeptId, type ImportedPerson } from './person-ids.ts';
 
-/** What to import, and functions to call with messages and progress. */
 export interface ImportRequest {
-  /** The uncompressed bytes of the file, from its start also if the import resumes. */
+  /** Uncompressed, from the start also if the import resumes. */
   chunks: AsyncIterable<Buffer>;
   format: Format;
   /**
-   * An id of the input; different inputs must have different ids. If an import with the same id was interrupted, the
-   * new import resumes it. Without an id, the import always starts at the beginning of the input.
+   * Identifies the input. An interrupted import with the same id is resumed. Without an id, the import starts at the
+   * beginning.
    */
   source?: string | undefined;
-  /**
-   * Called for each invalid record, with the number of its first line and the reason. The import waits for the returned
-   * promise. An import that resumes may report some records again.
-   */
+  /** Called and awaited for each invalid record, with its first line. A resumed import may report some again. */
   onBad: (line: number, fault: string) => unknown;
-  /** Receives the progress of the import each time before the progress is saved, and at the end. */
+  /** Called each time before the progress is saved, and at the end. */
   onProgress: (reached: ImportProgress) => void;
-  /** Receives a message for each repair of the catalog, and a message if an interrupted import cannot be resumed. */
+  /** Called for each repair of the catalog, and if an interrupted import cannot be resumed. */
   onNote?: (text: string) => unknown;
 }
 
-/** The progress of an import. `loaded` and `bad` are the numbers of records imported and rejected so far. */
+/** `loaded` and `bad` count records imported and rejected so far. */
 export interface ImportProgress {
   loaded: number;
   bad: number;
-  /** The number of the line where an interrupted import was resumed. Null if the import started at the first line. */
+  /** Null if the import started at the first line. */
   resumed_at_line: number | null;
 }
 
-/** The result of a finished import. */
 export interface ImportReport extends ImportProgress {
-  /** The number of people in the catalog after the import. */
+  /** In the catalog after the import. */
   people: number;
 }
 
 /**
- * Imports people into the catalog. If the catalog already has a person with the same id, replaces that person. If an
- * import of the same input was interrupted, resumes it, unless the catalog was replaced meanwhile.
- * @throws DomainError `conflict` if another import, removal or reindex is running
- * @throws DomainError `unavailable` if the catalog is unavailable for too long, or is replaced during the import
- * @throws DomainError `validation_failed` if the first line of a CSV file is unusable
+ * Adds people or replaces those with the same id. Resumes an interrupted import of the same input, unless the catalog
+ * was replaced meanwhile.
+ * @throws DomainError `conflict` if another import, removal or reindex is running; `unavailable` if the catalog is for
+ * too long, or is replaced during the import; `validation_failed` if the first line of a CSV file is unusable
  */
 export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest): Promise<ImportReport> =>
   withImportLock(db, async (stillHeld) => {
@@ -91,17 +85,13 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
 const isValidationFailure = (error: unknown): boolean =>
   error instanceof DomainError && error.code === 'validation_failed';
 
-/**
- * A position in the input of an import, with the numbers of records that were imported and rejected before it.
- */
+/** A position in the input, with the numbers of records imported and rejected before it. */
 type Reached = Omit<ImportState, 'started_at'>;
 
 /**
- * Starts an import, or resumes it if an earlier import of the same input was interrupted. Saves this in the database,
- * and returns the progress so far: zero if the import starts at the beginning.
- * @param source the id of the input; undefined if the import cannot be resumed, so that nothing is saved
- * @param incarnation the id of the index or table to which the import writes
- * @param onNote receives a message if an interrupted import cannot be resumed
+ * Saves that an import starts or resumes, and returns its progress so far.
+ * @param source undefined if the import cannot be resumed, so that nothing is saved
+ * @param onNote called if an interrupted import cannot be resumed
  */
 async function begin(
   db: Database,
@@ -118,10 +108,7 @@ async function begin(
   return state;
 }
 
-/**
- * Reads the whole input, skips the records before the saved position, and writes the others to the catalog. Returns the
- * final position.
- */
+/** Writes the records after the saved position to the catalog. Returns the final position. */
 async function writeAll(
   { db, catalog, stillHeld }: { db: Database; catalog: Catalog; stillHeld: StillHeld },
   load: ImportRequest,
@@ -147,13 +134,13 @@ async function writeAll(
   return writer.end();
 }
 
-/** A record of the input, with the person that it describes, or a text that says what is wrong. */
+/** A record with its person, or with what is wrong. */
 interface ReadRecord {
   record: RawRecord;
   result: ImportedPerson | string;
 }
 
-/** Parses records. Returns those after the saved position. */
+/** Returns the parsed records after the saved position. */
 function readNew(reader: RecordReader, records: readonly RawRecord[], position: number): ReadRecord[] {
   const read: ReadRecord[] = [];
   for (const record of records) {

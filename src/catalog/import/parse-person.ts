@@ -7,20 +7,20 @@ import { canonicalId } from '../../text/ids.ts';
 import { maxFoldedLength } from '../document.ts';
 import type { PersonId, PersonIds } from './person-ids.ts';
 
-/** The values of an imported record by field name. They are not checked yet. */
+/** Not checked yet. */
 export type ImportedFields = Readonly<Record<string, unknown>>;
 
-/** Error for an invalid imported record. Its message says what is wrong. */
+/** The message says what is wrong. */
 export class InvalidRecord extends Error {}
 
 const maxLength = { text: 255, url: 2048, email: 254, emails: 50 };
 
 /**
- * Converts an imported record to a prospect. Missing, null and empty fields become `""`, null, `[]` or a default value.
- * Unknown fields are ignored. White space at both ends of a text is removed.
- * @param importedAt the value of `date_verified` (ISO 8601) for a record that does not have one
+ * Converts a record to a prospect. Missing, null and empty fields become `""`, null, `[]` or a default. Unknown fields
+ * are ignored, texts trimmed.
+ * @param importedAt `date_verified` (ISO 8601) of a record that has none
  * @returns the prospect, and the id that earlier releases computed for it, if it differs
- * @throws InvalidRecord if the record is invalid
+ * @throws InvalidRecord
  */
 export function parsePerson(
   given: ImportedFields,
@@ -77,10 +77,7 @@ function foldable(given: ImportedFields, name: TextField): string {
   return value;
 }
 
-/**
- * Returns the addresses in the field `emails` of a record. The field is an array, or a text with addresses that are
- * separated by commas, semicolons or white space.
- */
+/** The field is an array, or a text with addresses separated by commas, semicolons or white space. */
 function emails(given: unknown): string[] {
   const list = typeof given === 'string' ? given.split(/[\s,;]+/) : (given ?? []);
   if (!Array.isArray(list) || !list.every((email) => typeof email === 'string'))
@@ -114,10 +111,7 @@ function instant(given: unknown): string | undefined {
   return new Date(given.trim().toUpperCase()).toISOString();
 }
 
-/**
- * Returns true if a text is a valid timestamp in exactly the form that the catalog stores, such as
- * `2026-01-31T12:00:00.000Z`.
- */
+/** True for exactly the form that the catalog stores, such as `2026-01-31T12:00:00.000Z`. */
 function isCanonical(text: string): boolean {
   // Days 1 to 28 need only a regular expression, which is fast. The other days are checked with a `Date`.
   if (anyMonths.test(text)) return true;
@@ -129,8 +123,8 @@ function isCanonical(text: string): boolean {
 const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/;
 
 /**
- * Returns the id of a record: the `_id` of the record if it has one, otherwise a UUID computed from `profnet_url`,
- * otherwise a UUID computed from `work_email`. A person who is imported again thus gets the same id.
+ * Returns the record's `_id`, else a UUID computed from `profnet_url`, else one from `work_email`: a person who is
+ * imported again gets the same id.
  */
 function idOf(
   given: ImportedFields,

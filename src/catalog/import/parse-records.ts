@@ -5,31 +5,21 @@ import { toDocument } from '../document.ts';
 import { InvalidRecord, parsePerson, type ImportedFields } from './parse-person.ts';
 import type { ImportedPerson, PersonIds } from './person-ids.ts';
 
-/** The format of an imported file: one JSON object per line, or CSV. */
+/** One JSON object per line, or CSV. */
 export type Format = 'ndjson' | 'csv';
 
-/**
- * A parser for the records of one imported file. Pass the records to `read` in the order of the file, and begin with
- * the header if the file is a CSV file.
- */
+/** Parses one file's records, in their order, from the header of a CSV file on. */
 export interface RecordReader {
   /**
-   * Parses a record of the file into a person.
-   * @returns the person to store; a text that says what is wrong if the record is invalid; undefined for the CSV header
+   * @returns the person; what is wrong with the record; undefined for the CSV header
    * @throws DomainError `validation_failed` if the CSV header is unusable
    */
   read(record: RawRecord): ImportedPerson | string | undefined;
-  /**
-   * Returns true if the file is a CSV file and its header has not been read yet. A resumed import must first read the
-   * header.
-   */
+  /** The CSV header has not been read. A resumed import must read it first. */
   isAtHeader(): boolean;
 }
 
-/**
- * Creates a parser for the records of one imported file.
- * @param context the value of `date_verified` (ISO 8601) for people who do not have one, and how ids are computed
- */
+/** @param context `date_verified` (ISO 8601) of people who have none, and how ids are computed */
 export function readerOf(format: Format, context: { importedAt: string; ids: PersonIds }): RecordReader {
   const header = format === 'csv' ? new CsvHeader() : undefined;
   const toGiven = (record: RawRecord): ImportedFields | undefined =>
@@ -77,7 +67,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** The header of a CSV file: its first record, which names the columns. */
+/** The first record of a CSV file, which names the columns. */
 class CsvHeader {
   #columns: string[] | undefined;
   #fields: string[] = [];
@@ -86,7 +76,7 @@ class CsvHeader {
     return this.#columns === undefined;
   }
 
-  /** Returns the values of a CSV record by column name. Returns undefined for the first record, which is the header. */
+  /** Returns a record's values by column name. Undefined for the header. */
   read({ cells, endsWithCr }: RawRecord): ImportedFields | undefined {
     const fields = cells.map(({ text }) => text);
     if (!this.#columns) {

@@ -5,14 +5,13 @@ import { findUnlockingCustomers } from '../../queries/catalog/unlocks.ts';
 import type { Catalog } from '../catalog.ts';
 import type { CatalogDocument } from '../document.ts';
 
-/** The id of an imported person. */
 export interface PersonId {
   id: string;
-  /** The id that earlier releases computed for this person. Undefined if it is the same. */
+  /** The id that earlier releases computed, if it differs. */
   former?: string;
 }
 
-/** Computes the ids of imported people who have none. The same person always gets the same id. */
+/** Computes the ids of people who have none. The same person always gets the same. */
 export class PersonIds {
   readonly #secret: Buffer;
 
@@ -24,16 +23,15 @@ export class PersonIds {
     return new PersonIds(await db.lookup(findPersonIdSecret));
   }
 
-  /** Returns the id for a profile URL: the UUIDv5 (RFC 9562 §5.5) of the URL in lower case. */
+  /** The UUIDv5 (RFC 9562 §5.5) of the URL in lower case. */
   ofUrl(url: string): PersonId {
     return { id: uuidOfUrl(url.toLowerCase()) };
   }
 
-  // Customers see the id of a person whose address they have not paid for. Without the secret, they could test guessed
-  // addresses against a plain hash.
   /**
-   * Returns the id for an e-mail address: a UUIDv8 (RFC 9562 §5.8) of the HMAC-SHA-256 of the address in lower case
-   * under the secret of this installation.
+   * A UUIDv8 (RFC 9562 §5.8) of the HMAC-SHA-256 of the address in lower case under the installation's secret.
+   * Customers see the ids of people whose address they have not paid for: with a plain hash, they could test guessed
+   * addresses.
    */
   ofEmail(email: string): PersonId {
     const address = email.toLowerCase();
@@ -42,14 +40,14 @@ export class PersonIds {
   }
 }
 
-/** The namespace of URLs in RFC 9562 §6.6, as bytes. It is used to compute a UUIDv5 from a URL. */
+/** The namespace of URLs (RFC 9562 §6.6). */
 const urlNamespace = Buffer.from('6ba7b8119dad11d180b400c04fd430c8', 'hex');
 
-/** Returns the UUIDv5 that is computed from a URL (RFC 9562 §5.5). Equal URLs give equal UUIDs. */
+/** RFC 9562 §5.5. */
 export const uuidOfUrl = (url: string): string =>
   toUuid(createHash('sha1').update(urlNamespace).update(url).digest(), 5);
 
-/** Returns the first 16 bytes of a digest as a UUID of this version. */
+/** From the first 16 bytes. */
 function toUuid(digest: Buffer, version: number): string {
   const bytes = digest.subarray(0, 16);
   bytes[6] = (bytes[6]! & 0x0f) | (version << 4);
@@ -57,16 +55,13 @@ function toUuid(digest: Buffer, version: number): string {
   return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
 }
 
-/** An imported person, with the id that earlier releases computed for this person, if it differs. */
+/** With the id that earlier releases computed, if it differs. */
 export interface ImportedPerson {
   document: CatalogDocument;
   formerId: string | undefined;
 }
 
-/**
- * Returns the former ids that people keep: those under which the catalog has a person, or under which a customer has
- * unlocked (paid to see) a person.
- */
+/** Returns former ids that people keep: the catalog has a person, or a customer an unlock, under them. */
 export async function findKeptIds(
   db: Database,
   catalog: Pick<Catalog, 'findStored'>,
@@ -81,6 +76,5 @@ export async function findKeptIds(
   return new Set([...stored, ...unlocked.keys()]);
 }
 
-/** Returns the document of an imported person with the former id, if the person keeps it. */
 export const withKeptId = ({ document, formerId }: ImportedPerson, kept: ReadonlySet<string>): CatalogDocument =>
   formerId !== undefined && kept.has(formerId) ? { ...document, id: formerId } : document;

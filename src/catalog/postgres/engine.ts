@@ -14,8 +14,7 @@ interface Row {
 const toProspects = (rows: Row[]): Prospect[] => rows.map(({ id, person }) => toProspect(id, person));
 
 /**
- * Returns the prospect catalog that is stored in the service's own Postgres database. It suits up to a few hundred
- * thousand people. Searches see every committed write at once.
+ * In the service's own database, for up to a few hundred thousand people. Searches see every committed write at once.
  */
 export function postgresCatalog(db: SharedDatabase): Catalog {
   return {
@@ -56,7 +55,6 @@ export function postgresCatalog(db: SharedDatabase): Catalog {
   };
 }
 
-/** Returns the catalog's read methods, which query this database. */
 const reads = (db: Database): CatalogReads => ({
   search: async (search, window) => toProspects(await db.search((sql) => selectPage(sql, search, window))),
   count: (search) => db.search((sql) => count(sql, search)),
@@ -68,8 +66,8 @@ const reads = (db: Database): CatalogReads => ({
 type Sql = Parameters<Parameters<Database['search']>[0]>[0];
 
 /**
- * Returns the number of the disk file that stores the table `prospects`. The number changes if the table is truncated.
- * An import compares the number to notice that people whom it wrote earlier are gone.
+ * Returns the number of the disk file of `prospects`. It changes if the table is truncated, so an import notices that
+ * its people are gone.
  */
 async function incarnationOf(sql: Sql): Promise<string> {
   const [{ file }] = await sql<[{ file: number }]>`select pg_relation_filenode('prospects')::bigint as file`;
@@ -92,8 +90,8 @@ function selectPage(sql: Sql, search: Search, { limit, skip = 0, after }: PageWi
 }
 
 /**
- * Counts the prospects that match a search. With `netNewFor`, counts all matching prospects and subtracts those that
- * this customer has unlocked, which is faster than to check each prospect.
+ * With `netNewFor`, subtracts the matching prospects that this customer has unlocked, which is faster than to check
+ * each prospect.
  */
 async function count(sql: Sql, { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Promise<number> {
   const isMatch = matching(sql, { criteria });

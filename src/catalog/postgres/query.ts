@@ -11,10 +11,7 @@ import {
 } from '../order.ts';
 import { tokenOf } from './search-tokens.ts';
 
-/**
- * Returns the SQL condition for the prospects that match a search. In the query, `p` must be the alias of the table
- * `prospects`.
- */
+/** In the statement, `p` must be the alias of `prospects`. */
 export function matching(
   sql: FragmentMaker,
   { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>,
@@ -59,20 +56,18 @@ function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: '
   )})`;
 }
 
-// `offset 0` makes Postgres look up each prospect in the index of unlocks. Without it, old statistics can lead Postgres
-// to scan all unlocks of the customer for each prospect.
 /**
- * Returns the SQL condition for prospects that this customer has not unlocked (paid to see). In the query, `p` must be
- * the alias of the table `prospects`.
+ * Prospects (`p`) that this customer has not unlocked. `offset 0` makes PostgreSQL look up each in the index of
+ * unlocks: else old statistics can lead it to scan all unlocks of the customer for each.
  */
 const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (select 1 from unlocks u where u.customer_id = ${customerId}::uuid and u.prospect_id = p.id offset 0)`;
 
-/** One field of a sort order, translated into SQL. */
+/** A field of a sort order as SQL. */
 interface Printed {
-  /** The SQL expression to sort by. */
+  /** To sort by. */
   column: Fragment;
-  /** Converts a value to SQL, so that the statement can compare the value with `column`. */
+  /** Converts a value, so that it can be compared with `column`. */
   value: (value: SortValue) => Fragment;
   descending: boolean;
   nullable: boolean;
@@ -94,7 +89,7 @@ function printKey(sql: FragmentMaker, { field, direction }: SortKey): Printed {
   return { column, value, descending, nullable: isNullable(field) };
 }
 
-/** Key: a sort field that is not a text. Value: the SQL type to which its values are converted for comparisons. */
+/** SQL types of sort fields that are not texts. */
 const types: Partial<Record<SortField, string>> = {
   score: 'int',
   date_verified: 'timestamptz',
@@ -102,10 +97,10 @@ const types: Partial<Record<SortField, string>> = {
   has_phone: 'int',
 };
 
-/** For each Boolean sort field, the SQL expression to sort by: 0 for false, 1 for true. */
+/** Sort booleans as 0 and 1. */
 const columns: Partial<Record<SortField, string>> = { has_email: 'p.has_email::int', has_phone: 'p.has_phone::int' };
 
-/** Returns the SQL for `order by`: the fields of the sort order, then the id of the prospect. */
+/** The order's fields, then the id. */
 export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
   const keys = order.map((key) => {
     const { column, descending, nullable } = printKey(sql, key);
@@ -114,10 +109,7 @@ export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
   return join(sql, [...keys, sql`p.id`], ',', '');
 }
 
-/**
- * Returns the SQL condition for prospects that come after a position in the sort order. In the query, `p` must be the
- * alias of the table `prospects`.
- */
+/** Prospects (`p`) after a position in the sort order. */
 export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }: ProspectPosition): Fragment {
   const keys = order.map((key) => printKey(sql, key));
   if (keys.every(({ descending, nullable }) => !descending && !nullable)) return isRowAfter(sql, keys, { id, values });
@@ -128,10 +120,7 @@ export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }
   return sql`${bound(sql, keys[0]!, values[0]!)} and (${join(sql, [...alternatives, last], 'or', 'false')})`;
 }
 
-/**
- * Returns the SQL condition for prospects after a position, as one comparison of rows: `(a, b, id) > (x, y, z)`. Use it
- * only if all sort fields are ascending and never null.
- */
+/** As one comparison of rows: `(a, b, id) > (x, y, z)`. Only if all sort fields are ascending and never null. */
 function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: ProspectPosition): Fragment {
   const columns = join(sql, [...keys.map(({ column }) => column), sql`p.id`], ',', '');
   const bounds = join(sql, [...keys.map(({ value }, i) => value(values[i]!)), sql`${id}::uuid`], ',', '');
@@ -139,8 +128,8 @@ function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: Prospec
 }
 
 /**
- * Returns SQL conditions for prospects that equal a position in the first `before` sort fields, one condition for each
- * of these fields. `values` contains the sort values of the position.
+ * Prospects that equal a position in the first `before` sort fields: a condition for each.
+ * @param values of the position
  */
 const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: number): Fragment[] =>
   keys
@@ -149,20 +138,16 @@ const ties = (sql: FragmentMaker, keys: Printed[], values: SortValue[], before: 
       values[i] === null ? sql`${column} is null` : sql`${column} = ${value(values[i]!)}`,
     );
 
-/**
- * Returns the SQL condition for prospects whose value in one sort field comes after the given value in the sort order.
- * Null comes last.
- */
+/** The field's value comes after the given one. Null comes last. */
 function comesAfter(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null) return sql`false`;
   const beyond = sql`${column} ${sql.unsafe(descending ? '<' : '>')} ${value(given)}`;
   return nullable ? sql`(${beyond} or ${column} is null)` : beyond;
 }
 
-// Postgres does not derive this condition from the whole condition, because that contains `or`.
 /**
- * Returns the SQL condition for prospects that do not come before the given value in their first sort field. With this
- * condition, an index scan can start at the value. If the field can be null, the condition is `true`.
+ * Prospects that are not before a value in their first sort field, so that an index scan can start there: PostgreSQL
+ * does not derive this from the whole condition, which contains `or`. `true` if the field can be null.
  */
 function bound(sql: FragmentMaker, { column, value, descending, nullable }: Printed, given: SortValue): Fragment {
   if (given === null || nullable) return sql`true`;

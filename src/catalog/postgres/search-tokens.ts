@@ -3,15 +3,12 @@ import type { CatalogDocument } from '../document.ts';
 import { fieldCodes } from '../field-codes.ts';
 
 /**
- * Returns a search token: the text under which Postgres indexes a value or a word of a field. It consists of the
- * one-letter code of the field, a colon, and `text` in lower case and without accents. Null counts as an empty text.
+ * The text under which a value or word is indexed: the field's code, a colon, and the folded text. Null counts as
+ * empty.
  */
 export const tokenOf = (field: TextField, text: string | null): string => `${fieldCodes[field]}:${text ?? ''}`;
 
-/**
- * Returns the search tokens of a person. Some fields are searched as a whole: each has one token. The other fields are
- * searched by word: each word has a token.
- */
+/** One token for each field that is searched as a whole, and for each word of the others. */
 export const tokensOf = ({ folded, words }: CatalogDocument): string[] => [
   ...exactFields.map((field) => tokenOf(field, folded[field])),
   ...wordFields.flatMap((field) => words[field].map((word) => tokenOf(field, word))),

@@ -7,10 +7,10 @@ import { tokensOf } from './search-tokens.ts';
 
 const batchSize = 1_000;
 
-/** Encodes a person as JSON: a row of the table `prospects`, by column name. */
+/** A row of `prospects` as JSON. */
 export const encode = (document: CatalogDocument): string => JSON.stringify(toRow(document));
 
-/** Writes people into the table `prospects`. Replaces people with the same id. */
+/** Replaces people with the same id. */
 export const writePeople = (db: Database, people: EncodedPerson[]): Promise<void> =>
   writeRows(
     db,
@@ -74,15 +74,15 @@ const toRow = (document: CatalogDocument): object => {
   };
 };
 
-/** Deletes people from the table `prospects`. Returns the number of people deleted. */
+/** Returns the number of people deleted. */
 export async function eraseDocuments(db: Database, ids: string[]): Promise<number> {
   const { count } = await db.transaction((sql) => sql`delete from prospects where id = any(${ids}::uuid[])`);
   return count;
 }
 
 /**
- * Computes the search columns of all people again (texts in lower case, without accents), and writes them in batches.
- * @param progress is called and awaited after each batch. If it throws, the work ends with this error.
+ * Computes the search columns of all people again, in batches.
+ * @param progress awaited after each batch; if it throws, the work ends with this error
  */
 export async function refoldDocuments(
   db: Database,
@@ -109,10 +109,7 @@ export async function refoldDocuments(
   }
 }
 
-/**
- * Computes the suggested values of all text fields again, with the number of people who have each value. Readers see
- * either only old or only new values.
- */
+/** Computes the suggested values again. Readers see either only old or only new ones. */
 export async function rebuildValues(db: Database): Promise<void> {
   const generation = await db.transaction(async (sql) => {
     await sql`delete from prospect_values where generation <> (select values_generation from catalog_state)`;
@@ -129,10 +126,7 @@ export async function rebuildValues(db: Database): Promise<void> {
   await db.transaction((sql) => sql`analyze prospects, prospect_values`);
 }
 
-/**
- * Computes the suggested values of one text field and inserts them. Reads with a cursor on one connection and writes on
- * another, so that only one batch is in memory.
- */
+/** Reads with a cursor on one connection and writes on another, so that only one batch is in memory. */
 async function writeValues(db: Database, generation: number, field: TextField): Promise<void> {
   await db.search(async (sql) => {
     const folded = sql(field);
@@ -151,10 +145,7 @@ async function* oneByOne<T>(batches: AsyncIterable<T[]>): AsyncGenerator<T> {
   for await (const batch of batches) yield* batch;
 }
 
-/**
- * Inserts suggested values into Postgres. Skips rows that already exist, so it is safe to repeat the call after a lost
- * connection.
- */
+/** Skips existing rows, so it is safe to repeat after a lost connection. */
 async function insertValues(db: Database, generation: number, values: SuggestedValue[]): Promise<void> {
   await db.transaction(
     (sql) => sql`
