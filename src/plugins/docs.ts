@@ -36,18 +36,19 @@ async function documentation(app: FastifyInstance): Promise<void> {
         if (request.routeOptions.url === '/docs/') void sendPage(reply, app.config.PUBLIC_URL);
         // The package builds a URL from the header Host, which throws an error if the header is malformed.
         else if (request.routeOptions.url === '/docs') void reply.redirect('/docs/', 301);
-        else if (request.routeOptions.url === rendererUrl && compressed) void sendCompressed(reply, compressed);
+        else if (request.routeOptions.url === rendererUrl && compressed)
+          compressed.then((bytes) => sendCompressed(reply, bytes), next);
         else next();
       },
     },
   });
-  // The package sends its script as text of 5 MB. Compressed once and cached: anybody may request it any number of times.
-  let compressed: Buffer | undefined;
+  // The package sends its script as text of 5 MB. Compressed once and cached: anybody may request it any number of times,
+  // also many times before the first response is there.
+  let compressed: Promise<Buffer> | undefined;
   app.addHook('onSend', async (request, reply, payload) => {
     if (request.routeOptions.url !== rendererUrl || typeof payload !== 'string') return payload;
-    compressed = await gzip(payload);
     describeCompressed(reply);
-    return compressed;
+    return (compressed ??= gzip(payload));
   });
 }
 
