@@ -3,22 +3,18 @@ import type { RunQueue, TurnKind } from '../database/queues.ts';
 import { enqueueTurn, waitForNewWork, type BatchOutcome } from '../queries/records/turns.ts';
 import type { JobContext } from './handler.ts';
 
-/** Settings of one call of `runBatches`: the queue, the customer and the time limits. */
 export interface BatchTurn {
   queue: Exclude<TurnKind, RunQueue>;
   customerId: string;
-  /**
-   * Time limit for the batches of one call (seconds). Work that is left afterwards is enqueued again, behind the work
-   * of other customers.
-   */
+  /** Time limit of one call (seconds). Work that is left is enqueued again, behind that of other customers. */
   seconds: number;
-  /** Seconds until a worker tries again if other workers are already processing all work of this customer. */
+  /** Seconds until a worker tries again if others are already processing all work of this customer. */
   busySeconds: number;
 }
 
 /**
- * Runs batches of background work for one customer until the work is done or the time limit is reached. Each batch has
- * its own transaction. Unfinished work is enqueued again.
+ * Runs batches for one customer, each in a transaction, until the work is done or the time limit is reached. Unfinished
+ * work is enqueued again.
  */
 export async function runBatches(
   { db, stopping }: JobContext,

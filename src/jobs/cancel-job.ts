@@ -5,8 +5,8 @@ import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { endJob } from './settle.ts';
 
 /**
- * Cancels a job. Finished items keep their results, the other items are skipped, and the unspent credits are released.
- * @throws DomainError `not_found` if the job does not exist, `conflict` if the job has already ended.
+ * Finished items keep their results, the others are skipped, and unspent credits are released.
+ * @throws DomainError `not_found`; `conflict` if the job has already ended
  */
 export async function cancelJob(
   sql: Transaction,

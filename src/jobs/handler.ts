@@ -6,35 +6,25 @@ import type { JobKind, TurnKind } from '../database/queues.ts';
 import type { Verifier } from '../verification/verifier.ts';
 import type { Turn } from '../queries/records/turns.ts';
 
-/** The services that a job handler uses. */
 export interface JobContext {
   config: Config;
   db: Database;
   /**
-   * Database access for work that reads the rows of all customers. In a distributed database, such work fails while a
-   * node is down, so a turn of one customer must not depend on it.
+   * For work that reads the rows of all customers. In a distributed database, it fails while a node is down, so a
+   * customer's turn must not depend on it.
    */
   allCustomersDb: Database;
   catalog: Catalog;
   verifier: Verifier;
   log: FastifyBaseLogger;
-  /**
-   * Signal that aborts when the worker is asked to stop. A long job must then end early; its remaining work is done
-   * later.
-   */
+  /** Aborts when the worker is asked to stop. A long job must then end early; its remaining work is done later. */
   stopping: AbortSignal;
-  /**
-   * Work that continues after its handler has returned. The worker waits for these promises before it stops. They never
-   * reject.
-   */
+  /** Work that continues after its handler has returned. The worker waits for it before it stops. Never rejects. */
   background: Set<Promise<void>>;
 }
 
-/** The data of a queue message, by kind of job. */
+/** The data of a queue message. */
 export type Payload<K extends JobKind> = K extends TurnKind ? Turn : Record<string, never>;
 
-/**
- * Processes one message of a queue. Handlers must be idempotent, because the same message can be delivered again after
- * an interruption.
- */
+/** Processes one message. Must be idempotent: a message can be delivered again after an interruption. */
 export type Handler<K extends JobKind> = (context: JobContext, data: Payload<K>) => Promise<void>;

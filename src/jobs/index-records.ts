@@ -1,17 +1,16 @@
 import { addTerms, findCustomersWithoutTerms, indexedSources } from '../queries/records/search-terms.ts';
 import type { JobContext } from './handler.ts';
 
-/** Number of records that one transaction writes and locks. */
+/** Records that one transaction writes and locks. */
 const batchSize = 100;
-/** Maximum number of customers that one query returns. */
+/** Customers that one query returns. */
 const customersAtOnce = 1_000;
 const firstId = '00000000-0000-0000-0000-000000000000';
 
 /**
- * Computes the search columns (folded texts, and terms with an index) of records that an older version of this program
- * wrote without them.
- * @param maxMs Time limit (ms). The next call resumes with the remaining records.
- * @returns The number of batches written.
+ * Computes folded texts and terms of records that an older version of this program wrote without them.
+ * @param maxMs time limit (ms); the next call resumes with the remaining records
+ * @returns the number of batches written
  */
 export async function indexRecords(
   { db, stopping }: Pick<JobContext, 'db' | 'stopping'>,

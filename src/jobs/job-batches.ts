@@ -4,7 +4,6 @@ import { unlockContacts } from './unlocks/unlock-contacts.ts';
 import { unlockSelectedContacts } from './unlocks/unlock-selected-contacts.ts';
 import { verifyEmails } from './verification/verify-emails.ts';
 
-/** Maps each job type to the function that runs one batch (a limited piece of work) of a job. */
 export const jobBatches: RunBatches<JobQueue> = {
   unlock_contacts: unlockContacts,
   unlock_selected_contacts: unlockSelectedContacts,

@@ -11,12 +11,12 @@ import { jobTypes, type JobStarted, type JobType } from '../schemas/jobs.ts';
 import { enqueueTurn } from '../queries/records/turns.ts';
 
 /**
- * Retries a job that FAILED or was CANCELLED: creates a new job for the items without a result, at the same price per
- * item. If the job has not ended, only enqueues it for a worker again.
- * @returns The new job, or the given job if it has not ended.
- * @throws DomainError `not_found` if the job does not exist; `conflict` if every item has a result, if the job was
- * already retried, or if its inputs were deleted.
- * @throws InsufficientCredits if the customer has too few credits for the new job.
+ * Retries a FAILED or CANCELLED job: a new one for the items without a result, at the same price per item. A job that
+ * has not ended is only enqueued again.
+ * @returns the new job, or the given one if it has not ended
+ * @throws DomainError `not_found`; `conflict` if every item has a result, if the job was already retried, or if its
+ * inputs were deleted
+ * @throws InsufficientCredits if the customer has too few for the new job
  */
 export async function retryJob(sql: Transaction, customerId: string, id: string): Promise<JobStarted> {
   const status = await lockJob(sql, customerId, id, jobTypes);
@@ -42,17 +42,13 @@ async function startRemaining(sql: Transaction, job: JobRow): Promise<JobStarted
   return { ...begun, reserved };
 }
 
-/** How many items of a job are left to process (`total`), and how many of these items may cost credits (`payable`). */
+/** Items left to process, and how many of them may cost credits. */
 interface Remaining {
   total: number;
   payable: number;
 }
 
-/**
- * Counts the items of a job that have no result. If the job has stored inputs, also copies the inputs of these items to
- * the new job.
- * @param to Id of the new job.
- */
+/** Counts the items without a result. Copies their inputs, if the job has any, to the job `to`. */
 type TakeRemaining = (sql: Transaction, job: JobRow, to: string) => Promise<Remaining>;
 
 const remainingUnlocks: TakeRemaining = async (_sql, job) => {
@@ -61,9 +57,8 @@ const remainingUnlocks: TakeRemaining = async (_sql, job) => {
 };
 
 /**
- * Copies the inputs of a job that have no result, or were cancelled, to a new job.
- * @param to Id of the new job.
- * @throws DomainError `conflict` if the inputs were deleted, 30 days after the end of the job.
+ * Copies inputs that have no result, or were cancelled, to the job `to`.
+ * @throws DomainError `conflict` if the inputs were deleted, 30 days after the end of the job
  */
 async function takeOpenInputs(sql: Transaction, job: JobRow, to: string) {
   if (!(await isRetained(sql, job.customer_id, job.id)))

@@ -2,23 +2,21 @@ import { settleBatch } from '../queries/memberships/company-settlements.ts';
 import { runBatches } from './batches.ts';
 import type { Handler } from './handler.ts';
 
-/** Maximum time that a worker spends on one customer before it serves other customers (seconds). */
+/** Maximum time of a turn. */
 const turnSeconds = 5;
-/** Delay before the next attempt if another worker is already updating this customer's contacts (seconds). */
+/** Delay if another worker is already updating this customer's contacts. */
 const busySeconds = 5;
 
-/**
- * Number of contacts in the first batch. The size of later batches adapts to the measured duration, up to `maxSize`.
- */
+/** Contacts in the first batch. The size of later ones adapts to the measured duration, up to `maxSize`. */
 const firstSize = 250;
 const maxSize = 2_000;
-/** Target duration of one batch (ms). A batch locks its contacts until it ends. */
+/** Target duration of one batch, which locks its contacts until it ends. */
 const batchMs = 50;
 
 /**
- * Creates the job handler that updates a customer's contacts after their companies were changed or deleted. Progress is
- * stored after each batch, so a retry resumes there.
- * @param seconds Time limit for one call of the handler. Unfinished work is enqueued again.
+ * Updates a customer's contacts after their companies were changed or deleted. Progress is stored after each batch, so
+ * a retry resumes there.
+ * @param seconds time limit of one call; unfinished work is enqueued again
  */
 export const settleCompanies =
   (seconds = turnSeconds): Handler<'settle-companies'> =>
@@ -33,10 +31,9 @@ export const settleCompanies =
   };
 
 /**
- * Returns the number of contacts in the next batch, chosen so that the batch takes about `batchMs`. The result is at
- * most twice `size`, and at most `maxSize`.
- * @param size Number of contacts in the last batch.
- * @param tookMs Duration of the last batch (ms).
+ * Returns the size of a batch that takes about `batchMs`: at most twice `size`, and at most `maxSize`.
+ * @param size of the last batch
+ * @param tookMs duration of the last batch
  */
 const nextSize = (size: number, tookMs: number): number =>
   Math.ceil(Math.min(maxSize, size * Math.min(2, Math.max(batchMs / tookMs, 0.1))));

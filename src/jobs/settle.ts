@@ -6,31 +6,26 @@ import { lockRun, type Leased, type LeasedJob, type Run } from '../queries/jobs/
 import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs/jobs.ts';
 import type { JobContext } from './handler.ts';
 
-/** Results of a batch, to be stored in one transaction by `settle`. */
+/** Results of a batch, to be stored in one transaction. */
 export interface Delivery {
-  /** The new results. A result for an input that already has one is ignored and not charged again. */
+  /** One for an input that already has a result is ignored and not charged again. */
   results: NewResult[];
-  /**
-   * The new progress of the job, from which the next batch resumes. The type of this object depends on the job type. If
-   * undefined, the stored progress does not change.
-   */
+  /** From which the next batch resumes, by job type. If undefined, the stored progress does not change. */
   progress?: object;
   /**
-   * Whether the job may end. If true, the job becomes COMPLETED as soon as every input has its result. False if the
-   * batch has more work to do, which is not among the inputs.
+   * The job becomes COMPLETED as soon as every input has its result. False if there is more to do, which is not among
+   * the inputs.
    */
   mayComplete: boolean;
 }
 
-/** The row of a job after `settle` has stored results. */
 export interface Settled extends JobRow {
-  /** Whether the job is COMPLETED. */
   isCompleted: boolean;
 }
 
 /**
- * Error: this worker no longer has the lease (its time-limited claim) on the run, because the run has ended or another
- * worker has leased it. The worker must stop processing the run.
+ * This worker lost its lease, because the run has ended or another worker has leased it. It must stop processing the
+ * run.
  */
 export class LeaseLost extends Error {
   constructor() {
@@ -40,11 +35,10 @@ export class LeaseLost extends Error {
 }
 
 /**
- * Stores results of a job in one transaction, updates the number of finished items and charges credits.
- * @param deliver Returns the results to store. This function is called with the job's locked row, and may write other
- * data in the same transaction. The cost of the results must not exceed the job's `reserved - charged`.
- * @returns The row of the job after the transaction.
- * @throws LeaseLost if the job has ended or another worker has leased it. Nothing is written then.
+ * Stores results in one transaction, counts finished items and charges credits.
+ * @param deliver returns the results for the locked job, and may write other data in the same transaction. Their cost
+ * must not exceed `reserved - charged`
+ * @throws LeaseLost, with nothing written, if the job has ended or another worker has leased it
  */
 export async function settle(
   { db, log }: Pick<JobContext, 'db' | 'log'>,
@@ -58,8 +52,8 @@ export async function settle(
 }
 
 /**
- * Runs a transaction that writes for a run (a job or an import), with the run's locked row.
- * @throws LeaseLost if the run has ended or another worker has leased it. Nothing is written then.
+ * Runs a transaction with the run's locked row.
+ * @throws LeaseLost, with nothing written, if the run has ended or another worker has leased it
  */
 export const underLease = <Q extends RunQueue, T>(
   db: JobContext['db'],
@@ -87,19 +81,16 @@ async function settleIn(
   return { ...job, isCompleted };
 }
 
-/**
- * Returns the stored progress of a job: the position in its list of inputs up to which every input has a result. Later
- * inputs may also have results.
- */
+/** Returns the position in a job's inputs up to which every one has a result. Later ones may have results too. */
 export const settledUpTo = ({ progress }: JobRow): number => (progress as { position?: number } | null)?.position ?? 0;
 
 const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>
   (await findFirstOpenInput(sql, job.customer_id, job.id, settledUpTo(job))) !== undefined;
 
 /**
- * Ends a job: sets its final status, charges credits and releases the reserved credits that were not spent.
- * @param charge Number of credits to charge for results that are stored in the same transaction.
- * @returns False if the job had already ended. Nothing is written then.
+ * Sets the final status, charges credits and releases those that were not spent.
+ * @param charge for results that are stored in the same transaction
+ * @returns false, with nothing written, if the job had already ended
  */
 export async function endJob(
   sql: Transaction,

@@ -6,14 +6,13 @@ import { insertJob, type NewJob } from '../queries/jobs/jobs.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
 import { enqueueTurn } from '../queries/records/turns.ts';
 
-/** The properties and inputs of a new job. */
 interface Given extends NewJob {
   inputs: JobInput[];
 }
 
 /**
- * Creates a job with its inputs, reserves its credits and enqueues it for a worker. Runs in the caller's transaction.
- * @throws InsufficientCredits if the customer has fewer credits than the job may cost.
+ * Creates a job with its inputs, reserves its credits and enqueues it, in the caller's transaction.
+ * @throws InsufficientCredits if the customer has fewer than the job may cost
  */
 export async function startJob(sql: Transaction, customerId: string, { inputs, ...given }: Given): Promise<JobStarted> {
   const job = await insertJob(sql, customerId, given);
@@ -24,10 +23,9 @@ export async function startJob(sql: Transaction, customerId: string, { inputs, .
 }
 
 /**
- * Converts the items of a request to job inputs with consecutive positions. Marks an item as a duplicate if an earlier
- * item has the same key.
- * @param keyOf Returns the key of an item. Items with equal keys are duplicates.
- * @returns The inputs, and the number of distinct items.
+ * Converts a request's items to inputs with consecutive positions.
+ * @param keyOf of two items with equal keys, the later is a duplicate
+ * @returns the inputs, and the number of distinct items
  */
 export function toInputs<T>(
   given: readonly T[],

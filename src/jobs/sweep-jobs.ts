@@ -12,8 +12,8 @@ import { indexRecords } from './index-records.ts';
 import { turnQueues } from './turn-queues.ts';
 
 /**
- * The maintenance job that runs once a minute. Enqueues waiting work whose queue message was lost, for example in a
- * crash. Cancels expired imports, deletes data of jobs that ended long ago, and updates incomplete search indexes.
+ * Runs once a minute. Enqueues waiting work whose message was lost, e.g. in a crash. Cancels expired imports, deletes
+ * data of jobs that ended long ago, and updates incomplete search indexes.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const woken: Partial<Record<TurnKind, number>> = {};
@@ -26,14 +26,14 @@ export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   context.log.info({ woken, expired, purged, indexed, termBatches }, 'jobs swept');
 };
 
-/** Maximum time that one run of `sweepJobs` spends on adding missing search terms (milliseconds). */
+/** How long one run adds missing terms (ms). */
 const mostIndexingMs = 30_000;
 
 const batchSize = 1_000;
 
 /**
- * Enqueues one message for each customer who has work waiting in a queue, but no message there.
- * @returns The number of messages enqueued.
+ * Enqueues a message for each customer with work but no message in the queue.
+ * @returns how many
  */
 async function enqueueWaitingTurns({ db, stopping }: JobContext, queue: TurnKind): Promise<number> {
   let woken = 0;
@@ -47,8 +47,8 @@ async function enqueueWaitingTurns({ db, stopping }: JobContext, queue: TurnKind
 }
 
 /**
- * Runs `step` repeatedly, each time in a new transaction, until `step` returns false.
- * @returns How often `step` returned true.
+ * Runs `step` in new transactions until it returns false.
+ * @returns how often it returned true
  */
 async function repeat({ db, stopping }: JobContext, step: (sql: Transaction) => Promise<boolean>): Promise<number> {
   let steps = 0;
@@ -57,8 +57,8 @@ async function repeat({ db, stopping }: JobContext, step: (sql: Transaction) => 
 }
 
 /**
- * Cancels imports whose file was not uploaded in time, or that were not started in time after the upload.
- * @returns The number of cancelled imports.
+ * Cancels imports that were not uploaded, or not started after the upload, in time.
+ * @returns how many
  */
 async function cancelExpiredImports({ db, stopping }: JobContext): Promise<number> {
   let cancelled = 0;
@@ -71,22 +71,15 @@ async function cancelExpiredImports({ db, stopping }: JobContext): Promise<numbe
   return cancelled;
 }
 
-/**
- * Maximum number of prospects whose unlocks one request adds to the search index. If the request fails, the next run of
- * `sweepJobs` tries all of them again.
- */
+/** Prospects whose unlocks one request indexes. If it fails, the next run tries all of them again. */
 const unlocksAtOnce = 500;
 
-/**
- * Total time of failed requests to the search index after which a run of `sweepJobs` sends no more requests
- * (milliseconds).
- */
+/** Total time of failed requests after which a run sends no more (ms). */
 const maxStuckMs = 30_000;
 
 /**
- * Adds missing unlocks to the search index. If the update of some prospects fails, skips them; the next run of
- * `sweepJobs` retries them.
- * @returns The number of prospects updated.
+ * Indexes unlocks. Skips prospects for which that fails; the next run retries them.
+ * @returns the number of prospects updated
  */
 async function indexUnlocks({ db, catalog, log, stopping }: JobContext): Promise<number> {
   const stuck: string[] = [];

@@ -10,13 +10,11 @@ import { jobBatches } from './job-batches.ts';
 import { settleCompanies } from './settle-companies.ts';
 import { takeTurn } from './turns.ts';
 
-/** How a queue that is processed in turns is handled. */
 interface TurnQueue<K extends TurnKind> {
-  /** Handles one message of the queue. */
   handle: Handler<K>;
-  /** Maximum number of messages that are handled concurrently in one process. */
+  /** Messages that one process handles at the same time. */
   atOnce: number;
-  /** Finds customers with work waiting in the queue. Returns one page of their ids, in ascending order. */
+  /** Returns one page of ids of customers with work in the queue, in ascending order. */
   findCustomers: (sql: Sql, page: { after: string; limit: number }) => Promise<string[]>;
 }
 
@@ -25,7 +23,7 @@ const withRuns =
   (sql, page) =>
     findWaitingCustomers(sql, queue, page);
 
-/** Each queue that is processed in turns: its handler, and how lost messages are found again. */
+/** How each queue of turns is handled, and how lost messages are found again. */
 export const turnQueues: { [K in TurnKind]: TurnQueue<K> } = {
   unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 4, findCustomers: withRuns('unlock') },
   verify: { handle: takeTurn('verify', jobBatches), atOnce: 4, findCustomers: withRuns('verify') },

@@ -21,18 +21,17 @@ import { waitForNewWork } from '../queries/records/turns.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { endJob, LeaseLost } from './settle.ts';
 
-/** The services that are needed to lease a run, and to store how its batches end. */
+/** What leases a run, and stores how its batches end. */
 export type RunContext = Pick<JobContext, 'db' | 'log' | 'stopping'>;
 
 /**
- * Runs one batch of a run (a job or an import): a limited part of its work, in a few seconds. It stores its results
- * under the lease, and also ends the run when all work is done.
+ * Runs one batch, in a few seconds. Stores its results under the lease, and ends the run when all work is done.
  *
- * It must be idempotent, because a batch may be repeated after an error or crash. It must not catch errors of `settle`;
- * only after an `unavailable` error it may store the same results later.
- * @param signal aborted when the batch must stop early: the worker is asked to stop, or it lost its lease on the run
- * @param continueInBackground to be called when the batch only waits for other systems: the batch then continues in the
- *   background, and the worker takes other runs, of this customer too
+ * Must be idempotent, because a batch may be repeated after an error or crash. Must not catch errors of `settle`; only
+ * after an `unavailable` it may store the same results later.
+ * @param signal aborted when the batch must stop early: the worker is asked to stop, or lost its lease
+ * @param continueInBackground to be called when the batch only waits for other systems: it continues in the background,
+ * and the worker takes other runs, of this customer too
  */
 export type RunBatch<Q extends RunQueue, C extends RunContext = JobContext> = (
   context: C,
@@ -43,29 +42,27 @@ export type RunBatch<Q extends RunQueue, C extends RunContext = JobContext> = (
 
 export type JobBatch = RunBatch<JobQueue>;
 
-/** Maps each type of run to the function that runs one batch (a limited piece of work) of a run. */
 export type RunBatches<Q extends RunQueue> = Record<Run<Q>['type'], RunBatch<Q>>;
 
-/** Number of errors without progress in between after which a run becomes FAILED. */
+/** Errors without progress in between after which a run becomes FAILED. */
 const maxFailures = 5;
 
 /**
- * Maximum time that a worker spends on one customer's runs, even if no other customer is waiting (seconds). This time
- * must be shorter than `expireInSeconds`, after which the queue delivers an unfinished message again.
+ * Maximum time of a turn, even if no other customer waits. Shorter than `expireInSeconds`, after which the queue
+ * delivers an unfinished message again.
  */
 const turnSeconds = 30;
 
 /**
- * Minimum number of seconds before the next turn of a customer if a turn found no run to take. A run that is due then is
- * locked by a transaction, such as that of a worker whose lease has expired while it stores results. Without this pause,
- * turns would follow each other without end until that transaction ends.
+ * Minimum time before a customer's next turn if one found no run to take. A run that is due then is locked, e.g. by a
+ * worker whose lease has expired while it stores results. Without this pause, turns would follow each other until that
+ * transaction ends.
  */
 const pauseAfterNothing = 1;
 
 /**
- * Creates the handler of a queue message, which makes a worker process one customer's runs for a short period (a turn).
- * The handler runs one batch of a run, and further batches as long as no other customer is waiting.
- * @param seconds Time limit of a turn. With 0, the handler runs exactly one batch.
+ * Handles a message: runs one batch, and more as long as no other customer waits.
+ * @param seconds time limit of a turn. With 0, exactly one batch
  */
 export const takeTurn =
   <Q extends RunQueue>(queue: Q, batches: RunBatches<Q>, seconds = turnSeconds): Handler<Q> =>
@@ -76,10 +73,8 @@ export const takeTurn =
   };
 
 /**
- * Leases the customer's next run (claims the run for a limited time) and runs one batch of it. Runs nothing if no run
- * is ready.
- * @returns True if the worker may run another batch for this customer now. Otherwise false, and the remaining work is
- * enqueued.
+ * Leases the customer's next run and runs one batch of it, if a run is ready.
+ * @returns true if the worker may run another batch for this customer now; else the remaining work is enqueued
  */
 async function runNextBatch<Q extends RunQueue>(
   context: JobContext,
@@ -111,9 +106,9 @@ const leaseNext = <Q extends RunQueue>(
   });
 
 /**
- * Leases one run of the customer and runs one batch of it. Does not enqueue the remaining work.
- * @param only Id of a run. If given, no other run is processed.
- * @returns False if no run is waiting.
+ * Leases a run and runs one batch of it. Does not enqueue the remaining work.
+ * @param only id of the only run to process
+ * @returns false if none is waiting
  */
 export async function runOneBatch<Q extends RunQueue, C extends RunContext>(
   context: C,
@@ -127,18 +122,18 @@ export async function runOneBatch<Q extends RunQueue, C extends RunContext>(
   return true;
 }
 
-/** What customers and logs call this run. */
+/** For customers and logs. */
 const nounOf = ({ type }: Run): 'import' | 'job' => (type === 'import' ? 'import' : 'job');
 
-/** Returns a copy of the context whose log lines contain the run's id and type. */
+/** Log lines of the copy contain the run's id and type. */
 const contextOf = <C extends RunContext>(context: C, run: Run): C => ({
   ...context,
   log: context.log.child({ [`${nounOf(run)}_id`]: run.id, type: run.type }),
 });
 
 /**
- * Returns true if another customer has a waiting run in this queue, or if that cannot be read now. Reads outside the
- * customer's transaction: in a distributed database the answer depends on all nodes, and one of them may be silent.
+ * True if another customer has a waiting run in this queue, or if that cannot be read now. Reads outside the customer's
+ * transaction: in a distributed database the answer depends on all nodes, and one may be silent.
  */
 const mayOthersWait = ({ allCustomersDb, log }: JobContext, customerId: string, queue: RunQueue): Promise<boolean> =>
   allCustomersDb
@@ -150,9 +145,8 @@ const mayOthersWait = ({ allCustomersDb, log }: JobContext, customerId: string, 
     });
 
 /**
- * Runs a batch. If the batch signals that it only waits for other systems, such as mail servers, the batch continues in
- * the background.
- * @returns True if the batch has ended, false if it continues in the background.
+ * Runs a batch until it ends, or only waits for other systems, such as mail servers, and continues in the background.
+ * @returns true if it has ended
  */
 async function runUntilYield<Q extends RunQueue>(
   context: JobContext,
@@ -169,10 +163,7 @@ async function runUntilYield<Q extends RunQueue>(
   return hasEnded;
 }
 
-/**
- * Waits for the end of a batch that runs in the background. Then releases the lease on the batch's run and enqueues the
- * customer's remaining work.
- */
+/** Waits for the end of a background batch, releases the lease and enqueues the customer's remaining work. */
 async function endInBackground({ db, log }: JobContext, run: Leased, ended: Promise<unknown>): Promise<void> {
   try {
     await ended;
@@ -186,7 +177,7 @@ async function endInBackground({ db, log }: JobContext, run: Leased, ended: Prom
   }
 }
 
-/** Runs one batch of a leased run. Renews the lease meanwhile, and handles errors of the batch. */
+/** Runs one batch of a leased run. Renews the lease, and handles errors. */
 export function runBatch<Q extends RunQueue, C extends RunContext>(
   context: C,
   run: Leased<Q>,
@@ -212,8 +203,8 @@ export function runBatch<Q extends RunQueue, C extends RunContext>(
 }
 
 /**
- * Renews a lease (a worker's time-limited claim on a run) regularly, until the returned timer is cleared.
- * @param lose Called when the run has ended or another worker has taken the lease.
+ * Renews the lease until the returned timer is cleared.
+ * @param lose called when the run has ended or another worker has taken the lease
  */
 function keepLease({ db, log }: RunContext, run: Leased, lose: () => void): NodeJS.Timeout {
   const renew = async () => {
@@ -225,8 +216,8 @@ function keepLease({ db, log }: RunContext, run: Leased, lose: () => void): Node
 }
 
 /**
- * Handles an error of a batch: schedules a retry, or sets the run to FAILED after five errors without progress in
- * between. Errors that are caused by an unavailable service do not count, so the batch is retried without limit.
+ * Schedules a retry, or sets the run to FAILED after five errors without progress in between. Errors of an unavailable
+ * service do not count, so those are retried without limit.
  */
 async function handleBatchError({ db, log }: RunContext, run: Leased, error: unknown): Promise<void> {
   const isPassing = isUnavailable(error);
@@ -240,9 +231,9 @@ async function handleBatchError({ db, log }: RunContext, run: Leased, error: unk
 }
 
 /**
- * Makes a run wait after an error of its batch, or sets it to FAILED.
- * @param isPassing True if the error does not count.
- * @returns False if the lease on the run is lost. Nothing is written then.
+ * Makes a run wait after an error, or sets it to FAILED.
+ * @param isPassing true if the error does not count
+ * @returns false, with nothing written, if the lease is lost
  */
 async function storeFailure(sql: Transaction, run: Leased, isPassing: boolean): Promise<boolean> {
   const { customer_id: customerId, id } = run;
@@ -258,9 +249,6 @@ async function storeFailure(sql: Transaction, run: Leased, isPassing: boolean): 
   return true;
 }
 
-/**
- * The error message that customers see for a run that failed because of internal errors. The cause is only in the log,
- * because it may contain internal details.
- */
+/** What customers see after internal errors. The cause is only in the log, because it may contain internal details. */
 const gaveUpMessage = (run: Run): string =>
   `The ${nounOf(run)} failed repeatedly because of an internal error of the service`;

@@ -12,22 +12,20 @@ import {
 } from '../queries/jobs/worker-slots.ts';
 import { sendTurn } from '../queries/records/turns.ts';
 
-/** Delay before the next attempt to run jobs of a customer who already uses its share of the worker slots (seconds). */
+/** Delay before a customer who uses its share of the slots is tried again. */
 const retrySeconds = 1;
-/** Milliseconds between attempts to mark a worker slot as free in the database. */
+/** Pause between attempts to free a slot. */
 const releaseRetryMs = 1_000;
 
-/** The services that `WorkerSlots` uses. */
 export interface WorkerSlotsContext {
   db: Database;
   log: FastifyBaseLogger;
-  /** Signal that aborts when the process is asked to stop. */
+  /** Aborts when the process is asked to stop. */
   stopping: AbortSignal;
 }
 
 /**
- * The worker slots of this process. Each turn (a short period in which a worker processes one customer's jobs) takes
- * one slot. The slots of all processes are shared fairly between customers.
+ * This process's slots, of which each turn takes one. The slots of all processes are shared fairly between customers.
  */
 export class WorkerSlots {
   readonly #context: WorkerSlotsContext;
@@ -35,10 +33,7 @@ export class WorkerSlots {
   readonly #slots: WorkerSlot[];
   #heartbeat: NodeJS.Timeout | undefined;
 
-  /**
-   * Creates the worker slots of this process.
-   * @param atOnce For each kind of job, how many jobs may run concurrently in this process.
-   */
+  /** @param atOnce how many messages of each kind may be handled at the same time in this process */
   constructor(context: WorkerSlotsContext, atOnce: readonly [kind: JobKind, slots: number][]) {
     this.#context = context;
     this.#slots = atOnce.flatMap(([kind, slots]) =>
@@ -47,8 +42,8 @@ export class WorkerSlots {
   }
 
   /**
-   * Registers the worker slots of this process in the database, and renews the registration regularly until `close` is
-   * called. Each customer's share is computed from the registered slots of all processes.
+   * Registers the slots, and renews that until `close`. Each customer's share is computed from the slots of all
+   * processes.
    */
   async open(): Promise<void> {
     const { db, log } = this.#context;
@@ -61,10 +56,7 @@ export class WorkerSlots {
     }, heartbeatSeconds * 1000);
   }
 
-  /**
-   * Removes the worker slots of this process from the database. Call this only after all turns of the process have
-   * ended. Batches that continue in the background have no slot.
-   */
+  /** Call this only after all turns of the process have ended. Batches in the background have no slot. */
   async close(): Promise<void> {
     if (!this.#heartbeat) return;
     clearInterval(this.#heartbeat);
@@ -74,11 +66,7 @@ export class WorkerSlots {
       .catch((err: unknown) => log.warn({ err }, "this worker's slots could not be removed; the sweep removes them"));
   }
 
-  /**
-   * Runs a customer's work in a worker slot. If the customer already uses its share of the slots, enqueues the work for
-   * later instead.
-   * @param turn The work: a short period in which this worker processes the customer's jobs.
-   */
+  /** Runs a turn in a slot. If the customer already uses its share, enqueues the work for later instead. */
   async run(kind: TurnKind, number: number, customerId: string, turn: () => Promise<void>): Promise<void> {
     const slot = { kind, processId: this.#processId, number };
     const isTaken = await this.#context.db.transaction(async (sql) => {
@@ -94,10 +82,7 @@ export class WorkerSlots {
     }
   }
 
-  /**
-   * Marks a worker slot as free in the database. Retries until this succeeds or the process stops, so that a free slot
-   * does not count as taken.
-   */
+  /** Retries until the slot is free or the process stops, so that a free slot does not count as taken. */
   async #release(slot: WorkerSlot, customerId: string): Promise<void> {
     const { db, log, stopping } = this.#context;
     for (;;) {

@@ -17,10 +17,7 @@ import { sweepJobs } from './sweep-jobs.ts';
 import { turnQueues } from './turn-queues.ts';
 import { WorkerSlots } from './worker-slots.ts';
 
-/**
- * For each kind of job, the function that handles one of its queue messages (`handle`) and the maximum number of
- * messages that are handled concurrently in this process (`atOnce`).
- */
+/** How a message is handled, and how many at the same time in this process. */
 export type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
 
 const allHandlers: Handlers = {
@@ -29,9 +26,8 @@ const allHandlers: Handlers = {
   'remove-idempotency-records': { handle: removeIdempotencyRecords, atOnce: 1 },
 };
 
-/** The running workers of this process. */
 export interface Workers {
-  /** Stops taking jobs, waits for the jobs in flight, and closes the queue's connections. */
+  /** Takes no more messages, waits for those in flight, and closes the queue's connections. */
   stop(): Promise<void>;
 }
 
@@ -40,14 +36,13 @@ export interface WorkerOptions extends Omit<
   'stopping' | 'background' | 'verifier' | 'db' | 'allCustomersDb'
 > {
   db: SharedDatabase;
-  /** URL of the database, with user name and password of the service. */
+  /** Logs in to the database as the service. */
   url: string;
 }
 
 /**
- * Starts the workers of this process, which take jobs from the queues and run them.
- * @param handlers The kinds of jobs to run. Default: all kinds.
- * @throws The error that prevented the start. Workers that had already started are stopped first.
+ * @param handlers default: all kinds
+ * @throws the error that prevented the start. Workers that had already started are stopped first
  */
 export async function startWorkers(
   { url, ...services }: WorkerOptions,
@@ -110,25 +105,20 @@ export async function startWorkers(
   }
 }
 
-/**
- * Matches error messages of the database driver and of pg-boss that report a lost connection. These errors have no
- * error code.
- */
+/** Messages of the driver and of pg-boss about a lost connection, which have no error code. */
 const lostMessages =
   /^(Connection terminated|Client (has encountered|was closed)|timeout e|LISTEN\/NOTIFY (hear|conn))/;
 
 const isQueueConnectionLost = (error: Error): boolean => isConnectionLost(error) || lostMessages.test(error.message);
 
-/** The services that all jobs of a process share. */
 interface SharedContext extends JobContext {
   db: SharedDatabase;
   slots: WorkerSlots;
 }
 
 /**
- * Returns what the handler of one queue message needs: database, catalog, log and so on. The database and catalog calls
- * of a customer's turn count against this customer's share of the capacity. Maintenance (a message without customer)
- * runs as work for all customers.
+ * Returns what handles a message. Database and catalog calls of a turn count against the customer's share; maintenance
+ * (without customer) runs for all customers.
  */
 function contextOf(context: SharedContext, data: object, log: FastifyBaseLogger): JobContext {
   if (!isTurn(data)) return { ...context, log, db: context.allCustomersDb };
@@ -143,10 +133,7 @@ function contextOf(context: SharedContext, data: object, log: FastifyBaseLogger)
 
 const isTurn = (data: object): data is Turn => 'customerId' in data;
 
-/**
- * Intervals at which workers poll the queue for jobs (seconds). The second interval is for workers that are also
- * notified of new jobs.
- */
+/** For polling the queue (seconds). The second is for workers that are also notified. */
 const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 5 };
 
 async function startKind(
@@ -177,10 +164,7 @@ async function startKind(
   }
 }
 
-/**
- * Returns the tracing span for the processing of a queue message. The span is the root of a new trace and links to the
- * request or job that enqueued the message.
- */
+/** The span starts a new trace, and links to the request or job that enqueued the message. */
 const spanOf = (kind: JobKind, data: object) => ({
   name: `work ${kind}`,
   attributes: isTurn(data) ? { 'sales_data.customer': data.customerId } : {},
@@ -188,7 +172,7 @@ const spanOf = (kind: JobKind, data: object) => ({
   cause: data as TraceContext,
 });
 
-/** Runs a job. If the job throws an error, logs the error and throws it again, so that the queue retries the job. */
+/** Logs an error and throws it again, so that the queue retries. */
 async function logFailure(log: FastifyBaseLogger, run: () => Promise<void>): Promise<void> {
   try {
     await run();

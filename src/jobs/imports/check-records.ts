@@ -4,16 +4,10 @@ import type { ImportSettings } from '../../queries/imports/imports.ts';
 import { companyBatches, contactBatches } from '../../schemas/batches.ts';
 import { checkItems } from '../../validation/batch-items.ts';
 
-/**
- * Maximum number of records that are validated in one call of `checkItems`, which reports at most 1,000 errors per call
- * and 10 errors per record.
- */
+/** Records in one call of `checkItems`, which reports at most 1,000 errors, and 10 per record. */
 const checkedAtOnce = 100;
 
-/**
- * Validates records of an import's file.
- * @returns One element per record: the valid request body for creating or changing the record, or the validation error.
- */
+/** Returns for each record the valid request body, or the validation error. */
 export async function checkRecords(
   settings: ImportSettings,
   records: readonly FileRecord[],
@@ -35,8 +29,8 @@ async function itemsOf(settings: ImportSettings, records: readonly FileRecord[])
 }
 
 /**
- * Returns the names of required array fields that a record in the file may omit. In CSV files of contacts, this is
- * `phone_numbers`, because a CSV cell cannot hold an array well.
+ * Returns required array fields that a record may omit: `phone_numbers` in CSV files of contacts, because a cell cannot
+ * hold an array well.
  */
 export const optionalOf = ({ object, format }: Pick<ImportSettings, 'object' | 'format'>): string[] =>
   object === 'contacts' && format === 'csv' ? ['phone_numbers'] : [];

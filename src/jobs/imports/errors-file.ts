@@ -8,11 +8,10 @@ import { requireImportState, type ImportState, type VisibleImports } from '../..
 import { partsOf, storedFileOf } from './import-source.ts';
 
 /**
- * Checks that an import has an errors file: a CSV file with the records that failed.
- * @returns A function that starts to read the text of the file, as a stream. No database connection is held while the
- * caller processes a piece of the text.
- * @throws DomainError `not_found` if the import does not exist; `conflict` if no file has been uploaded yet, or if the
- * failed records were removed 30 days after the end of the import.
+ * Returns a function that streams the CSV file of failed records. No connection is held while the caller processes a
+ * piece.
+ * @throws DomainError `not_found`; `conflict` if no file has been uploaded yet, or if the failed records were removed
+ * 30 days after the end of the import
  */
 export async function openErrorsFile(
   db: Database,
@@ -32,13 +31,10 @@ export async function openErrorsFile(
     errorLines(db, customerId, found.id, errorsHeader(found.format === 'ndjson' ? null : await readLayout()));
 }
 
-/** The layout of a CSV file whose header line cannot be read. */
+/** For a CSV file whose header line cannot be read. */
 const unreadable: CsvLayout = { separator: ',', headers: [], columns: [], start: { bytes: 0, line: 1 } };
 
-/**
- * Reads the header line of an import's CSV file. Returns undefined if it cannot be read, or if the file was removed
- * because the import has ended.
- */
+/** Returns undefined if the header line cannot be read, or the file was removed because the import has ended. */
 async function readStoredHeader(db: Database, customerId: string, found: ImportState): Promise<CsvLayout | undefined> {
   try {
     return { ...(await readHeader(partsOf(db, customerId, storedFileOf(found), 0))), columns: [] };

@@ -13,22 +13,21 @@ import { underLease } from '../settle.ts';
 import { runOneBatch, takeTurn, type RunBatch, type RunContext } from '../turns.ts';
 import { planRecords, searchedAtOnce, TooManyRecords, type PlannedRecord, writeRecords } from './write-records.ts';
 
-/** Maximum time that a worker spends on one customer before it serves other customers (seconds). */
+/** Maximum time of a turn. */
 const turnSeconds = 2;
 
 /**
- * Creates the job handler that runs a customer's imports. An import is run in two passes: the first pass counts the
- * records of the file, the second pass writes up to 1,000 records per transaction. Progress is stored, so a retry
- * resumes after the last transaction.
- * @param seconds Time limit for one call of the handler. Unfinished work is enqueued again.
+ * Runs a customer's imports in two passes: the first counts the records of the file, the second writes up to 1,000 per
+ * transaction. Progress is stored, so a retry resumes after the last transaction.
+ * @param seconds time limit of one call; unfinished work is enqueued again
  */
 export const importRecords = (seconds = turnSeconds): Handler<'import'> =>
   takeTurn('import', { import: batchOf(seconds) }, 0);
 
 /**
- * Runs the customer's oldest waiting import until a time limit is reached.
- * @param only Id of an import. If given, no other import is run.
- * @returns False if no import is waiting.
+ * Runs the import that has waited longest until the time limit is reached.
+ * @param only id of the only import to run
+ * @returns false if none is waiting
  */
 export const workAtImport = (
   context: RunContext,
@@ -36,10 +35,7 @@ export const workAtImport = (
   { seconds, only }: { seconds: number; only?: string },
 ): Promise<boolean> => runOneBatch(context, { queue: 'import', customerId, only }, batchOf(seconds));
 
-/**
- * Creates the function that works at an import until it has ended or the time limit is reached. It counts the records of
- * the file if they are not counted yet, then writes them.
- */
+/** Counts the records of the file if they are not counted yet, then writes them, until the time limit is reached. */
 const batchOf =
   (seconds: number): RunBatch<'import', RunContext> =>
   async (context, leased, signal) => {
@@ -50,9 +46,8 @@ const batchOf =
   };
 
 /**
- * Reads the whole file of an import, to count the records and to check that the file is readable. Writes no records. If
- * the file is not readable, sets the import to FAILED.
- * @returns The import with its number of records. Undefined if the import failed or the time limit is reached.
+ * Counts the records of a file and checks that it is readable. Else sets the import to FAILED.
+ * @returns the import with its number of records; undefined if it failed or the time limit is reached
  */
 async function readWhole(
   context: RunContext,
@@ -77,8 +72,8 @@ async function readWhole(
 }
 
 /**
- * Counts records from the last stored position on, and updates the counter and the position in `progress`.
- * @returns True if the end of the file is reached, false if the time limit is reached first.
+ * Counts from the last stored position on, and updates `progress`.
+ * @returns true at the end of the file, false if the time limit is reached first
  */
 async function readOn(context: RunContext, progress: ImportRow, isOver: () => boolean): Promise<boolean> {
   progress.layout ??= await readLayout(importFileOf(progress), partsFrom(context, progress, 0));
@@ -95,27 +90,25 @@ async function readOn(context: RunContext, progress: ImportRow, isOver: () => bo
 const partsFrom = ({ db }: RunContext, row: ImportRow, from: number): AsyncIterable<Buffer> =>
   partsOf(db, row.customer_id, storedFileOf(row), from);
 
-/** Returns the position in the file where the next unprocessed record starts. */
 const positionOf = ({ position, layout }: ImportRow): ImportPosition =>
   position ?? (layout as CsvLayout | null)?.start ?? { bytes: 0, line: 1 };
 
-/** Reads the unprocessed records of an import. */
 function recordsOf(context: RunContext, row: ImportRow): AsyncIterable<FileRecord[]> {
   const from = positionOf(row);
   return readRecords(importFileOf(row), row.layout as CsvLayout | null, partsFrom(context, row, from.bytes), from);
 }
 
-/** Maximum number of records that one transaction writes. */
+/** Records that one transaction writes. */
 const batchSize = 1_000;
 /**
- * Maximum number of members that one transaction adds to the lists in `list_ids`. This takes about 0.1 s, and one
- * second on a machine that is very busy.
+ * Members that one transaction adds to the lists in `list_ids`. Takes about 0.1 s, and one second on a machine that is
+ * very busy.
  */
 const membersAtOnce = 10_000;
-/** Maximum size of the part of the file that one transaction writes (bytes); a single record can be larger. */
+/** Size of what one transaction writes (bytes); a single record can be larger. */
 const batchBytes = 4 * 1024 * 1024;
 
-/** Writes the unprocessed records of an import, until the import has ended or the time limit is reached. */
+/** Until the import has ended or the time limit is reached. */
 async function writeAll(context: RunContext, leased: LeasedImport, isOver: () => boolean): Promise<void> {
   let from = positionOf(leased);
   const write = async (planned: readonly PlannedRecord[]): Promise<boolean> => {
@@ -140,7 +133,7 @@ async function writeAll(context: RunContext, leased: LeasedImport, isOver: () =>
   throw new Error('The file of an import has fewer records than were counted');
 }
 
-/** Logs the end of an import, and analyses the tables of which it changed much: queries follow at once. */
+/** Logs the end, and analyses tables of which the import changed much: queries follow at once. */
 async function endedWell({ db, log }: RunContext, { customer_id: customerId, id }: LeasedImport): Promise<void> {
   log.info('an import is completed');
   try {
@@ -151,10 +144,7 @@ async function endedWell({ db, log }: RunContext, { customer_id: customerId, id 
   }
 }
 
-/**
- * Reads and validates the unprocessed records of an import. Yields one array for each transaction, with the records to
- * write in the transaction.
- */
+/** Yields validated records, one array for each transaction. */
 async function* plansOf(context: RunContext, leased: LeasedImport): AsyncGenerator<readonly PlannedRecord[]> {
   let from = positionOf(leased);
   for await (const some of recordsOf(context, leased))
@@ -166,10 +156,7 @@ async function* plansOf(context: RunContext, leased: LeasedImport): AsyncGenerat
     }
 }
 
-/**
- * Yields the values of another generator, and already requests the next value while the caller processes the current
- * value.
- */
+/** Requests the next value while the caller processes the current one. */
 async function* readAhead<T>(values: AsyncGenerator<T, void>): AsyncGenerator<T> {
   try {
     for (let read = await values.next(); !read.done;) {
@@ -184,7 +171,7 @@ async function* readAhead<T>(values: AsyncGenerator<T, void>): AsyncGenerator<T>
   }
 }
 
-/** Returns the records for one transaction: the first of the given records, as many as the limits above allow. */
+/** Returns the records of one transaction, as many as the limits above allow. */
 function firstOf({ list_ids }: ImportRow, records: readonly FileRecord[], from: ImportPosition): readonly FileRecord[] {
   const size = Math.min(batchSize, Math.ceil(membersAtOnce / Math.max(1, list_ids.length)));
   const end = records.findIndex(({ next }, i) => i === size || next.bytes - from.bytes > batchBytes);

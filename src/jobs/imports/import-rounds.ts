@@ -4,35 +4,29 @@ import { fold } from '../../text/fold.ts';
 
 type Item = Readonly<Record<string, unknown>>;
 
-/**
- * Maximum number of rounds in one transaction. Records with the same value in the field that identifies them, for
- * example the same email, are written in rounds, one after the other. So the limit is reached only if a value occurs
- * very often.
- */
+/** Rounds in one transaction. Reached only if one match value occurs very often. */
 export const maxRounds = 20;
 
 /**
- * Assigns records of a file to rounds that are written one after the other. A round must not contain two records with
- * the same value in the identifying field (for example the same email). Records that could affect each other stay in
- * the order of the file.
+ * Assigns records to rounds, which are written one after the other and each have a match value (e.g. an email) only
+ * once. Records that could affect each other stay in the order of the file.
  */
 export class Rounds {
   readonly #settings: ImportSettings;
   readonly #latest = new Map<string, number>();
-  /** The external ids that a stored record may have when the next record of the file changes it, by match value. */
+  /** External ids that a stored record may have when the next record changes it, by match value. */
   readonly #held = new Map<string, Set<string>>();
 
   /**
-   * Starts with round 0.
-   * @param stored external ids of the stored records, by match value. Without them, the rounds keep the order of the
-   *   file only for external ids that the file itself contains.
+   * @param stored external ids of the stored records, by match value. Without them, rounds keep the file's order only
+   * for external ids that the file itself contains
    */
   constructor(settings: ImportSettings, stored: ReadonlyMap<string, string> = new Map()) {
     this.#settings = settings;
     for (const [value, externalId] of stored) this.#held.set(value, new Set([externalId]));
   }
 
-  /** Returns the number of the round for the next record. The first round has the number 0. */
+  /** Returns the number of the next record's round, from 0. */
   next(item: Item): number {
     const { own, shared } = this.#keysOf(item);
     const after = own.map((key) => (this.#latest.get(key) ?? -1) + 1);
@@ -43,9 +37,8 @@ export class Rounds {
   }
 
   /**
-   * Returns two kinds of keys that determine the round of a record. Two records with the same `own` key must be in
-   * different rounds; two records with the same `shared` key may be in the same round. Rounds keep the order of such
-   * records in the file.
+   * Returns keys: records with the same `own` key need different rounds; those with the same `shared` key may be in
+   * one. Rounds keep the order of such records.
    */
   #keysOf(item: Item): { own: string[]; shared: string[] } {
     const { match, dry_run: isDryRun } = this.#settings;
@@ -57,7 +50,7 @@ export class Rounds {
     return { own, shared: [...externalIds, ...(name === undefined ? [] : [`company ${fold(name)}`])] };
   }
 
-  /** Returns the external id that a record of the file sets, and those that its stored record may lose thereby. */
+  /** Returns the external id that a record sets, and those that its stored record may lose thereby. */
   #externalIdsOf({ external_id: wanted }: Item, value: string | undefined): string[] {
     if (this.#settings.match === 'external_id' || wanted === undefined) return [];
     const set = typeof wanted === 'string' ? [wanted] : [];

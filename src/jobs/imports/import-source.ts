@@ -4,17 +4,15 @@ import type { ImportFile } from '../../files/import-file.ts';
 import { readPart, type StoredFile } from '../../queries/imports/import-files.ts';
 import type { ImportSettings } from '../../queries/imports/imports.ts';
 
-/** Maximum size of one part when a stored file is read in parts (bytes). */
+/** Size of one part (bytes). */
 const partBytes = 256 * 1024;
 
-/** Returns the reference to an import's stored file: import id, upload id and size. */
 export const storedFileOf = (row: { id: string; upload: string | null; file_bytes: number | null }): StoredFile => ({
   importId: row.id,
   upload: row.upload!,
   bytes: row.file_bytes!,
 });
 
-/** Returns the settings for reading the file of an import. */
 export const importFileOf = ({ object, mode, match, format, mapping, ...rest }: ImportSettings): ImportFile => ({
   object,
   mode,
@@ -25,10 +23,9 @@ export const importFileOf = ({ object, mode, match, format, mapping, ...rest }: 
 });
 
 /**
- * Reads the stored file of an import, and yields parts of up to 256 KiB. No database connection is held while the
- * caller processes a part.
- * @param from Offset of the first byte to read.
- * @throws DomainError `conflict` if the import ended while the file was read, because the file is deleted then.
+ * Yields a stored file in parts of up to 256 KiB. No connection is held while the caller processes one.
+ * @param from offset of the first byte
+ * @throws DomainError `conflict` if the import ended meanwhile, because the file is deleted then
  */
 export async function* partsOf(
   db: Database,

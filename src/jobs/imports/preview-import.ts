@@ -9,13 +9,11 @@ import { checkRecords } from './check-records.ts';
 import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
 import { requireUploaded } from './start-import.ts';
 
-/** Number of records in a preview. */
 const shownRecords = 5;
 
 /**
- * Returns a preview of an uploaded import file: its header line, its first five records and their validation errors.
- * @throws DomainError `not_found` if the import does not exist; `conflict` if no file is uploaded yet or the import has
- * already started.
+ * Returns the header line, the first records and their errors.
+ * @throws DomainError `not_found`; `conflict` if no file is uploaded yet or the import has started
  */
 export async function previewImport(
   db: Database,
@@ -36,8 +34,8 @@ export async function previewImport(
 }
 
 /**
- * Reads the header line of a CSV file. Adds the column names and the errors in the header line to the preview.
- * @returns The header line, and the field that each column contains.
+ * Adds column names and errors of the header line to the preview.
+ * @returns the header line, and the field of each column
  */
 async function addLayout(
   preview: ImportPreview,
@@ -69,7 +67,6 @@ async function firstRecords(
   return first;
 }
 
-/** Adds records and their validation errors to a preview. */
 async function addRecords(preview: ImportPreview, found: ImportState, records: readonly FileRecord[]): Promise<void> {
   preview.records = records.map(({ item }) => (item instanceof DomainError ? {} : item));
   for (const [i, checked] of (await checkRecords(found, records)).entries()) {

@@ -15,12 +15,10 @@ import { enqueueTurn } from '../../queries/records/turns.ts';
 type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 
 /**
- * Receives and stores the uploaded file of an import, one transaction for each chunk. Then starts the import if its
- * settings say that it starts automatically.
- * @param cleaner Database that deletes the stored chunks after a failed upload. This database must still work after the
- * HTTP request was aborted.
- * @throws DomainError `payload_too_large` if the file is too large; `not_found` if the import does not exist;
- * `conflict` if the import already has a file or has ended, or if another upload of its file has started.
+ * Stores an uploaded file, one transaction for each chunk. Then starts the import if its settings say so.
+ * @param cleaner deletes the chunks of a failed upload. It must still work after the HTTP request was aborted
+ * @throws DomainError `payload_too_large`; `not_found`; `conflict` if the import already has a file or has ended, or if
+ * another upload has started
  */
 export async function receiveFile(
   { db, cleaner }: { db: Database; cleaner: Database },
@@ -50,10 +48,7 @@ function requireNoFile({ status }: ImportState): void {
   );
 }
 
-/**
- * Stores the content of a file in chunks of `chunkBytes`.
- * @returns The size of the file in bytes.
- */
+/** @returns the size of the file (bytes) */
 async function storeChunks(
   db: Database,
   customerId: string,
@@ -77,7 +72,7 @@ const tooLarge = () =>
 
 const superseded = () => conflict('Another upload of this file has begun, or the import has ended');
 
-/** Regroups the pieces of a byte stream into chunks of `chunkBytes`. The last chunk can be smaller. */
+/** The last chunk of `chunkBytes` can be smaller. */
 async function* inChunks(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let chunk = Buffer.allocUnsafe(chunkBytes);
   let filled = 0;
@@ -94,7 +89,7 @@ async function* inChunks(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> 
   if (filled > 0) yield chunk.subarray(0, filled);
 }
 
-/** Marks the upload of a file as complete. Then starts the import if its settings say that it starts automatically. */
+/** Marks the upload as complete. Then starts the import if its settings say so. */
 async function complete(
   sql: Transaction,
   customerId: string,
@@ -108,7 +103,7 @@ async function complete(
   if (found.is_automatic) await beginWork(sql, customerId, importId);
 }
 
-/** Starts an import: changes its status and enqueues it for a worker. The caller must have locked the import. */
+/** Starts an import, which the caller must have locked. */
 export async function beginWork(sql: Transaction, customerId: string, id: string): Promise<void> {
   await startImport(sql, customerId, id);
   await enqueueTurn(sql, 'import', customerId);

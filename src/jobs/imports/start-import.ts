@@ -23,17 +23,17 @@ import { finalStatuses, type FinalStatus } from '../../schemas/jobs.ts';
 import { pointerTo } from '../../text/json-pointer.ts';
 import { beginWork } from './receive-file.ts';
 
-/** For each kind of record, the fields that files can contain. */
+/** The fields that files can contain. */
 export const fileFields: Record<ImportObject, FileFields> = {
   contacts: contactFileFields,
   companies: companyFileFields,
 };
 
 /**
- * Creates an import. Its file is uploaded later.
- * @returns The id of the import.
+ * Creates an import, whose file is uploaded later.
+ * @returns its id
  * @throws DomainError `validation_failed` if settings contradict each other; `not_found` if a list does not exist;
- * `conflict` if the customer has too many unfinished imports.
+ * `conflict` if the customer has too many unfinished imports
  */
 export async function beginImport(
   sql: Transaction,
@@ -56,10 +56,7 @@ function matchFaults(given: ImportCreate): Fault[] {
   return isAllowed ? [] : [{ path: '/match', message: `must be one of ${allowed.join(', ')}` }];
 }
 
-/**
- * Validates those import settings that depend on the kind of records or on the file format.
- * @returns One fault for each invalid setting.
- */
+/** Validates what depends on the kind of records or on the format. */
 function settingFaults(
   { object, format }: Pick<ImportState, 'object' | 'format'>,
   { mapping, list_ids: listIds }: ImportPatch,
@@ -77,9 +74,9 @@ const mappingFaults = (object: ImportObject, mapping: Mapping): Fault[] =>
     .map(([header]) => ({ path: pointerTo(['mapping', header]), message: 'names no field that a file can contain' }));
 
 /**
- * Changes the settings of an import whose file is uploaded and that has not started.
- * @throws DomainError `not_found` if the import does not exist; `validation_failed` if a setting is invalid; `conflict`
- * if no file is uploaded yet or the import has already started.
+ * Changes settings between upload and start.
+ * @throws DomainError `not_found`; `validation_failed` if a setting is invalid; `conflict` if no file is uploaded yet
+ * or the import has started
  */
 export async function changeImport(
   sql: Transaction,
@@ -94,11 +91,7 @@ export async function changeImport(
   await updateImport(sql, customerId, found, patch);
 }
 
-/**
- * Starts an import whose file is uploaded.
- * @throws DomainError `not_found` if the import does not exist; `conflict` if no file is uploaded yet or the import has
- * already started.
- */
+/** @throws DomainError `not_found`; `conflict` if no file is uploaded yet or the import has started */
 export async function startUploaded(
   sql: Transaction,
   customerId: string,
@@ -109,17 +102,14 @@ export async function startUploaded(
   await beginWork(sql, customerId, found.id);
 }
 
-/**
- * Checks that an import has its file and has not started (status `UPLOADED`).
- * @throws DomainError `conflict` if the import has any other status.
- */
+/** @throws DomainError `conflict` unless the status is `UPLOADED` */
 export function requireUploaded({ status }: Pick<ImportState, 'status'>): void {
   if (status !== 'UPLOADED') throw conflict(`The import is ${status}, not UPLOADED`);
 }
 
 /**
- * Cancels an import. The records that it has already written are kept.
- * @throws DomainError `not_found` if the import does not exist; `conflict` if the import has already ended.
+ * Records that are already written are kept.
+ * @throws DomainError `not_found`; `conflict` if the import has ended
  */
 export async function cancelImport(
   sql: Transaction,

@@ -23,17 +23,13 @@ import { checkRecords, optionalOf } from './check-records.ts';
 import { maxRounds, Rounds } from './import-rounds.ts';
 import { LeaseLost } from '../settle.ts';
 
-/** A validated record of an import file. `item` is the valid request body, or the validation error. */
+/** `item` is the valid request body, or the validation error. */
 export interface PlannedRecord {
   record: FileRecord;
   item: object | DomainError;
 }
 
-/**
- * Validates records for the next transaction.
- * @returns The records for the next transaction: all given records, or only the first of them if too many have the same
- * value in the field that identifies them.
- */
+/** Validates the records of the next transaction: all, or the first of them if too many have the same match value. */
 export async function planRecords(settings: ImportRow, records: readonly FileRecord[]): Promise<PlannedRecord[]> {
   const rounds = new Rounds(settings);
   const planned: PlannedRecord[] = [];
@@ -47,31 +43,31 @@ export async function planRecords(settings: ImportRow, records: readonly FileRec
 const roundOf = (rounds: Rounds, item: object | DomainError): number =>
   item instanceof DomainError ? 0 : rounds.next(item as Record<string, unknown>);
 
-/** Groups records by their rounds, in the order in which the rounds must be written. */
+/** In the order in which the rounds must be written. */
 function inRounds(rounds: Rounds, planned: readonly PlannedRecord[]): PlannedRecord[][] {
   return Object.values(Object.groupBy(planned, ({ item }) => roundOf(rounds, item))) as PlannedRecord[][];
 }
 
 /**
- * Maximum number of records in a transaction in which rejected records are searched for. The search takes several
- * milliseconds for each of them, and until it ends, others wait for the transaction's locks.
+ * Records of a transaction in which rejected ones are searched for. The search takes several milliseconds for each, and
+ * others wait for the transaction's locks meanwhile.
  */
 export const searchedAtOnce = 20;
 
 /**
- * Thrown if PostgreSQL rejected one of more than `searchedAtOnce` records, or if the records need more than `maxRounds`
- * rounds. The caller rolls the transaction back, and writes the records in transactions of at most `searchedAtOnce`.
+ * PostgreSQL rejected one of more than `searchedAtOnce` records, or they need more than `maxRounds` rounds. The caller
+ * rolls back, and writes them in transactions of at most `searchedAtOnce`.
  */
 export class TooManyRecords extends Error {}
 
 /**
- * Writes records of an import, the errors of failed records and the progress of the import. If all records of the file
- * are processed, also ends the import. The caller's transaction makes all changes atomic.
- * @param from Position in the file where the first of these records starts.
- * @returns True if the import has ended.
- * @throws LeaseLost if the import has ended, another worker has leased it, or these records are written already.
- * Nothing is written then.
- * @throws TooManyRecords if the records must be written in transactions of at most `searchedAtOnce` records.
+ * Writes records, the errors of failed ones and the import's progress, and ends it after the last record, in the
+ * caller's transaction.
+ * @param from position in the file where the first of these records starts
+ * @returns true if the import has ended
+ * @throws LeaseLost, with nothing written, if the import has ended, another worker has leased it, or these records are
+ * written already
+ * @throws TooManyRecords if they must be written in transactions of at most `searchedAtOnce`
  */
 export async function writeRecords(
   sql: Transaction,
@@ -105,10 +101,7 @@ async function writeAll(
   return true;
 }
 
-/**
- * Writes records in rounds, one after the other, in the order of their `round`.
- * @returns The outcome of each record.
- */
+/** In the order of `round`. */
 async function writeRounds(
   sql: Transaction,
   row: ImportRow,
@@ -133,10 +126,10 @@ async function writeRounds(
 }
 
 /**
- * Writes a batch of records. If PostgreSQL rejects it, for example because a value is too large for an index, writes
- * its halves, down to single records. So only the records that PostgreSQL rejects fail.
- * @param how `needsNoLocks`: true if the caller holds the locks of all items or undoes the writes. `maySearch`: false
- * if the transaction has too many records to write halves.
+ * Writes a batch. If PostgreSQL rejects it, e.g. because a value is too large for an index, writes its halves, down to
+ * single records, so only these fail.
+ * @param how `needsNoLocks`: the caller holds the locks of all items or undoes the writes. `maySearch`: false if the
+ * transaction has too many records to write halves
  */
 async function writeAccepted(
   sql: Transaction,
@@ -164,8 +157,8 @@ async function writeAccepted(
 const itemsOf = (planned: readonly PlannedRecord[]) => planned.map(({ item }) => item);
 
 /**
- * Takes the locks for all valid items, so that they can be written in several batches.
- * @returns The external ids of the stored records that the items identify, by match value.
+ * Locks all valid items, so that they can be written in several batches.
+ * @returns external ids of the stored records, by match value
  */
 const lockItems = (sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Map<string, string>> =>
   lockForBatches(
@@ -177,7 +170,7 @@ const lockItems = (sql: Transaction, row: ImportRow, items: Batch['items']): Pro
 
 type Log = Pick<FastifyBaseLogger, 'warn'>;
 
-/** Logs why PostgreSQL rejected the first of the records that it rejected. Their owner is told only that it did. */
+/** Logs why PostgreSQL rejected the first of these records. Their owner is told only that it did. */
 function logRejections(log: Log, planned: readonly PlannedRecord[], outcomes: readonly Outcome[]): void {
   const rejected = outcomes.flatMap((outcome, i) =>
     outcome.status === 'failed' && isRejection(outcome.error.cause)
@@ -191,16 +184,13 @@ function logRejections(log: Log, planned: readonly PlannedRecord[], outcomes: re
 const rejectedMessage = 'the database cannot store this record';
 
 /**
- * Returns true if PostgreSQL rejected the data in a statement, for example a value out of range, a violated constraint
- * or a row that is too large (SQLSTATE classes 22, 23, 54 and P0).
+ * PostgreSQL rejected the data: SQLSTATE classes 22, 23, 54 and P0, e.g. a violated constraint or a row that is too
+ * large.
  */
 const isRejection = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && /^(22|23|54|P0)/.test(String(error.code));
 
-/**
- * Writes a batch of records. If it throws, the writes of the batch are rolled back, and the transaction can be
- * continued.
- */
+/** If it throws, the writes of the batch are rolled back, and the transaction can be continued. */
 async function writeBatch(
   sql: Transaction,
   row: ImportRow,
@@ -213,10 +203,10 @@ async function writeBatch(
   return write(sql, customerId, batch, last);
 }
 
-/** Thrown to undo the writes of a dry run. */
+/** Undoes the writes of a dry run. */
 class DryRun extends Error {}
 
-/** Returns the outcomes of a batch in a dry run: writes the batch and rolls it back. */
+/** Writes the batch and rolls it back. */
 async function tryBatch(
   sql: Transaction,
   row: ImportRow,
@@ -235,7 +225,7 @@ async function tryBatch(
   return outcomes;
 }
 
-/** Adds the written contacts to the lists that the import's settings name. Ignores lists that have been deleted. */
+/** Ignores lists that have been deleted. */
 async function addContactsToLists(
   sql: Transaction,
   { customer_id: customerId, list_ids }: ImportRow,
@@ -253,14 +243,14 @@ function countsOf(outcomes: readonly Outcome[]): ImportCounts {
   return counts;
 }
 
-/** Returns the line of the errors file for a failed record. Returns an empty string for any other record. */
+/** Returns an empty string for a record that has not failed. */
 const errorLineOf = ({ layout }: ImportRow, record: FileRecord, outcome: Outcome): string =>
   outcome.status === 'failed' ? errorsLine(layout as CsvLayout | null, record, messageOf(outcome.error)) : '';
 
-/** Maximum length of the error message of one record (UTF-16 code units). */
+/** Of one record (UTF-16 units). */
 const maxMessage = 2_000;
 
-/** Returns one error message that contains all validation errors of a record. */
+/** Joins all validation errors of a record. */
 function messageOf({ faults, message, matchingIds }: DomainError): string {
   const texts = faults.map((fault) => (fault.path === '' ? fault.message : `${fault.path.slice(1)}: ${fault.message}`));
   const ids = matchingIds ? [`matching ids: ${matchingIds.join(', ')}`] : [];

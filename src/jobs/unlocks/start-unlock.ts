@@ -12,9 +12,8 @@ type Costs = Pick<Config, 'UNLOCK_COST'>;
 const pool = 'subscription';
 
 /**
- * Returns the catalog query for a request to unlock prospects by filters. The query finds the prospects that match the
- * filters and that the customer has not unlocked yet.
- * @throws DomainError `validation_failed` if the request is invalid.
+ * Finds the prospects that match the filters and that the customer has not unlocked yet.
+ * @throws DomainError `validation_failed`
  */
 export const searchOf = (
   customerId: string,
@@ -22,10 +21,9 @@ export const searchOf = (
 ): Search => toSearch(customerId, { ...(filters ? { filters } : {}), ...(order_by === undefined ? {} : { order_by }) });
 
 /**
- * Creates a job that unlocks the first prospects that match the filters.
- * @param matches Number of prospects that matched the filters when the request arrived. The job unlocks at most this
- * number.
- * @throws InsufficientCredits if the customer has fewer credits than the job may cost.
+ * Unlocks the first prospects that match the filters.
+ * @param matches how many matched when the request arrived, and at most are unlocked
+ * @throws InsufficientCredits if the customer has fewer than the job may cost
  */
 export async function startUnlock(
   sql: Transaction,
@@ -40,7 +38,7 @@ export async function startUnlock(
   return startJob(sql, customerId, { ...given, inputs: [] });
 }
 
-/** Estimates the cost in credits of unlocking prospects by filters. Does not start a job. */
+/** In credits. Does not start a job. */
 export async function estimateUnlock(
   sql: Transaction,
   customerId: string,
@@ -53,9 +51,8 @@ export async function estimateUnlock(
 }
 
 /**
- * Creates a job that unlocks the prospects with the given ids. Does not check whether these prospects exist; the job
- * checks this later.
- * @throws InsufficientCredits if the customer has fewer credits than the job may cost.
+ * Unlocks the prospects with these ids. Whether they exist is checked by the job.
+ * @throws InsufficientCredits if the customer has fewer than the job may cost
  */
 export async function startSelectedUnlock(
   sql: Transaction,
@@ -74,8 +71,8 @@ export async function startSelectedUnlock(
 }
 
 /**
- * Estimates the cost in credits of unlocking the prospects with the given ids. Does not start a job.
- * @param matches Number of the given prospects that exist in the catalog.
+ * In credits. Does not start a job.
+ * @param matches how many of the prospects are in the catalog
  */
 export async function estimateSelectedUnlock(
   sql: Transaction,
@@ -88,7 +85,7 @@ export async function estimateSelectedUnlock(
   return { matches, cost, available: await findAvailableCredits(sql, customerId, pool) };
 }
 
-/** Returns how many of the given prospects exist in the catalog. A repeated id counts once. */
+/** A repeated id counts once. */
 export const countExisting = async (catalog: Pick<Catalog, 'find'>, ids: string[]): Promise<number> =>
   (await catalog.find(distinct(ids))).length;
 

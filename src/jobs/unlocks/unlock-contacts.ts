@@ -6,18 +6,15 @@ import { searchOf } from './start-unlock.ts';
 import type { JobBatch } from '../turns.ts';
 import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
 
-/** Progress of an unlock job. It is stored with the job, and the next batch resumes from it. */
+/** Stored with the job. The next batch resumes from it. */
 interface Progress {
-  /** The last processed prospect's position in the search results. */
+  /** Position of the last processed prospect in the search. */
   after?: ProspectPosition;
-  /** True if all search results are processed. */
+  /** All search results are processed. */
   isExhausted?: boolean;
 }
 
-/**
- * Runs one batch of a job of type `unlock_contacts`: unlocks the next prospects that match the job's filters, in the
- * requested order.
- */
+/** Unlocks the next prospects that match the job's filters, in the requested order. */
 export const unlockContacts: JobBatch = async (context, job) => {
   const { after, isExhausted = false } = (job.progress ?? {}) as Progress;
   const limit = Math.min(unlockBatchSize, job.total - job.succeeded);

@@ -5,10 +5,7 @@ import { settle, settledUpTo } from '../settle.ts';
 import type { JobBatch } from '../turns.ts';
 import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
 
-/**
- * Runs one batch of a job of type `unlock_selected_contacts`: unlocks the next prospects of the given ids. A prospect
- * that the customer has already unlocked costs nothing.
- */
+/** A prospect that the customer has already unlocked costs nothing. */
 export const unlockSelectedContacts: JobBatch = async (context, job) => {
   const { db, catalog } = context;
   const inputs = await db.lookup((sql) =>

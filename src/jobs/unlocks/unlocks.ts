@@ -8,13 +8,12 @@ import type { Prospect } from '../../schemas/prospects.ts';
 import type { JobContext } from '../handler.ts';
 import { settle } from '../settle.ts';
 
-/** Maximum number of prospects that one batch unlocks. With larger batches, other customers wait longer. */
+/** Prospects that one batch unlocks. With more, other customers wait longer. */
 export const unlockBatchSize = 250;
 
 /**
- * Creates or updates a contact for each unlocked prospect, if the job has the option `sync_crm`. Otherwise does
- * nothing.
- * @returns The contact ids by prospect id.
+ * Creates or updates a contact for each prospect, if the job has the option `sync_crm`.
+ * @returns contact ids by prospect id
  */
 export const toContacts = async (
   sql: Transaction,
@@ -23,7 +22,7 @@ export const toContacts = async (
 ): Promise<Map<string, string>> =>
   job.sync_crm ? syncProspects(sql, job.customer_id, prospects) : new Map<string, string>();
 
-/** Returns the job result for one unlocked prospect. A prospect without a valid e-mail address costs nothing. */
+/** A prospect without a valid e-mail address costs nothing. */
 export const unlockResult = (
   job: JobRow,
   position: number,
@@ -39,8 +38,8 @@ export const unlockResult = (
 });
 
 /**
- * Completes a job whose prospects are all unlocked. Before this, adds missing unlocks of the job to the search index.
- * @throws DomainError `unavailable` if the catalog does not respond. The job is retried then.
+ * Indexes the job's unlocks, then completes it.
+ * @throws DomainError `unavailable` if the catalog does not respond. The job is retried then
  */
 export async function completeUnlocks(context: JobContext, job: LeasedJob): Promise<void> {
   const { db, catalog } = context;

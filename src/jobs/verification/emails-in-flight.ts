@@ -2,33 +2,25 @@ import type { EmailInput } from '../../queries/jobs/job-inputs.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import type { JobContext } from '../handler.ts';
 
-/** Maximum number of emails that one batch verifies at the same time. */
+/** Emails that one batch verifies at the same time. */
 const maxInFlight = 1_000;
-/**
- * Maximum number of emails of one domain that are verified at the same time, so that a slow domain leaves capacity for
- * others.
- */
+/** Emails of one domain at the same time, so that a slow domain leaves capacity for others. */
 const maxPerDomain = 50;
-/** Maximum number of verifications that are started together. Each verification begins with a DNS lookup. */
+/** Verifications that are started together. Each begins with a DNS lookup. */
 const maxStarts = 200;
-/** Milliseconds after which a batch starts no more verifications, so that the worker can run other jobs. */
+/** After this time a batch starts no more verifications, so that the worker can run other jobs. */
 const beginMs = 8_000;
 /**
- * Milliseconds between two writes of finished verifications to the database. After a crash, the verifications that
- * ended since the last write, and those that were running, are repeated.
+ * Time between two writes of finished verifications. Those that ended since the last one are repeated after a crash.
  */
 const settleMs = 500;
 
-/** An email and the outcome of its verification. */
 export interface VerifiedEmail {
   input: EmailInput;
   verification: Verification;
 }
 
-/**
- * A set of emails whose verification has started and whose result is not stored in the database yet. Each batch has its
- * own set.
- */
+/** A batch's emails whose verification has started and whose result is not stored yet. */
 export class EmailsInFlight {
   readonly #verifier: JobContext['verifier'];
   readonly #customerId: string;
@@ -36,8 +28,8 @@ export class EmailsInFlight {
   readonly #inFlight = new Map<number, EmailInput>();
   readonly #verified = new Map<number, VerifiedEmail>();
   /**
-   * Aborts when no more verifications may start. Emails that still wait for their mailbox check are then removed from
-   * the set, and a later batch verifies them.
+   * Aborts when no more verifications may start. Emails that still wait for their mailbox check are then left to a
+   * later batch.
    */
   readonly #late = new AbortController();
   readonly #beginTimer = setTimeout(() => this.end(), beginMs);
@@ -47,10 +39,7 @@ export class EmailsInFlight {
   #resume = () => undefined as void;
 
   /**
-   * Creates an empty set of emails for one batch.
-   * @param customerId Id of the customer whose job is processed.
-   * @param signal Aborts when the batch must end, because the worker shuts down or has lost the lease on the job. It must
-   *   not outlive the batch, because it keeps this set in memory.
+   * @param signal aborts when the batch must end. It must not outlive the batch, because it keeps this set in memory
    */
   constructor({ verifier, config, stopping }: JobContext, customerId: string, signal: AbortSignal) {
     this.#verifier = verifier;
@@ -66,29 +55,26 @@ export class EmailsInFlight {
     else signal.addEventListener('abort', stop, { once: true });
   }
 
-  /** Maximum number of verifications that may be started now. */
+  /** How many verifications may be started now. */
   get capacity(): number {
     return this.#late.signal.aborted ? 0 : Math.min(maxStarts, maxInFlight - this.#inFlight.size);
   }
 
-  /** Number of emails in the set: verification started, result not stored yet. */
   get size(): number {
     return this.#inFlight.size;
   }
 
-  /** Email domains that have reached the maximum number of concurrent verifications. */
+  /** Domains that have reached their maximum. */
   get fullDomains(): string[] {
     return [...this.#countDomains()].filter(([, count]) => count >= this.#maxPerDomain).map(([domain]) => domain);
   }
 
-  /** Emails whose verification has finished and whose results are not stored yet. */
+  /** Finished and not stored yet. */
   get verified(): VerifiedEmail[] {
     return [...this.#verified.values()];
   }
 
-  /**
-   * True if the batch can end: all finished verifications are stored, and the batch waits for no other verification.
-   */
+  /** The batch can end: all finished verifications are stored, and it waits for no other. */
   get isOver(): boolean {
     return this.#isAbandoned ? this.#verified.size === 0 : this.#late.signal.aborted && this.#inFlight.size === 0;
   }
@@ -97,16 +83,15 @@ export class EmailsInFlight {
     return this.#isAbandoned;
   }
 
-  /** The first unexpected error of a verification, or undefined if no such error has occurred. */
+  /** The first unexpected error of a verification. */
   get fault(): unknown {
     return this.#fault;
   }
 
   /**
-   * Starts to verify emails. Skips emails that are already being verified, and emails of a domain that has reached its
-   * maximum number of concurrent verifications.
-   * @param max Maximum number of verifications to start.
-   * @returns The number of verifications started.
+   * Starts to verify emails. Skips those that are being verified, and those of full domains.
+   * @param max how many to start
+   * @returns how many were started
    */
   begin(inputs: readonly EmailInput[], max: number): number {
     const counts = this.#countDomains();
@@ -129,7 +114,7 @@ export class EmailsInFlight {
     await this.sleep();
   }
 
-  /** Waits up to 500 ms. Ends earlier when the last running verification ends or the batch is aborted. */
+  /** Waits up to 500 ms, or until the last running verification ends or the batch is aborted. */
   async sleep(): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, settleMs);
@@ -140,21 +125,17 @@ export class EmailsInFlight {
     });
   }
 
-  /** Removes emails from the set. Call this after their results were stored. */
+  /** Call this after the results of these emails were stored. */
   release(settled: readonly VerifiedEmail[]): void {
     for (const { input } of settled) this.#drop(input);
   }
 
-  /**
-   * Stops the start of new verifications. Emails that still wait for their mailbox check are removed from the set, and
-   * a later batch verifies them.
-   */
+  /** Starts no more verifications. Emails that still wait for their mailbox check are left to a later batch. */
   end(): void {
     clearTimeout(this.#beginTimer);
     this.#late.abort();
   }
 
-  /** True if at least one verification is still running. */
   get #isWaiting(): boolean {
     return this.#verified.size < this.#inFlight.size;
   }
@@ -199,7 +180,6 @@ export class EmailsInFlight {
 }
 
 /**
- * Returns how long a worker that shuts down waits for running verifications (ms). The rest of the shutdown time
- * `SHUTDOWN_MS` is for storing the results.
+ * How long a worker that shuts down waits for verifications (ms). The rest of `SHUTDOWN_MS` is for storing the results.
  */
 const graceMs = ({ SHUTDOWN_MS }: JobContext['config']): number => Math.max(SHUTDOWN_MS / 2, SHUTDOWN_MS - 2_000);

@@ -15,10 +15,9 @@ type Costs = Pick<Config, 'VERIFY_COST'>;
 const pool = 'verification';
 
 /**
- * Creates a job that verifies emails. A repeated email is verified and charged only once. Two emails are equal if they
- * differ only in case or in white space at the ends.
- * @throws DomainError `not_found` with one fault for each contact that does not belong to the customer.
- * @throws InsufficientCredits if the customer has fewer credits than the job may cost.
+ * A repeated email is verified and charged only once, also if it differs in case or in white space at the ends.
+ * @throws DomainError `not_found` with one fault for each contact that does not belong to the customer
+ * @throws InsufficientCredits if the customer has fewer than the job may cost
  */
 export async function startEmailVerification(
   sql: Transaction,
@@ -40,9 +39,9 @@ export async function startEmailVerification(
 }
 
 /**
- * Creates a job that verifies the work emails of all contacts in a list, and stores the outcomes with these contacts.
- * @throws DomainError `not_found` if the list does not exist; `conflict` if the list has too many contacts.
- * @throws InsufficientCredits if the customer has fewer credits than the job may cost.
+ * Verifies the work emails of all contacts in a list, and stores the outcomes with them.
+ * @throws DomainError `not_found`; `conflict` if the list has too many contacts
+ * @throws InsufficientCredits if the customer has fewer than the job may cost
  */
 export async function startListVerification(
   sql: Transaction,

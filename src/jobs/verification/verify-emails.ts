@@ -18,21 +18,15 @@ import type { JobContext } from '../handler.ts';
 import { settle, settledUpTo, underLease, type Delivery } from '../settle.ts';
 import type { JobBatch } from '../turns.ts';
 
-/**
- * Milliseconds after which a batch that waits for slow mail servers continues in the background, so that the worker can
- * serve other customers.
- */
+/** After this time a batch that waits for slow mail servers continues in the background. */
 const yieldMs = 10_000;
 
-/**
- * Maximum number of contacts with which one transaction stores outcomes. This takes about 0.1 s. Thousands of contacts
- * can have the same email.
- */
+/** Contacts with which one transaction stores outcomes: thousands can have the same email. Takes about 0.1 s. */
 const contactsAtOnce = 1_000;
 
 /**
- * Runs one batch of an email verification job. Stores each outcome soon after the verification ends. If the job has the
- * option `sync_crm`, also stores the outcome with the contacts.
+ * Stores each outcome soon after the verification ends, and also with the contacts if the job has the option
+ * `sync_crm`.
  */
 export const verifyEmails: JobBatch = async (context, job, signal, continueInBackground) => {
   const duplicates = await context.db.lookup((sql) => findDuplicateInputs(sql, job.customer_id, job.id));
@@ -56,8 +50,8 @@ export const verifyEmails: JobBatch = async (context, job, signal, continueInBac
 };
 
 /**
- * Returns a function that runs one step of a batch: it starts more verifications, waits up to 500 ms, and stores the
- * finished verifications. The function returns true if the job is COMPLETED.
+ * Returns a step: starts more verifications, waits up to 500 ms, and stores finished ones. The step returns true if the
+ * job is COMPLETED.
  */
 function stepOf(
   context: JobContext,
@@ -80,13 +74,13 @@ function stepOf(
   };
 }
 
-/** Reads the emails of a job that have no result yet from the database, and starts their verification. */
+/** Reads a job's emails without a result, and starts their verification. */
 class Source {
   readonly #context: JobContext;
   readonly #job: LeasedJob;
-  /** The domains of all emails whose verification has not started yet. Undefined if these domains are not known. */
+  /** Domains of all emails whose verification has not started. Undefined if they are not known. */
   #rest: readonly string[] | undefined;
-  /** Position in the list of the job's inputs. All inputs up to it have their results. */
+  /** Position up to which all inputs have their results. */
   after: number;
 
   constructor(context: JobContext, job: LeasedJob) {
@@ -97,7 +91,7 @@ class Source {
 
   /**
    * Starts more verifications, up to the capacity of `work`.
-   * @returns True if no email of the job is left to verify.
+   * @returns true if no email of the job is left to verify
    */
   async takeInto(work: EmailsInFlight): Promise<boolean> {
     for (let room = work.capacity, begun = 0; room > 0; room -= begun) {
@@ -124,10 +118,7 @@ class Source {
   }
 }
 
-/**
- * The duplicate inputs of a job: inputs whose email also occurs in an earlier input. A duplicate gets its result
- * together with the earlier input.
- */
+/** Inputs whose email also occurs in an earlier one, with which they get their result. */
 class Duplicates {
   readonly #byAddress: Map<string, JobInput[]>;
   readonly all: readonly Item[];
@@ -142,19 +133,17 @@ class Duplicates {
   }
 }
 
-/** An input of a job, with the outcome of its verification. */
 interface Item {
   input: JobInput;
-  /** The outcome. Undefined for a duplicate input, whose email also occurs in an earlier input. */
+  /** Undefined for a duplicate input. */
   verification?: Verification;
 }
 
 /**
- * If the job has the option `sync_crm`, stores the outcomes with the contacts, in transactions of limited size. Leaves
- * out the last group of contacts, which is stored together with the results. A worker that dies before that repeats the
- * verification, and stores its outcome with all contacts again.
- * @param duplicates The duplicate inputs of the job, whose email also occurs in an earlier input.
- * @returns The outcomes for the last group of contacts.
+ * If the job has the option `sync_crm`, stores the outcomes with the contacts, in transactions of limited size. The
+ * last group of contacts is stored together with the results. A worker that dies before that repeats the verification,
+ * and stores its outcome with all contacts again.
+ * @returns the outcomes for the last group
  */
 async function saveAllButLast(
   { db }: JobContext,
@@ -172,11 +161,7 @@ async function saveAllButLast(
   return groups.at(-1) ?? [];
 }
 
-/**
- * Converts verified inputs to job results, without inputs that already have a stored result. Also stores outcomes with
- * contacts.
- * @param outcomes The outcomes to store with contacts.
- */
+/** Converts verified inputs to results, except those that have one, and stores `outcomes` with contacts. */
 async function deliver(
   sql: Transaction,
   job: JobRow,
@@ -202,11 +187,7 @@ interface Outcome extends ContactVerification {
   position: number;
 }
 
-/**
- * Returns a function that converts a verified input to the data to store with contacts: the email, its status and a
- * contact, for each contact with this email. The function returns an empty array for a duplicate input.
- * @param duplicates The duplicate inputs of the job, whose email also occurs in an earlier input.
- */
+/** Converts a verified input to the outcome for each contact with this email. Nothing for a duplicate input. */
 const forContacts =
   (duplicates: Duplicates) =>
   ({ input, verification }: Item): Outcome[] => {
