@@ -25,13 +25,10 @@ import {
 import { limitAndOffset } from '../records/paging.ts';
 import { lockReferences, requireReferences, type Reference } from '../records/references.ts';
 
-/** The columns of an opportunity that callers can write. */
+/** The columns that callers can write. */
 type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number]>;
 
-/**
- * SQL columns of an opportunity as the API returns it. A line (a product with price and quantity) has the name of its
- * product, even if the product is deleted. A deleted company is shown as null.
- */
+/** As the API returns it. A line has the name of its product, even if that is deleted. A deleted company is null. */
 const projection = (sql: Sql | Transaction, customerId: string) => sql`
   o.id,
   ${sql(opportunityFields.filter((column) => column !== 'company_id').map((column) => `o.${column}`))},
@@ -65,7 +62,7 @@ const source = (sql: Sql | Transaction, customerId: string) => sql`
   opportunities o
   ${lookUpCompany(sql, customerId, 'o')}`;
 
-/** Returns a page of the customer's opportunities, newest first. */
+/** Newest first. */
 export const listOpportunities = (sql: Sql, customerId: string, paginate?: Paginate): Promise<Opportunity[]> =>
   sql<Opportunity[]>`
     select ${projection(sql, customerId)}
@@ -80,7 +77,6 @@ export const listOpportunities = (sql: Sql, customerId: string, paginate?: Pagin
       ))
     order by o.id desc`;
 
-/** Returns an opportunity, or undefined if the customer has no such opportunity. */
 export async function findOpportunity(
   sql: Sql | Transaction,
   customerId: string,
@@ -90,7 +86,7 @@ export async function findOpportunity(
   return found;
 }
 
-/** Returns the customer's opportunities with these ids, in any order. Leaves out unknown ids. */
+/** In any order, without unknown ids. */
 export const findOpportunities = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Opportunity[]> =>
   // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
   sql<Opportunity[]>`
@@ -105,10 +101,10 @@ export const findOpportunities = (sql: Sql | Transaction, customerId: string, id
     ) as found`;
 
 /**
- * Creates an opportunity with its contacts and lines (products with price and quantity).
- * @returns the opportunity's id
- * @throws DomainError `not_found` with the JSON pointer of every id in `body` that does not belong to a record of the
- *   customer; nothing is written in this case
+ * Creates an opportunity with its contacts and lines.
+ * @returns its id
+ * @throws DomainError `not_found`, with nothing written, with the JSON pointer of every id in `body` that is not the
+ * customer's
  */
 export async function createOpportunity(
   sql: Transaction,
@@ -134,11 +130,9 @@ export async function createOpportunity(
 }
 
 /**
- * Updates those fields of an opportunity that `patch` contains. If one update fails, nothing is changed.
- * @throws DomainError `not_found` if the opportunity, or a record to which `patch` refers, does not exist or belongs to
- *   another customer
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the opportunity's current ETag
- * @throws DomainError `conflict` if a product to add already has a line in the opportunity
+ * Updates the fields that `patch` contains, or none if one fails.
+ * @throws DomainError `not_found` if the opportunity, or a record to which `patch` refers, is not the customer's;
+ * `precondition_failed` if `ifMatch` is not its ETag; `conflict` if a product to add already has a line
  */
 export async function updateOpportunity(
   sql: Transaction,
@@ -174,8 +168,7 @@ export async function updateOpportunity(
 
 /**
  * Deletes an opportunity with its lines.
- * @throws DomainError `not_found` if the customer has no such opportunity
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the opportunity's current ETag
+ * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not its ETag
  */
 export async function deleteOpportunity(
   sql: Transaction,
@@ -201,8 +194,8 @@ export async function deleteOpportunity(
 
 /**
  * Removes companies from their opportunities.
- * @param max maximum number of opportunities to update; null means all
- * @returns the number of updated opportunities
+ * @param max how many to update; null means all
+ * @returns how many were updated
  */
 export async function detachOpportunities(
   sql: Transaction,
@@ -229,9 +222,8 @@ export async function detachOpportunities(
 }
 
 /**
- * Locks an opportunity until the transaction ends, and returns its columns. Other transactions cannot change the
- * opportunity, its contacts or its lines until then.
- * @throws DomainError `not_found` if the customer has no such opportunity
+ * Locks an opportunity with its contacts and lines until the transaction ends.
+ * @throws DomainError `not_found`
  */
 async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<OpportunityColumns> {
   const [columns] = await sql<OpportunityColumns[]>`
@@ -244,12 +236,12 @@ async function lockOpportunity(sql: Transaction, customerId: string, id: string)
   return columns;
 }
 
-/** Returns true if a patch changes nothing. Ignores empty arrays in `products`. */
+/** Ignores empty arrays in `products`. */
 const isEmpty = ({ products = {}, ...others }: OpportunityPatch): boolean =>
   Object.keys(others).length === 0 && Object.values(products).every((lines) => lines.length === 0);
 
 /**
- * Returns every id in a request body that refers to another record of the customer, with its JSON pointer.
+ * Returns every id that refers to another record, with its JSON pointer.
  * @param linesPath JSON pointer to `lines` in the body
  */
 function referencesOf(body: OpportunityPatch | OpportunityCreate, lines: Line[] = [], linesPath: string): Reference[] {
@@ -263,7 +255,7 @@ function referencesOf(body: OpportunityPatch | OpportunityCreate, lines: Line[] 
   ];
 }
 
-/** Returns the fields of an opportunity as they are stored: names trimmed, times in UTC with milliseconds. */
+/** Trims names, and converts times to UTC with milliseconds. */
 function asKept<T extends Partial<OpportunityColumns>>(fields: T): T {
   const { estimated_closing_date, close_date } = fields;
   return {

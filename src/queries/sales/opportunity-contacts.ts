@@ -2,7 +2,7 @@ import type { Transaction } from '../../database/db.ts';
 import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
 import type { LastWrites } from '../records/last-writes.ts';
 
-/** Replaces the contacts of an opportunity. The caller must have locked the opportunity and the new contacts. */
+/** The caller must have locked the opportunity and the new contacts. */
 export async function setContacts(
   sql: Transaction,
   customerId: string,
@@ -16,7 +16,7 @@ export async function setContacts(
   await addContacts(sql, customerId, opportunityId, contactIds);
 }
 
-/** Adds contacts, in the given order, to an opportunity that has no contacts yet. Duplicate ids are added once. */
+/** Adds contacts in order, duplicates once, to an opportunity that has none yet. */
 export async function addContacts(
   sql: Transaction,
   customerId: string,
@@ -30,22 +30,19 @@ export async function addContacts(
     from unnest(${distinct}::uuid[]) with ordinality as given (contact_id, position)`;
 }
 
-/**
- * Maximum number of rows of deleted contacts that one transaction removes from opportunities. The rows of the contacts
- * beyond are removed in the background. Removing this many takes about 30 ms.
- */
+/** Rows of deleted contacts that one transaction removes; the rest is removed in the background. Takes about 30 ms. */
 const maxAtOnce = 500;
 
 /**
- * SQL condition for a row of the table `opportunity_contacts` with the alias `m`: its contact exists. All reads need it,
- * because the rows of some deleted contacts are removed later.
+ * The contact of the row `m` of `opportunity_contacts` exists. All reads need it, because the rows of some deleted
+ * contacts are removed later.
  */
 export const isPresent = (sql: FragmentMaker, customerId: string): Fragment => sql`
   m.contact_id <> all(array(select r.contact_id from contact_removals r where r.customer_id = ${customerId}::uuid))`;
 
 /**
- * Removes contacts from all their opportunities, before the contacts are deleted. The caller must have locked the
- * contacts. Contacts of very many opportunities are hidden from reads, and workers remove their rows later.
+ * Removes contacts from all opportunities before they are deleted. The caller must have locked them. Those of very many
+ * opportunities are hidden from reads, and workers remove their rows later.
  */
 export async function removeFromOpportunities(
   sql: Transaction,
@@ -64,8 +61,7 @@ export async function removeFromOpportunities(
 }
 
 /**
- * Divides contacts into those that one transaction can remove from their opportunities, and those that it cannot remove
- * in addition. Leaves out contacts without opportunities.
+ * Divides contacts into those that one transaction can remove, and others. Leaves out contacts without opportunities.
  */
 async function bySize(
   sql: Transaction,
@@ -101,8 +97,8 @@ async function bySize(
 
 /**
  * Removes one deleted contact from its next opportunities, or ends its removal if none is left.
- * @param max maximum number of opportunities, which stay locked until the transaction ends
- * @returns false if no deleted contact of the customer waits to be removed
+ * @param max how many opportunities, which stay locked until the transaction ends
+ * @returns false if no deleted contact waits to be removed
  */
 export async function removeNextRows(sql: Transaction, customerId: string, max: number): Promise<boolean> {
   const [removal] = await sql<{ contact_id: string }[]>`
@@ -127,9 +123,8 @@ export async function removeNextRows(sql: Transaction, customerId: string, max: 
 }
 
 /**
- * Removes contacts from opportunities.
- * @param max maximum number of opportunities; null means all
- * @returns the number of opportunities
+ * @param max how many opportunities; null means all
+ * @returns how many
  */
 async function removeRows(
   sql: Transaction,

@@ -2,7 +2,7 @@ import type { Sql, Transaction } from '../../database/db.ts';
 import { conflict } from '../../errors.ts';
 import type { Line, LinesPatch } from '../../schemas/opportunities.ts';
 
-/** SQL expression for the exact sum of price × quantity over an opportunity's lines. */
+/** The exact sum of price × quantity over an opportunity's lines. */
 export const totalOfLines = (sql: Sql | Transaction, customerId: string, opportunityId: string) => sql`
   (
     select coalesce(sum(price * quantity), 0)
@@ -11,20 +11,14 @@ export const totalOfLines = (sql: Sql | Transaction, customerId: string, opportu
       and opportunity_id = ${opportunityId}
   )`;
 
-/**
- * An opportunity whose lines (products with price and quantity) a transaction changes. The caller must have locked or
- * created the opportunity.
- */
+/** The caller must have locked or created the opportunity. */
 export interface OpportunityRef {
   id: string;
-  /** Id of the stage that the opportunity has at the end of the transaction. */
+  /** The stage that the opportunity has at the end of the transaction. */
   stage_id: string;
 }
 
-/**
- * Appends lines (products with price and quantity) to an opportunity, in the given order. The caller must have locked
- * the products, which must not have a line in the opportunity yet.
- */
+/** Appends lines in order. The caller must have locked the products, which must not have a line yet. */
 export async function addLines(
   sql: Transaction,
   customerId: string,
@@ -57,10 +51,7 @@ export async function addLines(
       and s.id = ${opportunity.stage_id}`;
 }
 
-/**
- * Removes, updates and adds lines of an opportunity. The caller must have checked the patch with `findAbsentLines` and
- * `requireNewLines`.
- */
+/** The caller must have checked the patch with `findAbsentLines` and `requireNewLines`. */
 export async function updateLines(
   sql: Transaction,
   customerId: string,
@@ -104,10 +95,7 @@ async function updateExistingLines(
       and l.product_id = change.product_id`;
 }
 
-/**
- * Sets the pipeline of all lines of an opportunity to the pipeline of the opportunity's stage. Call it after the stage
- * has changed.
- */
+/** Sets the pipeline of all lines to that of the opportunity's stage. Call it after the stage has changed. */
 export async function moveLines(sql: Transaction, customerId: string, { id, stage_id }: OpportunityRef): Promise<void> {
   await sql`
     update opportunity_lines l
@@ -120,7 +108,6 @@ export async function moveLines(sql: Transaction, customerId: string, { id, stag
       and l.pipeline_id <> s.pipeline_id`;
 }
 
-/** Returns the ids of the products in an opportunity's lines. */
 export async function findLineProducts(
   sql: Transaction,
   customerId: string,
@@ -135,9 +122,8 @@ export async function findLineProducts(
 }
 
 /**
- * Returns the JSON pointers to those products that a patch removes or updates, but that have no line in the
- * opportunity.
- * @param present ids of the products in the opportunity's lines
+ * Returns JSON pointers to products that a patch removes or updates, but that have no line.
+ * @param present products in the opportunity's lines
  */
 export function findAbsentLines(
   present: Set<string>,
@@ -153,9 +139,8 @@ export function findAbsentLines(
 const alreadyThere = 'is already in this opportunity: use products.update to change its line';
 
 /**
- * Checks that the products that a patch adds do not have a line in the opportunity yet.
- * @param present ids of the products in the opportunity's lines
- * @throws DomainError `conflict` with the JSON pointer of every product that has a line
+ * @param present products in the opportunity's lines
+ * @throws DomainError `conflict` with the JSON pointer of every added product that has a line
  */
 export function requireNewLines(present: Set<string>, { add = [] }: LinesPatch): void {
   const faults = add.flatMap(({ id }, index) =>

@@ -2,25 +2,22 @@ import type { Sql, Transaction } from '../../database/db.ts';
 import type { Pipeline, PipelineListItem, StageStatus, Visibility } from '../../schemas/pipelines.ts';
 import { stageProjection } from './stages.ts';
 
-/** A stage to create with its pipeline. */
 export interface NewStage {
   name: string;
   probability_percentage: number;
   status: StageStatus;
 }
 
-/** A pipeline to create, with its stages. */
 export interface NewPipeline {
   name: string;
   description: string;
-  /** ISO 4217 code in upper case. */
+  /** ISO 4217 in upper case. */
   currency: string;
   visibility: Visibility;
-  /** The stages in the order in which an opportunity passes through them. */
+  /** In the order in which an opportunity passes through them. */
   stages: readonly NewStage[];
 }
 
-/** The default stages of a sales pipeline. */
 export const salesStages: readonly NewStage[] = [
   { name: 'Lead', probability_percentage: 10, status: 'OPEN' },
   { name: 'Qualified', probability_percentage: 25, status: 'OPEN' },
@@ -30,7 +27,7 @@ export const salesStages: readonly NewStage[] = [
   { name: 'Lost', probability_percentage: 0, status: 'LOST' },
 ];
 
-/** Creates a pipeline with its stages and returns the pipeline's id. Stage positions start at 1. */
+/** Returns the pipeline's id. Stage positions start at 1. */
 export async function createPipeline(sql: Transaction, customerId: string, given: NewPipeline): Promise<string> {
   const [pipeline] = await sql<[{ id: string }]>`
     insert into pipelines (customer_id, name, description, currency, visibility)
@@ -45,10 +42,7 @@ export async function createPipeline(sql: Transaction, customerId: string, given
   return pipeline.id;
 }
 
-/**
- * Returns all pipelines of the customer, newest first. Leaves out the visibility, the stages, and the times of creation
- * and update.
- */
+/** Newest first, without visibility, stages and times. */
 export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineListItem[]> =>
   sql<PipelineListItem[]>`
     select ${listProjection(sql)}
@@ -56,7 +50,6 @@ export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineLis
     where p.customer_id = ${customerId}
     order by p.id desc`;
 
-/** Returns a pipeline with its stages, or undefined if the customer has no such pipeline. */
 export async function findPipeline(
   sql: Sql | Transaction,
   customerId: string,
@@ -66,7 +59,7 @@ export async function findPipeline(
   return found;
 }
 
-/** Returns the customer's pipelines with these ids, in any order. Leaves out unknown ids. */
+/** In any order, without unknown ids. */
 export const findPipelines = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Pipeline[]> =>
   // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
   sql<Pipeline[]>`
@@ -80,7 +73,7 @@ export const findPipelines = (sql: Sql | Transaction, customerId: string, ids: s
       offset 0
     ) as found`;
 
-/** Returns all pipelines of the customer with all their fields and stages, newest first. */
+/** Newest first. */
 export const listPipelinesWithStages = (sql: Sql | Transaction, customerId: string): Promise<Pipeline[]> =>
   sql<Pipeline[]>`
     select ${projection(sql, customerId)}

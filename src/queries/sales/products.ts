@@ -13,20 +13,16 @@ import type { Paginate } from '../../schemas/base/wire.ts';
 import { normalise } from '../../text/normalise.ts';
 import { limitAndOffset } from '../records/paging.ts';
 
-/** The columns of a product that callers can write. */
+/** The columns that callers can write. */
 type ProductColumns = Pick<Product, (typeof productFields)[number]>;
 
-/** SQL columns of a product as the API returns it. */
 const projection = (sql: Sql | Transaction) => sql`
   p.id,
   ${sql(productFields.map((column) => `p.${column}`))},
   p.created_at,
   p.updated_at`;
 
-/**
- * Returns a page of the customer's products, newest first. Each product has the numbers of opportunities and pipelines
- * that use it.
- */
+/** Newest first, with the numbers of opportunities and pipelines that use each. */
 export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate): Promise<ProductListItem[]> =>
   sql<ProductListItem[]>`
     select
@@ -51,7 +47,7 @@ export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate):
       ))
     order by p.id desc`;
 
-/** Returns a product, or undefined if the customer has no such product or has deleted it. */
+/** Returns undefined also if the product is deleted. */
 export async function findProduct(
   sql: Sql | Transaction,
   customerId: string,
@@ -61,7 +57,7 @@ export async function findProduct(
   return found;
 }
 
-/** Returns the customer's products with these ids, in any order. Leaves out unknown ids. */
+/** In any order, without unknown ids. */
 export const findProducts = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Product[]> =>
   // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
   sql<Product[]>`
@@ -76,15 +72,12 @@ export const findProducts = (sql: Sql | Transaction, customerId: string, ids: st
       offset 0
     ) as found`;
 
-/**
- * All columns of a new product that the request can set, except the currency: its default comes from the customer's
- * subscription.
- */
+/** Without the currency: its default comes from the customer's subscription. */
 const insertedFields = productFields.filter((field) => field !== 'currency');
 
 /**
- * Creates a product. If the body has no currency, the product gets the currency of the customer's subscription.
- * @returns the product's id
+ * Without a currency, the product gets that of the customer's subscription.
+ * @returns its id
  */
 export async function createProduct(sql: Transaction, customerId: string, body: ProductCreate): Promise<string> {
   const given: Omit<ProductColumns, 'currency'> & Partial<ProductColumns> = { active: true, ...normalise(body) };
@@ -100,10 +93,8 @@ export async function createProduct(sql: Transaction, customerId: string, body: 
 }
 
 /**
- * Updates those fields of a product that `patch` contains. Opportunities that already have a line with this product
- * keep the old price.
- * @throws DomainError `not_found` if the customer has no such product
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the product's current ETag
+ * Updates the fields that `patch` contains. Existing lines keep the old price.
+ * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the product's ETag
  */
 export async function updateProduct(
   sql: Transaction,
@@ -122,10 +113,8 @@ export async function updateProduct(
 }
 
 /**
- * Deletes a product. If opportunities use the product, its row stays in the table and is marked as deleted, because the
- * opportunities still show the product's name.
- * @throws DomainError `not_found` if the customer has no such product
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the product's current ETag
+ * Deletes a product. One in use is only marked as deleted, because opportunities still show its name.
+ * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the product's ETag
  */
 export async function deleteProduct(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
   // A transaction that adds a line locks the product's row too. So no line with this product can appear before the
@@ -149,10 +138,9 @@ export async function deleteProduct(sql: Transaction, customerId: string, id: st
 }
 
 /**
- * Locks a product until the transaction ends. With `strength = 'update'`, other transactions cannot add the product to
- * an opportunity until then.
- * @throws DomainError `not_found` if the customer has no such product
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the product's current ETag
+ * Locks a product until the transaction ends. With `strength = 'update'`, it cannot be added to an opportunity until
+ * then.
+ * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the product's ETag
  */
 async function lockProduct(
   sql: Transaction,

@@ -3,7 +3,7 @@ import { notFound } from '../../errors.ts';
 import type { StageListItem, StageQuery } from '../../schemas/pipelines.ts';
 import { limitAndOffset } from '../records/paging.ts';
 
-/** SQL columns of a stage as the API returns it, both alone and inside a pipeline. */
+/** As the API returns it, both alone and inside a pipeline. */
 export const stageProjection = (sql: Sql | Transaction) => sql`
   s.id,
   s.name,
@@ -13,8 +13,8 @@ export const stageProjection = (sql: Sql | Transaction) => sql`
   s.status`;
 
 /**
- * Returns a page of a pipeline's stages in their order, each with its number of opportunities.
- * @throws DomainError `not_found` when the customer has no such pipeline
+ * In their order, each with its number of opportunities.
+ * @throws DomainError `not_found` if the customer has no such pipeline
  */
 export async function listStages(
   sql: Sql,
