@@ -6,10 +6,7 @@ import type { Scope } from '../../schemas/base/scopes.ts';
 import type { RawToken, TokenHash } from '../../credentials/tokens.ts';
 import { recordEvent } from './audit.ts';
 
-/**
- * The state of an API key, as read to authenticate a request. `refusal` says why the key cannot be used now; it is null
- * if the key is valid.
- */
+/** As read to authenticate a request. `refusal` says why the key cannot be used now; null if it is valid. */
 export interface KeyState {
   key_hash: TokenHash;
   id: string;
@@ -17,13 +14,11 @@ export interface KeyState {
   created_by: string;
   permissions: Scope[];
   refusal: Extract<RefusalCause, 'revoked' | 'expired' | 'suspended'> | null;
-  /** True if `last_used_at` must be updated, because it is empty or at least a minute old. */
+  /** `last_used_at` must be updated: it is empty or at least a minute old. */
   use_unrecorded: boolean;
 }
 
-/**
- * Returns the current states of the API keys with these hashes. A hash that belongs to no key is missing in the result.
- */
+/** Leaves out hashes that belong to no key. */
 export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
   sql<KeyState[]>`
     select k.key_hash, k.id, k.customer_id, k.created_by, k.permissions,
@@ -36,10 +31,7 @@ export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]
     from api_keys k
     where k.key_hash = any(${sql.array(hashes)})`;
 
-/**
- * Sets the time of last use of these API keys, at most once a minute for each key. Skips a key whose row another
- * transaction has locked.
- */
+/** Sets the time of last use, at most once a minute. Skips a key whose row is locked. */
 export async function recordKeyUse(sql: Transaction, keyIds: string[]): Promise<void> {
   // A locked row: another process records the same use, or the key is being changed.
   await sql`
@@ -60,16 +52,16 @@ const status = (sql: Sql | Transaction) => sql`
 const issued = (sql: Sql | Transaction) => sql`
   id, name, start, permissions, ${status(sql)} as status, expires_at, created_at`;
 
-/** The data of a new or rotated API key that a response shows, without the secret. */
+/** What a response shows of a new or rotated key, without the secret. */
 export type IssuedRow = Pick<ApiKey, 'id' | 'name' | 'start' | 'permissions' | 'status' | 'expires_at' | 'created_at'>;
 
 const shown = (sql: Sql | Transaction) => sql`
   ${issued(sql)}, updated_at, last_used_at, revoked_at, created_by`;
 
-/** When an API key ends: a time in the future if the key is live, which means neither revoked nor expired. */
+/** In the future if the key is live: neither revoked nor expired. */
 const endsAt = (sql: Sql | Transaction) => sql`least(revoked_at, expires_at)`;
 
-/** Returns the customer's live API keys, and those that ended last (`keyLimits.endedShown`). The newest key comes first. */
+/** Returns live keys, and those that ended last (`keyLimits.endedShown`), newest first. */
 export const listApiKeys = (sql: Sql | Transaction, customerId: string): Promise<ApiKey[]> =>
   sql<ApiKey[]>`
     with ended as (
@@ -89,7 +81,6 @@ export const listApiKeys = (sql: Sql | Transaction, customerId: string): Promise
     from ended
     order by id desc`;
 
-/** Returns an API key of the customer, or undefined if there is no such key. */
 export async function findApiKey(sql: Sql | Transaction, customerId: string, id: string): Promise<ApiKey | undefined> {
   const [key] = await sql<ApiKey[]>`
     select ${shown(sql)}
@@ -107,8 +98,8 @@ export interface NewKey {
 }
 
 /**
- * Creates an API key and an audit event for it. Returns the new row, without the secret.
- * @throws DomainError `conflict` if the customer has as many live keys as `keyLimits` allows.
+ * Creates a key and its audit event. Returns the row without the secret.
+ * @throws DomainError `conflict` if the customer has as many live keys as `keyLimits` allows
  */
 export async function createApiKey(
   sql: Transaction,
@@ -133,7 +124,10 @@ export async function createApiKey(
   return row;
 }
 
-/** Throws `conflict` if the customer can have no further live key. Concurrent calls for one customer wait in turn. */
+/**
+ * Calls for one customer wait in turn.
+ * @throws DomainError `conflict` if the customer can have no further live key
+ */
 async function requireRoomForKey(sql: Transaction, customerId: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`api keys:${customerId}`}, 0))`;
   const [{ live }] = await sql<[{ live: number }]>`
@@ -148,8 +142,8 @@ async function requireRoomForKey(sql: Transaction, customerId: string): Promise<
 const described = (row: IssuedRow) => ({ name: row.name, start: row.start });
 
 /**
- * The state of an API key before its secret is replaced (rotation). The rotation fails if the key has changed
- * meanwhile, so only one of two concurrent rotations succeeds.
+ * A key before its rotation, which fails if the key has changed meanwhile: only one of two concurrent rotations
+ * succeeds.
  */
 export interface KeyVersion {
   customer_id: string;
@@ -158,7 +152,7 @@ export interface KeyVersion {
   status: ApiKey['status'];
 }
 
-/** Returns the current secret hash and status of these API keys. A key that does not exist is missing in the result. */
+/** Leaves out keys that do not exist. */
 export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' | 'id'>[]): Promise<KeyVersion[]> =>
   sql<KeyVersion[]>`
     select customer_id, id, key_hash, ${status(sql)} as status
@@ -168,10 +162,7 @@ export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' |
       ${keys.map((key) => key.id)}::uuid[]
     ) as wanted (customer_id, id) using (customer_id, id)`;
 
-/**
- * The changes to an API key that are made together with its rotation (the replacement of its secret). A field that is
- * undefined stays as it is.
- */
+/** Made together with a rotation. Undefined stays as it is. */
 export interface KeyChanges {
   name: string | undefined;
   expiration: Duration | undefined;
@@ -179,10 +170,10 @@ export interface KeyChanges {
 }
 
 /**
- * Rotates an API key: replaces its secret, and makes the given `changes`. The new secret is valid for
- * `changes.expiration` days, or, if this is undefined, for as many days as the old secret was.
- * @returns the changed key. Returns undefined, and changes nothing, if the key is no longer active, or if its secret
- *   was replaced after `before` was read
+ * Replaces the secret, and makes `changes`. The new one is valid for `changes.expiration` days, by default as long as
+ * the old one was.
+ * @returns undefined, with nothing changed, if the key is no longer active, or its secret was replaced after `before`
+ * was read
  */
 export async function rotateApiKey(
   sql: Transaction,
@@ -218,7 +209,7 @@ export async function rotateApiKey(
 }
 
 /**
- * Revokes an API key permanently. Does nothing if the key is already revoked.
+ * Permanent. Does nothing if the key is already revoked.
  * @returns true if the customer has this key
  */
 export async function revokeApiKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
@@ -238,10 +229,7 @@ export async function revokeApiKey(sql: Transaction, customerId: string, id: str
   return true;
 }
 
-/**
- * Returns the id of the customer that owns an API key, or undefined if there is no such key. Searches the keys of all
- * customers, so only the command line uses it.
- */
+/** Searches the keys of all customers, so only the command line uses it. */
 export async function findCustomerOfKey(sql: Sql | Transaction, id: string): Promise<string | undefined> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id

@@ -3,7 +3,7 @@ import { lowestId } from '../../database/wire-types.ts';
 import type { RefusalCause } from '../../errors.ts';
 import type { AuditEvent, NewAuditEvent } from '../../schemas/audit.ts';
 
-/** Inserts an audit event. Pass the transaction of the recorded action, so that both commit together or not at all. */
+/** Pass the transaction of the recorded action, so that both commit together or not at all. */
 export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promise<void> {
   await sql`
     insert into audit_events (customer_id, user_id, api_key_id, event, actor, address, details)
@@ -13,24 +13,20 @@ export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promi
     )`;
 }
 
-/**
- * Ids that are stored instead of the ids of a customer and a user when a login fails because no user has the given
- * email.
- */
+/** Stored in place of a customer's and user's ids when a login fails because no user has the email. */
 export const nobody = {
   customerId: lowestId,
   userId: lowestId,
 };
 
 /**
- * Maximum number of network addresses that are counted separately for the failed logins of one account on one day with
- * one reason. Failed logins from further addresses are counted together in one row.
+ * Addresses that are counted separately for the failed logins of one account, day and reason. Further ones share a row.
  */
 export const maxAddresses = 100;
 
 /**
- * Counts a failed login. One row counts all failed logins with the same account, day, reason and network address. The
- * email that was entered is not stored, because people sometimes type their password into the email field.
+ * Counts a failed login in the row of its account, day, reason and network address. The email that was entered is not
+ * stored, because people sometimes type their password into that field.
  */
 export async function recordFailedLogin(
   sql: Transaction,
@@ -54,8 +50,8 @@ export async function recordFailedLogin(
 }
 
 /**
- * Returns the customer's latest audit events, newest first. Failed logins with the same account, day, reason and
- * network address form one event, with the time of the last attempt.
+ * Newest first. Failed logins with the same account, day, reason and address are one event, at the time of the last
+ * attempt.
  */
 export const listEvents = (sql: Sql | Transaction, customerId: string, limit: number): Promise<AuditEvent[]> =>
   sql<AuditEvent[]>`

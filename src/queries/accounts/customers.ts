@@ -22,7 +22,7 @@ const columns = (sql: Sql | Transaction) => sql`id, business_name, status, count
 
 export type NewCustomer = Pick<Customer, 'business_name' | 'country' | 'city'>;
 
-/** Creates a customer with an active free subscription, a sales pipeline and empty credit balances. */
+/** With an active free subscription, a sales pipeline and empty credit balances. */
 export async function createCustomer(sql: Transaction, given: NewCustomer): Promise<Customer> {
   const [customer] = await sql<[Customer]>`
     insert into customers (business_name, country, city)
@@ -51,10 +51,7 @@ export const listCustomers = (sql: Sql): Promise<Customer[]> =>
     from customers
     order by id desc`;
 
-/**
- * Returns the customer with this id.
- * @throws DomainError `not_found` if there is no such customer
- */
+/** @throws DomainError `not_found` */
 export async function requireCustomer(sql: Sql | Transaction, customerId: string): Promise<Customer> {
   const [customer] = await sql<Customer[]>`
     select ${columns(sql)}
@@ -64,7 +61,6 @@ export async function requireCustomer(sql: Sql | Transaction, customerId: string
   return customer;
 }
 
-/** Suspends or resumes a customer. Does nothing if the customer already has this status. */
 export async function setCustomerStatus(sql: Transaction, customerId: string, status: CustomerStatus): Promise<void> {
   const changed = await sql`
     update customers
@@ -76,10 +72,7 @@ export async function setCustomerStatus(sql: Transaction, customerId: string, st
   await recordEvent(sql, { event, customerId, by: commandLine });
 }
 
-/**
- * Returns the account summary of a customer: its data, number of users, and its subscription. `subscription.balance` is
- * the number of available prospect credits, without those that jobs have reserved.
- */
+/** `subscription.balance` is the number of available prospect credits, without those that jobs have reserved. */
 export async function findCustomerSummary(sql: Sql, customerId: string): Promise<CustomerSummary> {
   const [row] = await sql<[CustomerSummary]>`
     select
@@ -107,7 +100,7 @@ export async function findCustomerSummary(sql: Sql, customerId: string): Promise
   return row;
 }
 
-/** Returns true if at least one customer has no user with this email address. */
+/** True if a customer has no user with this email address. */
 export async function hasCustomersBeside(sql: Sql | Transaction, email: string): Promise<boolean> {
   const [row] = await sql<[{ has_others: boolean }]>`
     select exists (

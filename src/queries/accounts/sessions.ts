@@ -5,10 +5,7 @@ import type { Role } from '../../schemas/users.ts';
 import type { TokenHash } from '../../credentials/tokens.ts';
 import { recordEvent } from './audit.ts';
 
-/**
- * The state of a session, as read to authenticate a request. `refusal` says why the session cannot be used now; it is
- * null if the session is valid.
- */
+/** As read to authenticate a request. `refusal` says why the session cannot be used now; null if it is valid. */
 export interface SessionState {
   token_hash: TokenHash;
   customer_id: string;
@@ -18,7 +15,7 @@ export interface SessionState {
   refusal: Extract<RefusalCause, 'expired' | 'deactivated' | 'suspended'> | null;
 }
 
-/** Returns the sessions with these token hashes. A hash that belongs to no session is missing in the result. */
+/** Leaves out hashes that belong to no session. */
 export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionState[]> =>
   sql<SessionState[]>`
     select s.token_hash, s.customer_id, s.user_id, u.email, u.role,
@@ -33,9 +30,9 @@ export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionStat
     where s.token_hash = any(${sql.array(hashes)})`;
 
 /**
- * Creates a session that is valid for 12 hours, and deletes the user's expired sessions. Does nothing if the account is
- * not active, or if its password has changed since `account` was read.
- * @returns the session's expiry time, or undefined if no session was created
+ * Creates a session of 12 hours, and deletes the user's expired ones.
+ * @returns the expiry time; undefined, with nothing done, if the account is not active, or its password has changed
+ * since `account` was read
  */
 export async function createSession(
   sql: Transaction,
@@ -65,9 +62,7 @@ export async function createSession(
   return session.expires_at;
 }
 
-/**
- * Makes logins of a user wait until this transaction has ended. Call it before the user's password or state changes.
- */
+/** Logins of the user wait until this transaction has ended. Call it before the user's password or state changes. */
 export async function blockLogins(sql: Transaction, userId: string): Promise<void> {
   // Not a lock of the user's row: in a distributed database, such a lock is taken on every node.
   await sql`select pg_advisory_xact_lock(${accountLock(sql, userId)})`;
@@ -83,7 +78,7 @@ async function deleteExpiredSessions(sql: Transaction, customerId: string, userI
       and expires_at <= now()`;
 }
 
-/** Deletes a session and records the logout as an audit event. */
+/** Also records the logout as an audit event. */
 export async function deleteSession(
   sql: Transaction,
   session: { customerId: string; userId: string; tokenHash: TokenHash },
@@ -97,7 +92,7 @@ export async function deleteSession(
   await recordEvent(sql, { event: 'user.logged_out', customerId, userId, by });
 }
 
-/** Deletes all sessions of a user. If `kept` is given, the session with this token hash stays. */
+/** Deletes a user's sessions, except the one with the token hash `kept`. */
 export async function deleteSessions(
   sql: Transaction,
   customerId: string,

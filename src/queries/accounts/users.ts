@@ -9,7 +9,7 @@ import { blockLogins, deleteSessions } from './sessions.ts';
 
 const columns = (sql: Sql | Transaction) => sql`id, name, email, role, active`;
 
-/** Returns all users of the customer, newest first. */
+/** Newest first. */
 export const listUsers = (sql: Sql | Transaction, customerId: string): Promise<User[]> =>
   sql<User[]>`
     select ${columns(sql)}
@@ -17,7 +17,7 @@ export const listUsers = (sql: Sql | Transaction, customerId: string): Promise<U
     where customer_id = ${customerId}
     order by id desc`;
 
-/** Returns the customer's oldest active admin, or undefined if there is none. */
+/** Returns the oldest active admin. */
 export async function findFirstAdmin(sql: Sql | Transaction, customerId: string): Promise<User | undefined> {
   const [row] = await sql<User[]>`
     select ${columns(sql)}
@@ -30,7 +30,6 @@ export async function findFirstAdmin(sql: Sql | Transaction, customerId: string)
   return row;
 }
 
-/** A user to create. */
 export interface NewUser {
   email: string;
   name: string;
@@ -39,8 +38,8 @@ export interface NewUser {
 }
 
 /**
- * Creates a user and an audit event for it.
- * @returns undefined when a user of any customer already has this e-mail address, ignoring case and accents
+ * Creates a user and its audit event.
+ * @returns undefined if a user of any customer already has this e-mail address, ignoring case and accents
  */
 export async function createUser(
   sql: Transaction,
@@ -71,7 +70,7 @@ async function insertUser(sql: Transaction, customerId: string, given: NewUser):
   }
 }
 
-/** A user account with the fields that a login checks. */
+/** A user with the fields that a login checks. */
 export interface Account {
   id: string;
   customer_id: string;
@@ -79,24 +78,23 @@ export interface Account {
   name: string;
   role: Role;
   password_hash: string;
-  /** The reason why the account cannot be used now. Null if the account can be used. */
+  /** Why the account cannot be used now, if it cannot. */
   refusal: 'deactivated' | 'suspended' | null;
 }
 
-/** SQL that selects user accounts with their customer's status. The caller adds the `where` clause. */
+/** Without a `where` clause. */
 const account = (sql: Sql | Transaction) => sql`
   select u.id, u.customer_id, u.email, u.name, u.role, u.password_hash,
     case when not u.active then 'deactivated' when c.status <> 'OK' then 'suspended' end as refusal
   from users u
   join customers c on c.id = u.customer_id`;
 
-/** Returns the account with this e-mail address, or undefined. Case and accents do not matter. */
+/** Case and accents do not matter. */
 export async function findAccountByEmail(sql: Sql | Transaction, email: string): Promise<Account | undefined> {
   const [row] = await sql<Account[]>`${account(sql)} where u.email_folded = ${fold(email)}`;
   return row;
 }
 
-/** Returns the account of a user, or undefined if the customer has no such user. */
 export async function findAccount(
   sql: Sql | Transaction,
   customerId: string,
@@ -106,10 +104,7 @@ export async function findAccount(
   return row;
 }
 
-/**
- * Returns the id of the customer that a user belongs to, or undefined if there is no such user. Searches the users of
- * all customers, so only the command line uses it.
- */
+/** Searches the users of all customers, so only the command line uses it. */
 export async function findCustomerOfUser(sql: Sql | Transaction, userId: string): Promise<string | undefined> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id
@@ -119,10 +114,10 @@ export async function findCustomerOfUser(sql: Sql | Transaction, userId: string)
 }
 
 /**
- * Changes a user's password, and deletes the user's other sessions. The caller must have checked the old password.
- * @param account the user, with the password hash that the caller has checked
- * @param kept token hash of the current session, which is not deleted
- * @returns false, and changes nothing, if the stored password hash is no longer the one in `account`
+ * Changes a password, and deletes the other sessions.
+ * @param account with the password hash that the caller has checked
+ * @param kept token hash of the current session
+ * @returns false, with nothing changed, if the stored hash is no longer the one in `account`
  */
 export async function changePassword(
   sql: Transaction,
@@ -145,7 +140,7 @@ export async function changePassword(
   return true;
 }
 
-/** Sets a user's password from the command line, and deletes all sessions of the user. */
+/** From the command line. Deletes all sessions of the user. */
 export async function resetPassword(
   sql: Transaction,
   customerId: string,
@@ -163,8 +158,8 @@ export async function resetPassword(
 }
 
 /**
- * Deactivates a user and deletes all sessions of the user. API keys that the user created stay valid. Does nothing if
- * the user is already inactive.
+ * Deletes all sessions of the user. API keys that the user created stay valid. Does nothing if the user is already
+ * inactive.
  */
 export async function deactivateUser(sql: Transaction, customerId: string, userId: string): Promise<void> {
   await blockLogins(sql, userId);
