@@ -1,6 +1,6 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 
-/** Returns those of the given prospect ids that the customer has unlocked (paid to see). */
+/** Returns those of the prospects that the customer has unlocked. */
 export async function findUnlocked(
   sql: Sql | Transaction,
   customerId: string,
@@ -14,10 +14,9 @@ export async function findUnlocked(
 }
 
 /**
- * Unlocks prospects for a customer permanently, which means that the customer pays to see them. If two transactions
- * unlock the same prospect, only one of them returns its id.
+ * Unlocks prospects permanently. If two transactions unlock the same one, only one returns its id.
  * @param jobId the job that unlocks the prospects, if any
- * @returns ids of the prospects that were not unlocked before
+ * @returns ids that were not unlocked before
  */
 export async function insertUnlocks(
   sql: Transaction,
@@ -35,7 +34,7 @@ export async function insertUnlocks(
   return rows.map((row) => row.prospect_id);
 }
 
-/** Returns a map from prospect id to the ids of all customers that have unlocked the prospect (paid to see it). */
+/** By prospect id. */
 export async function findUnlockingCustomers(
   sql: Sql | Transaction,
   prospectIds: string[],
@@ -49,9 +48,8 @@ export async function findUnlockingCustomers(
 }
 
 /**
- * Returns the prospect ids of unlocks that the search cluster has not confirmed yet, oldest unlock first. An unlock
- * means that a customer has paid to see a prospect.
- * @param limit maximum number of unlocks to read
+ * Returns prospects with unindexed unlocks, the oldest unlock first.
+ * @param limit number of unlocks to read
  * @param except ids of prospects to leave out
  */
 export async function findUnindexedProspects(
@@ -69,10 +67,7 @@ export async function findUnindexedProspects(
   return [...new Set(rows.map((row) => row.prospect_id))];
 }
 
-/**
- * Returns the ids of the prospects in a job's results that the customer has unlocked, but whose unlock the search
- * cluster has not confirmed yet.
- */
+/** Returns prospects among a job's results whose unlock is unindexed. */
 export async function findUnindexedUnlocksOfJob(
   sql: Sql | Transaction,
   customerId: string,
@@ -88,16 +83,13 @@ export async function findUnindexedUnlocksOfJob(
   return rows.map((row) => row.prospect_id);
 }
 
-/** The primary key of an unlock: one customer has unlocked (paid to see) one prospect. */
+/** Primary key of an unlock. */
 export interface UnlockKey {
   customer_id: string;
   prospect_id: string;
 }
 
-/**
- * Returns the unlocks of the given prospects, by any customer, that the search cluster has not confirmed yet. An unlock
- * means that a customer has paid to see a prospect.
- */
+/** Returns unindexed unlocks of these prospects by any customer. */
 export const findUnindexedUnlocks = (sql: Sql | Transaction, prospectIds: string[]): Promise<UnlockKey[]> => sql<
   UnlockKey[]
 >`
@@ -106,10 +98,7 @@ export const findUnindexedUnlocks = (sql: Sql | Transaction, prospectIds: string
   where prospect_id = any(${prospectIds}::uuid[])
     and not in_catalog`;
 
-/**
- * Marks unlocks (prospects that customers paid to see) as stored in the search index too. Locks the rows in the order
- * of their keys, to avoid deadlocks.
- */
+/** Locks the rows in the order of their keys, to avoid deadlocks. */
 export async function markIndexed(sql: Transaction, unlocks: readonly UnlockKey[]): Promise<void> {
   const byCustomer = Map.groupBy(unlocks, ({ customer_id }) => customer_id);
   const customers = [...byCustomer.keys()].sort();
@@ -117,7 +106,6 @@ export async function markIndexed(sql: Transaction, unlocks: readonly UnlockKey[
   await Promise.all(customers.map((customerId) => markIndexedOf(sql, customerId, byCustomer.get(customerId)!)));
 }
 
-/** Marks unlocks of one customer (prospects that the customer paid to see) as stored in the search index too. */
 const markIndexedOf = (sql: Transaction, customerId: string, unlocks: readonly UnlockKey[]) => sql`
   update unlocks u
   set in_catalog = true
@@ -133,10 +121,7 @@ const markIndexedOf = (sql: Transaction, customerId: string, unlocks: readonly U
   where u.customer_id = ${customerId}
     and u.prospect_id = marked.prospect_id`;
 
-/**
- * Counts the unlocks (prospects that a customer paid to see) of all customers that the search cluster has not confirmed
- * yet.
- */
+/** Of all customers. */
 export async function countUnindexed(sql: Sql | Transaction): Promise<number> {
   const [row] = await sql<[{ count: number }]>`select count(*) from unlocks where not in_catalog`;
   return row.count;
