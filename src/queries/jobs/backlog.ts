@@ -2,21 +2,17 @@ import type { Sql } from '../../database/db.ts';
 import type { RunType } from '../../database/queues.ts';
 import type { JobStatus } from '../../schemas/jobs.ts';
 
-/** The unfinished work of all customers, shown to operators. */
+/** The unfinished work of all customers, for operators. */
 export interface Backlog {
   /**
-   * The number of unfinished jobs for each type and status, and the age in seconds of the oldest of these jobs. An
-   * import whose file is completely uploaded counts as a job of the type `import`.
+   * By type and status: how many, and the age of the oldest (seconds). An import counts once its file is completely
+   * uploaded.
    */
   jobs: { type: RunType; status: JobStatus; jobs: number; oldest_seconds: number }[];
-  /** Number of unlocks (prospects that a customer paid to see) that are not in the search index yet. */
+  /** Number of unindexed unlocks. */
   unindexed: number;
 }
 
-/**
- * Counts the unfinished work of all customers: jobs that have not ended, and unlocked prospects that are not in the
- * search index yet.
- */
 export async function readBacklog(sql: Sql): Promise<Backlog> {
   const [jobs, [unlocks]] = await Promise.all([
     sql<Backlog['jobs']>`
@@ -46,10 +42,7 @@ export async function readBacklog(sql: Sql): Promise<Backlog> {
   return { jobs, unindexed: unlocks.unindexed };
 }
 
-/**
- * Returns false if work is waiting but no worker is running: a job or an import has waited for a minute, and no worker
- * process has sent a heartbeat for a minute. Otherwise returns true.
- */
+/** False if a run has waited for a minute, and no worker process has sent a heartbeat for a minute. */
 export async function hasWorkersForJobs(sql: Sql): Promise<boolean> {
   const [row] = await sql<[{ has_workers: boolean }]>`
     select

@@ -3,12 +3,12 @@ import type { Sql, Transaction } from '../../database/db.ts';
 /** An inconsistency in a customer's credits. */
 export interface CreditFault {
   customer_id: string;
-  /** Name of the credit pool, ledger entry or job that has the inconsistency. */
+  /** The pool, ledger entry or job that has it. */
   of: string;
   fault: string;
 }
 
-/** Returns up to `limit` customer ids that are greater than `after`, in ascending order. */
+/** Returns up to `limit` ids in ascending order. */
 export async function listCustomersAfter(sql: Sql, after: string, limit: number): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`
     select id
@@ -20,9 +20,8 @@ export async function listCustomersAfter(sql: Sql, after: string, limit: number)
 }
 
 /**
- * Returns the inconsistencies in a customer's credits, computed from the ledger and the job results at one instant.
- * Checks that the numbers of ledger entries have no gaps, that each balance equals the sum of its entries, that the
- * credits of each job agree with its ledger entries and results, and that no credits are reserved for an ended job.
+ * Checks, at one instant, that the numbers of ledger entries have no gaps, that each balance is the sum of its entries,
+ * that the credits of each job agree with its entries and results, and that none are reserved for an ended job.
  */
 export const checkCredits = (sql: Sql | Transaction, customerId: string): Promise<CreditFault[]> => sql<CreditFault[]>`
   with entries as (

@@ -13,7 +13,7 @@ import type { RecordPage } from '../crm/record-pages.ts';
  * lock is short, and a transaction that holds it waits for no other lock.
  */
 
-/** Creates the two credit balances of a new customer, each with 0 credits. */
+/** Two balances, each with 0 credits. */
 export async function insertBalances(sql: Transaction, customerId: string): Promise<void> {
   await sql`
     insert into credit_balances (customer_id, pool)
@@ -21,16 +21,15 @@ export async function insertBalances(sql: Transaction, customerId: string): Prom
     from unnest(${pools}::text[]) as pool`;
 }
 
-/** A number of credits in one of a customer's pools. */
 export interface Amount {
   pool: Pool;
-  /** Number of credits, an integer. */
+  /** An integer. */
   amount: number;
 }
 
 /**
- * Reserves credits for a job. Writes nothing if the amount is 0.
- * @throws InsufficientCredits when fewer credits are available
+ * Writes nothing if the amount is 0.
+ * @throws InsufficientCredits
  */
 export async function reserveCredits(
   sql: Transaction,
@@ -55,17 +54,14 @@ export async function reserveCredits(
   });
 }
 
-/** Charges credits that were reserved for a job. */
 export const chargeCredits = (sql: Transaction, customerId: string, jobId: string, given: Amount): Promise<void> =>
   requireMove(sql, customerId, { ...given, kind: 'charge', available: 0, reserved: -given.amount, jobId });
 
-/** Releases credits that were reserved for a job and not spent. */
 export const releaseCredits = (sql: Transaction, customerId: string, jobId: string, given: Amount): Promise<void> => {
   const { amount } = given;
   return requireMove(sql, customerId, { ...given, kind: 'release', available: amount, reserved: -amount, jobId });
 };
 
-/** Grants credits to a customer. */
 export const grantCredits = (
   sql: Transaction,
   customerId: string,
@@ -73,8 +69,8 @@ export const grantCredits = (
 ): Promise<void> => requireMove(sql, customerId, { ...given, kind: 'grant', available: given.amount, reserved: 0 });
 
 /**
- * Corrects a customer's credit balance, up or down.
- * @throws InsufficientCredits when the correction takes more credits than are available
+ * Corrects a balance, up or down.
+ * @throws InsufficientCredits if the correction takes more than is available
  */
 export async function adjustCredits(
   sql: Transaction,
@@ -107,8 +103,8 @@ async function requireMove(sql: Transaction, customerId: string, given: Move): P
 }
 
 /**
- * Changes a credit balance and inserts the ledger entry, in one statement.
- * @returns false, and writes nothing, if fewer credits are available than needed
+ * Changes a balance and inserts the ledger entry, in one statement.
+ * @returns false, with nothing written, if fewer credits are available than needed
  */
 async function move(sql: Transaction, customerId: string, given: Move): Promise<boolean> {
   const { pool, kind, amount, jobId = null, note = null } = given;
@@ -136,7 +132,7 @@ function countMove({ pool, kind, amount }: Move): void {
   movedCredits.inc({ pool, kind: amount < 0 ? `${kind}_down` : kind }, Math.abs(amount));
 }
 
-/** Returns the available credits of a pool, without the reserved ones. */
+/** Without reserved credits. */
 export async function findAvailableCredits(sql: Sql | Transaction, customerId: string, pool: Pool): Promise<number> {
   const [balance] = await sql<{ available: number }[]>`
     select available
@@ -146,7 +142,7 @@ export async function findAvailableCredits(sql: Sql | Transaction, customerId: s
   return balance?.available ?? 0;
 }
 
-/** Returns the credits in both pools of a customer, read at the same moment. */
+/** Read at the same moment. */
 export async function findCredits(sql: Sql | Transaction, customerId: string): Promise<Credits> {
   const rows = await sql<{ pool: Pool; balance: number; reserved: number }[]>`
     select pool, available as balance, reserved
@@ -156,7 +152,7 @@ export async function findCredits(sql: Sql | Transaction, customerId: string): P
 }
 
 /**
- * Returns a page of the customer's credit ledger, newest first.
+ * Newest first.
  * @throws DomainError `validation_failed` if the cursor was returned for another list
  */
 export async function listEntries(
@@ -178,15 +174,15 @@ export async function listEntries(
   return { rows, nextCursor: cursorAfter(keyset, paginate, rows, ({ id }) => ({ id, values: [] })) };
 }
 
-/** The credits of one pool that jobs spent on one day. */
+/** Credits that jobs spent on one day. */
 export interface DailyCharge {
-  /** The day in UTC, e.g. `2026-03-04`. */
+  /** In UTC, e.g. `2026-03-04`. */
   day: string;
   pool: Pool;
   amount: number;
 }
 
-/** Returns for each pool the credits spent on each of the last days, oldest day first. The last day is today (UTC). */
+/** For each pool, oldest day first. The last day is today (UTC). */
 export const listDailyCharges = (sql: Sql, customerId: string, days: number): Promise<DailyCharge[]> => sql<
   DailyCharge[]
 >`

@@ -1,16 +1,15 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 
-/** One input of a job: a prospect id or an email address. */
+/** A prospect id or an email address. */
 export interface JobInput {
   position: number;
   item: string;
-  /** If the input is an email to verify, the ids of the contacts in which the result is saved. Otherwise empty. */
+  /** For an email to verify, the contacts in which the result is saved. */
   contact_ids: string[];
-  /** True if an earlier input has the same item. Such an input is not processed again. */
+  /** An earlier input has the same item. Such an input is not processed again. */
   is_duplicate: boolean;
 }
 
-/** Inserts the inputs of a job. */
 export async function insertInputs(
   sql: Transaction,
   customerId: string,
@@ -24,8 +23,10 @@ export async function insertInputs(
       as i (position integer, item text, contact_ids uuid[], is_duplicate boolean)`;
 }
 
-// A subquery, because with `not exists` the planner may read all results of the job for each input.
-/** SQL condition: the row `i` of `job_inputs` has no result yet. */
+/**
+ * The row `i` of `job_inputs` has no result yet. A subquery, because with `not exists` the planner may read all results
+ * of the job for each input.
+ */
 const isOpen = (sql: Sql | Transaction, customerId: string, jobId: string) => sql`
   (
     select r.position
@@ -35,10 +36,7 @@ const isOpen = (sql: Sql | Transaction, customerId: string, jobId: string) => sq
       and r.position = i.position
   ) is null`;
 
-/**
- * Returns the next inputs of a job that have no result yet, in order. Reads only inputs after the position `after`; all
- * earlier inputs must have a result.
- */
+/** Returns the next inputs without a result, in order. All up to the position `after` must have one. */
 export const findNextInputs = (
   sql: Sql | Transaction,
   customerId: string,
@@ -54,15 +52,14 @@ export const findNextInputs = (
   order by i.position
   limit ${limit}`;
 
-/** An email that a job must verify. */
 export interface EmailInput extends JobInput {
-  /** The part of the email after the last `@`, in lower case. */
+  /** After the last `@`, in lower case. */
   domain: string;
 }
 
 /**
- * Returns the next emails of a job that have no result yet, in order. Leaves out duplicates and emails of the domains
- * in `without`. Reads only inputs after the position `after`; all earlier inputs must have a result.
+ * Returns the next emails without a result, in order, except duplicates and those of the domains in `without`. All
+ * inputs up to the position `after` must have a result.
  */
 export const findNextEmails = (
   sql: Sql | Transaction,
@@ -83,7 +80,7 @@ export const findNextEmails = (
 
 const domainOf = (sql: Sql | Transaction) => sql`lower(split_part(btrim(i.item), '@', -1))`;
 
-/** Returns those inputs of a job that are duplicates of earlier inputs. Includes inputs that already have a result. */
+/** Also those that have a result. */
 export const findDuplicateInputs = (
   sql: Sql | Transaction,
   customerId: string,
@@ -97,8 +94,8 @@ export const findDuplicateInputs = (
   order by i.position`;
 
 /**
- * Returns the position of the first input of a job that has no result, or undefined if all inputs have a result.
- * @param after a position; all inputs up to this position must have a result
+ * Returns the first position without a result.
+ * @param after all inputs up to this position must have one
  */
 export async function findFirstOpenInput(
   sql: Sql | Transaction,
@@ -110,10 +107,7 @@ export async function findFirstOpenInput(
   return first?.position;
 }
 
-/**
- * Returns those of the given input positions of a job that already have a result. If the caller has locked the job, no
- * other transaction can add results.
- */
+/** Returns the positions that have a result. If the caller has locked the job, no other transaction can add results. */
 export async function findSettledPositions(
   sql: Sql | Transaction,
   customerId: string,

@@ -1,11 +1,11 @@
 import type { Transaction } from '../../database/db.ts';
 
-/** How long the inputs and results of a job are stored after the job has ended. */
+/** How long inputs and results of an ended job are stored. */
 const retention = '30 days';
 
 /**
- * Returns true if all inputs and results of an ended job are still stored. The inputs and results are deleted 30 days
- * after the end of the job. The caller must have locked the job, to prevent this deletion.
+ * True if all inputs and results of an ended job are still stored. The caller must have locked the job, to prevent
+ * their deletion.
  */
 export async function isRetained(sql: Transaction, customerId: string, jobId: string): Promise<boolean> {
   const [job] = await sql<{ is_retained: boolean }[]>`
@@ -16,12 +16,12 @@ export async function isRetained(sql: Transaction, customerId: string, jobId: st
   return job!.is_retained;
 }
 
-/** Maximum number of job inputs that one transaction deletes. The same limit applies to job results. */
+/** Inputs that one transaction deletes, and results. */
 const batchSize = 5_000;
 
 /**
- * Deletes inputs and results of one job that ended more than 30 days ago: at most 5,000 inputs and 5,000 results in
- * each call. The job itself and its credit ledger entries are kept.
+ * Deletes a batch of inputs and results of one job that ended more than 30 days ago. The job and its ledger entries are
+ * kept.
  * @returns false if there was nothing to delete, or another transaction has locked the job
  */
 export async function purgeEndedJob(sql: Transaction): Promise<boolean> {
@@ -44,10 +44,7 @@ export async function purgeEndedJob(sql: Transaction): Promise<boolean> {
   return true;
 }
 
-/**
- * Locks an ended job whose inputs and results are not completely deleted yet. Returns false if they are already
- * deleted, or if another transaction has locked the job.
- */
+/** Returns false if the job's inputs and results are deleted, or another transaction has locked it. */
 async function lockEndedJob(sql: Transaction, customerId: string, id: string): Promise<boolean> {
   const { count } = await sql`
     select

@@ -1,9 +1,8 @@
 import type { Transaction } from '../../database/db.ts';
 
 /**
- * Copies the unprocessed inputs of job `from` to job `to`, in the same order. An input is unprocessed if it has no
- * result, or the result `cancelled`.
- * @returns the number of copied inputs (`total`), and their prospect ids or emails without duplicates (`items`)
+ * Copies inputs without a result, or with the result `cancelled`, in the same order.
+ * @returns how many (`total`), and their items without duplicates
  */
 export async function copyOpenInputs(
   sql: Transaction,
@@ -22,7 +21,7 @@ export async function copyOpenInputs(
   return { total: rows.length, items: rows.filter((row) => !row.is_duplicate).map(({ item }) => item) };
 }
 
-/** Returns the id of the job that was started as a retry of job `id`, or undefined if there is none. */
+/** Returns the id of the job that was started as a retry. */
 export async function findRetry(sql: Transaction, customerId: string, id: string): Promise<string | undefined> {
   const [retry] = await sql<{ id: string }[]>`
     select id

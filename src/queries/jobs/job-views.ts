@@ -7,7 +7,7 @@ import type { Job, JobItem, JobQuery, JobStatus, JobType } from '../../schemas/j
 import { cursorAfter, limitAndOffset, positionBefore, type PageOrCursor } from '../records/paging.ts';
 import type { RecordPage } from '../crm/record-pages.ts';
 
-/** The job types that a caller may see. Jobs of other types are hidden from this caller. */
+/** Jobs of other types are hidden from the caller. */
 export type VisibleTypes = readonly JobType[];
 
 const projection = (sql: Sql | Transaction) => sql`
@@ -28,7 +28,7 @@ const projection = (sql: Sql | Transaction) => sql`
 
 /**
  * Returns a job as the API shows it.
- * @throws DomainError `not_found` if the customer has no such job, or if its type is not in `visible`
+ * @throws DomainError `not_found`, also if its type is not in `visible`
  */
 export async function requireJobView(
   sql: Sql | Transaction,
@@ -46,7 +46,7 @@ export async function requireJobView(
   return job;
 }
 
-/** Returns a page of the customer's jobs, newest first. Leaves out jobs whose type is not in `visible`. */
+/** Newest first, without types that are not in `visible`. */
 export const listJobs = (
   sql: Sql,
   customerId: string,
@@ -61,13 +61,13 @@ export const listJobs = (
   order by j.id desc
   ${limitAndOffset(sql, paginate)}`;
 
-/** Describes the column `position`, which defines the order of a job's results and is part of their cursors. */
+/** Defines the order of a job's results, and is part of their cursors. */
 const position: Column = { type: 'integer', value: 'position', raw: 'position', required: true };
 
 /**
- * Returns a page of a job's results, in the order of the job's inputs.
- * @throws DomainError `not_found` if the customer has no such job, or if its type is not in `visible`
- * @throws DomainError `validation_failed` if the cursor belongs to another list
+ * In the order of the job's inputs.
+ * @throws DomainError `not_found`, also if the job's type is not in `visible`; `validation_failed` if the cursor
+ * belongs to another list
  */
 export async function listItems(
   db: Database,
@@ -94,8 +94,8 @@ export async function listItems(
 }
 
 /**
- * Locks a job until the transaction ends, and returns its status. Workers cannot save results of the job until then.
- * @throws DomainError `not_found` if the customer has no such job, or if its type is not in `visible`
+ * Locks a job until the transaction ends, so that workers cannot save results, and returns its status.
+ * @throws DomainError `not_found`, also if its type is not in `visible`
  */
 export async function lockJob(
   sql: Transaction,
@@ -114,7 +114,7 @@ export async function lockJob(
   return job.status;
 }
 
-/** Stores the result `skipped` for every input of a job that has no result yet. The caller must have locked the job. */
+/** Stores `skipped` for every input without a result. The caller must have locked the job. */
 export async function skipOpenInputs(sql: Transaction, customerId: string, id: string): Promise<void> {
   await sql`
     with skips as (
@@ -134,10 +134,9 @@ export async function skipOpenInputs(sql: Transaction, customerId: string, id: s
       and id = ${id}`;
 }
 
-/** A job with the id of its customer. */
 export type OwnedJob = Job & { customer_id: string };
 
-/** Returns the latest jobs, newest first, for operators: the jobs of all customers or of one customer. */
+/** Newest first, of all customers or of one, for operators. */
 export const listLatestJobs = (
   sql: Sql,
   { customer, status, limit }: { customer: string | undefined; status: JobStatus | undefined; limit: number },
@@ -150,8 +149,8 @@ export const listLatestJobs = (
   limit ${limit}`;
 
 /**
- * Returns the id of the customer that owns a job. Only operators look up jobs across customers.
- * @throws DomainError `not_found` when the job does not exist
+ * For operators, who alone look up jobs across customers.
+ * @throws DomainError `not_found`
  */
 export async function findOwnerOfJob(sql: Sql | Transaction, id: string): Promise<string> {
   const [job] = await sql<{ customer_id: string }[]>`

@@ -6,43 +6,38 @@ import type { Pool } from '../../schemas/credits.ts';
 import type { FinalStatus, ItemReason, ItemStatus, JobStatus, JobType } from '../../schemas/jobs.ts';
 import { currentTrace } from '../../tracing/tracing.ts';
 
-/** A row of the table `jobs`, with the columns that workers use. */
+/** The columns that workers use. */
 export interface JobRow {
   customer_id: string;
   id: string;
   type: JobType;
   sync_crm: boolean;
-  /**
-   * Data of the request that started the job. Its form depends on the job type. Also has the request's `traceparent` if
-   * it was traced.
-   */
+  /** The request that started the job, by type, with its `traceparent` if it was traced. */
   request: unknown;
   pool: Pool;
-  /** Number of items to process. */
+  /** Number of items. */
   total: number;
-  /** Price of one item in credits. */
+  /** Of one item, in credits. */
   cost: number;
   succeeded: number;
   failed: number;
   skipped: number;
-  /** Number of credits that are reserved for the job. Of these, `reserved - charged` are not charged yet. */
+  /** Credits, of which `reserved - charged` are not charged yet. */
   reserved: number;
   charged: number;
   /**
-   * The point from which the job resumes after an interruption; null at the start. For a job with inputs, this object
-   * has a field `position`: all inputs up to this position have a result. Later inputs may have a result too.
+   * Where the job resumes; null at the start. With inputs, all up to the field `position` have a result, and later ones
+   * may.
    */
   progress: unknown;
-  /** Number of unexpected errors in a row. */
+  /** Unexpected errors in a row. */
   failures: number;
 }
 
-/** The columns of `JobRow` in SQL. */
 export const jobColumns = (sql: Sql | Transaction) => sql`
   customer_id, id, type, sync_crm, request, pool, total, cost, succeeded, failed, skipped, reserved, charged, progress,
   failures`;
 
-/** The properties of a job to create. */
 export interface NewJob {
   type: JobType;
   sync_crm: boolean;
@@ -53,10 +48,7 @@ export interface NewJob {
   reserved: number;
 }
 
-/**
- * Inserts a job. In the same transaction, the caller must add the job's inputs, reserve its credits, and enqueue a
- * message so that a worker starts it.
- */
+/** In the same transaction, the caller must add the inputs, reserve the credits, and enqueue a message. */
 export async function insertJob(
   sql: Transaction,
   customerId: string,
@@ -70,10 +62,7 @@ export async function insertJob(
   return job;
 }
 
-/**
- * Returns the job with this id.
- * @throws DomainError `not_found` if the customer has no such job
- */
+/** @throws DomainError `not_found` */
 export async function requireJob(sql: Transaction, customerId: string, id: string): Promise<JobRow> {
   const [job] = await sql<JobRow[]>`
     select ${jobColumns(sql)}
@@ -98,23 +87,22 @@ export async function setJobTotal(
       and id = ${jobId}`;
 }
 
-/** The result of one item of a job. */
 export interface NewResult {
   position: number;
   item: string;
   contact_id?: string | null;
   status: ItemStatus;
   reason?: ItemReason | null;
-  /** Number of credits charged for this item. */
+  /** In credits. */
   charged: number;
   result?: object | null;
 }
 
 /**
- * Saves results of a job and updates the job's counts. Its count of failures starts again at 0. A result is ignored if its input already has one. The caller
- * must have locked the job.
- * @param progress the point from which the job resumes after an interruption; if undefined, the stored point is kept
- * @returns the updated job. `charge` is the number of credits to charge for the new results.
+ * Saves results and counts, and sets the count of failures to 0. A result for an input that has one is ignored. The
+ * caller must have locked the job.
+ * @param progress where the job resumes; undefined: as stored
+ * @returns the updated job, with the credits to charge for the new results (`charge`)
  */
 export async function saveResults(
   sql: Transaction,
@@ -155,17 +143,15 @@ export async function saveResults(
   return job;
 }
 
-/** The final status of a job, with an error text if it failed. */
 export interface Ending {
   status: FinalStatus;
-  /** Error text shown to the customer. */
+  /** Shown to the customer. */
   error?: string;
 }
 
 /**
- * Sets the final status of a job, if it has not ended yet.
- * @returns the job's `pool` and the number of its reserved credits that were not charged (`refunded`); undefined when
- *   the job had already ended
+ * Sets the final status, unless the job has ended.
+ * @returns `pool`, and the reserved credits that were not charged (`refunded`); undefined if the job had already ended
  */
 export async function closeJob(
   sql: Transaction,

@@ -4,44 +4,43 @@ import { enqueueTurn, sendTurn } from '../records/turns.ts';
 import { importColumns, type ImportRow } from '../imports/import-progress.ts';
 import { jobColumns, type JobRow } from './jobs.ts';
 
-/** For each queue, the row of a run: a job, or an import. Workers process a run only under a lease. */
+/** The row of a run, by queue. */
 interface RunRows extends Record<RunQueue, JobRow | ImportRow> {
   unlock: JobRow;
   verify: JobRow;
   import: ImportRow;
 }
 
-/** The row of a run of this queue. A run is a job or an import. */
 export type Run<Q extends RunQueue = RunQueue> = RunRows[Q];
 
-/** A run and the id of its lease. A lease is a worker's time-limited claim on a run. */
+/** With the id of the worker's lease. */
 export type Leased<Q extends RunQueue = RunQueue> = Run<Q> & { queue: Q; lease: string };
 
 export type LeasedJob = Leased<JobQueue>;
 export type LeasedImport = Leased<'import'>;
 
-/** Where the runs of a queue are stored. `isOfQueue` is an SQL condition on an unfinished row `r` of the table. */
+/** Where the runs of a queue are stored. `isOfQueue` is a condition on an unfinished row `r`. */
 const storeOf = (sql: Sql | Transaction, queue: RunQueue) =>
   queue === 'import'
     ? { table: sql`imports`, columns: importColumns(sql), isOfQueue: sql`r.status in ('PENDING', 'PROCESSING')` }
     : { table: sql`jobs`, columns: jobColumns(sql), isOfQueue: sql`r.type = any(${typesOf[queue] as string[]})` };
 
-/** SQL condition: the run `r` is unfinished and in this queue, and its customer `c` is not suspended. */
+/** The run `r` is unfinished and in this queue, and its customer `c` is not suspended. */
 const isOpen = (sql: Sql | Transaction, queue: RunQueue) => sql`
   r.finished_at is null
   and ${storeOf(sql, queue).isOfQueue}
   and c.status = 'OK'`;
 
-/** SQL condition: `isOpen`, and no worker has a valid lease on the run. */
+/** `isOpen`, and no worker has a valid lease. */
 const isWaiting = (sql: Sql | Transaction, queue: RunQueue) => sql`
   ${isOpen(sql, queue)}
   and (r.leased_until is null or r.leased_until <= (select clock_timestamp()))`;
 
 /**
- * Gives one waiting run of the customer to this worker for a limited time (a lease). Chooses the run that has not been
- * processed for the longest time. Runs of a suspended customer wait until the customer is resumed.
- * @param only id of a run; if given, only this run is considered
- * @returns the run, or undefined if no run is waiting
+ * Leases the waiting run of the customer that has not been processed for the longest time. Runs of a suspended customer
+ * wait.
+ * @param only id of the only run to consider
+ * @returns undefined if no run is waiting
  */
 export async function leaseRun<Q extends RunQueue>(
   sql: Transaction,
@@ -77,8 +76,8 @@ export async function leaseRun<Q extends RunQueue>(
 }
 
 /**
- * Extends a worker's time-limited claim on a run (its lease). Never shortens the lease.
- * @returns false when the lease is lost: another worker has the run, or the run has ended
+ * Never shortens the lease.
+ * @returns false if the lease is lost: another worker has the run, or the run has ended
  */
 export async function renewLease(sql: Transaction, customerId: string, run: Leased): Promise<boolean> {
   const { count } = await sql`
@@ -91,9 +90,8 @@ export async function renewLease(sql: Transaction, customerId: string, run: Leas
 }
 
 /**
- * Locks the run's row until the transaction ends and returns the row. Returns undefined if the worker has lost its
- * time-limited claim on the run (`run.lease`), because the run has ended or another worker has taken it. A claim whose
- * time has passed counts until then. Does not extend the claim.
+ * Locks the run's row until the transaction ends. Returns undefined if the lease is lost, because the run has ended or
+ * another worker has taken it. One that has expired counts until then. Does not extend the lease.
  */
 export async function lockRun<Q extends RunQueue>(
   sql: Transaction,
@@ -111,10 +109,7 @@ export async function lockRun<Q extends RunQueue>(
   return row;
 }
 
-/**
- * Ends a worker's time-limited claim on a run (its lease), so that any worker can take the run at once. Does nothing if
- * the worker has already lost the claim.
- */
+/** Ends a lease, so that any worker can take the run at once. Does nothing if it is already lost. */
 export async function releaseLease(sql: Transaction, customerId: string, run: Leased): Promise<void> {
   await sql`
     update ${storeOf(sql, run.queue).table}

@@ -1,22 +1,17 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 import { aliveSeconds, type JobKind } from '../../database/queues.ts';
 
-/**
- * A slot of a worker process. A process has several slots, and runs one job of the given kind at a time in each slot.
- */
+/** A process has several slots, and runs one job of the given kind at a time in each. */
 export interface WorkerSlot {
   kind: JobKind;
   processId: string;
   number: number;
 }
 
-/** Seconds without a heartbeat after which the slots of a worker process are deleted from the table. */
+/** Without a heartbeat for this time, a process's slots are deleted. */
 const deleteAfterSeconds = 60;
 
-/**
- * Stores the slots of a worker process, or updates the time of their last heartbeat. In each slot, the process runs one
- * job at a time.
- */
+/** Stores a process's slots, or the time of their last heartbeat. */
 export async function registerWorkerSlots(sql: Sql | Transaction, slots: readonly WorkerSlot[]): Promise<void> {
   await sql`
     insert into worker_slots (kind, process_id, number, seen_at)
@@ -32,8 +27,8 @@ export async function registerWorkerSlots(sql: Sql | Transaction, slots: readonl
 }
 
 /**
- * Reserves a free slot of a worker process for a customer's job. A customer without slots can take any free slot. A
- * customer with slots can take another one only if this leaves at least as many free slots as the customer then has.
+ * Reserves a free slot. A customer without slots can take any; one with slots only if as many stay free as the customer
+ * then has.
  * @returns true if the slot was reserved
  */
 export async function takeWorkerSlot(sql: Transaction, customerId: string, slot: WorkerSlot): Promise<boolean> {
@@ -60,7 +55,7 @@ export async function takeWorkerSlot(sql: Transaction, customerId: string, slot:
   return count === 1;
 }
 
-/** Frees a slot that was reserved for a customer's job. Does nothing if the slot is not reserved for this customer. */
+/** Does nothing if the slot is not reserved for this customer. */
 export async function releaseWorkerSlot(sql: Sql | Transaction, customerId: string, slot: WorkerSlot): Promise<void> {
   await sql`
     update worker_slots
@@ -71,14 +66,14 @@ export async function releaseWorkerSlot(sql: Sql | Transaction, customerId: stri
       and customer_id = ${customerId}`;
 }
 
-/** Deletes the slots of a worker process that is shutting down. */
+/** For a process that is shutting down. */
 export async function deleteWorkerSlots(sql: Sql | Transaction, processId: string): Promise<void> {
   await sql`
     delete from worker_slots
     where process_id = ${processId}`;
 }
 
-/** Deletes the slots of worker processes that have sent no heartbeat for a minute. */
+/** Of processes without a heartbeat for a minute. */
 export async function deleteDeadWorkerSlots(sql: Sql | Transaction): Promise<void> {
   await sql`
     delete from worker_slots
