@@ -1,9 +1,9 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 
 /**
- * Stores lines of an import's errors file. Each line describes a record that failed.
- * @param position offset in the import's file (bytes) of the first record that the transaction processes
- * @param lines the lines, as one text
+ * Stores lines, one for each failed record.
+ * @param position offset in the import's file (bytes) of the first record of the transaction
+ * @param lines as one text
  */
 export async function insertErrors(
   sql: Transaction,
@@ -17,19 +17,19 @@ export async function insertErrors(
     values (${customerId}, ${importId}, ${position}, ${lines})`;
 }
 
-/** Maximum length of the text that `readErrors` returns (characters). */
+/** Length of the text that `readErrors` returns (characters). */
 const partLength = 128 * 1024;
 
 /** A place in an import's errors file. */
 export interface ErrorsPlace {
   /** The `position` of the stored lines. */
   position: number;
-  /** Number of characters of these lines before the place. */
+  /** Characters of these lines before the place. */
   offset: number;
 }
 
 /**
- * Reads the next part of an import's errors file: up to 128 Ki characters of stored lines. Returns undefined at the end.
+ * Returns up to 128 Ki characters of stored lines, or undefined at the end.
  * @param from the place `next` that the previous call returned
  */
 export async function readErrors(

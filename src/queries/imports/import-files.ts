@@ -1,9 +1,8 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 
-/** Size of the chunks in which the file of an import is stored (bytes). Only the last chunk can be smaller. */
+/** Bytes. Only the last chunk of a file can be smaller. */
 export const chunkBytes = 1024 * 1024;
 
-/** An uploaded file in the database: its import, the id of its upload, and its size in bytes. */
 export interface StoredFile {
   importId: string;
   upload: string;
@@ -11,9 +10,9 @@ export interface StoredFile {
 }
 
 /**
- * Starts a new upload of an import's file, and deletes everything that earlier uploads have stored. From then on, an
- * earlier upload cannot store chunks any more. The caller must have locked the import.
- * @returns the id of the new upload
+ * Starts an upload, and deletes what earlier ones have stored: they cannot store chunks any more. The caller must have
+ * locked the import.
+ * @returns the id of the upload
  */
 export async function beginUpload(sql: Transaction, customerId: string, importId: string): Promise<string> {
   const [row] = await sql<[{ upload: string }]>`
@@ -26,11 +25,7 @@ export async function beginUpload(sql: Transaction, customerId: string, importId
   return row.upload;
 }
 
-/**
- * Stores the next chunk of an import's file.
- * @returns false if the chunk was not stored, because a newer upload has started or the import does not accept files
- *   any more
- */
+/** @returns false, with nothing stored, if a newer upload has started or the import accepts no file any more */
 export async function insertChunk(
   sql: Transaction,
   customerId: string,
@@ -54,10 +49,7 @@ export async function insertChunk(
   return true;
 }
 
-/**
- * Marks the file of an import as completely uploaded. The caller must have locked the import, and checked that no newer
- * upload has started.
- */
+/** The file is complete. The caller must have locked the import, and checked that no newer upload has started. */
 export async function endUpload(
   sql: Transaction,
   customerId: string,
@@ -71,8 +63,8 @@ export async function endUpload(
 }
 
 /**
- * Ends an interrupted upload: deletes its chunks. Its transactions may still be running; from then on, none of them can
- * store a chunk or complete the file. Does nothing if the file is complete, or if a newer upload has started.
+ * Deletes an interrupted upload's chunks. Its transactions may still be running, but none of them can store a chunk or
+ * complete the file any more. Does nothing if the file is complete, or a newer upload has started.
  * @returns true if this upload is complete
  */
 export async function discardUpload(
@@ -98,7 +90,6 @@ export async function discardUpload(
   return complete.count === 1;
 }
 
-/** Deletes the stored file of an import. */
 export async function deleteFile(sql: Transaction, customerId: string, importId: string): Promise<void> {
   await sql`
     delete from import_chunks
@@ -107,10 +98,9 @@ export async function deleteFile(sql: Transaction, customerId: string, importId:
 }
 
 /**
- * Reads a part of an import's file. The part does not extend beyond the end of a stored chunk. Returns undefined if the
- * file was deleted, because the import has ended.
- * @param from offset of the part in the file (bytes)
- * @param length maximum length of the part (bytes)
+ * Reads at most to the end of a stored chunk. Returns undefined if the file was deleted, because the import has ended.
+ * @param from offset in the file (bytes)
+ * @param length at most (bytes)
  */
 export async function readPart(
   sql: Sql | Transaction,

@@ -12,10 +12,10 @@ import { lockRulesShared } from '../memberships/list-rules.ts';
 import { lockValues } from '../records/value-locks.ts';
 
 /**
- * Takes all locks that an import needs to write several batches in one transaction. All locks are taken at once, in the
- * order that value-locks.ts describes, to avoid deadlocks with other transactions.
- * @param items the valid items of all these batches
- * @returns the external ids of the stored records that the items identify, by match value (such as an email)
+ * Takes all locks that several batches of an import need, at once and in the order that value-locks.ts describes, to
+ * avoid deadlocks.
+ * @param items the valid items of all batches
+ * @returns external ids of the stored records, by match value (such as an email)
  */
 export async function lockForBatches(
   sql: Transaction,
@@ -47,7 +47,7 @@ export async function lockForBatches(
   );
 }
 
-/** Returns the names and the ids of the companies that contacts refer to. */
+/** Returns names and ids of the companies that contacts refer to. */
 function companiesOf(items: readonly object[]): { names: string[]; ids: string[] } {
   const references = items.flatMap((item) => (item as { company?: CompanyReference | null }).company ?? []);
   return {

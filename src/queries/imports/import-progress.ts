@@ -1,45 +1,38 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 import { settingColumns, type ImportSettings } from './imports.ts';
 
-/** The position of a record in the file of an import. */
+/** The position of a record in an import's file. */
 export interface ImportPosition {
-  /** Offset in the uncompressed file (bytes). */
+  /** Offset in the uncompressed file. */
   bytes: number;
-  /** Line number at this offset. The first line is 1. */
+  /** Line at this offset, from 1. */
   line: number;
 }
 
-/** An import, with the data that a worker needs to process it. */
+/** An import as a worker needs it. */
 export interface ImportRow extends ImportSettings {
   type: 'import';
   customer_id: string;
   id: string;
   upload: string;
   file_bytes: number;
-  /** The columns of a CSV file. Null for NDJSON, and for CSV until the header has been read. */
+  /** Columns of a CSV file. Null for NDJSON, and until the header has been read. */
   layout: object | null;
-  /** Where the next record starts; null at the beginning of the file. */
+  /** Where the next record starts; null at the beginning. */
   position: ImportPosition | null;
-  /** Number of records that the first pass over the file has counted so far. */
+  /** Records that the first pass has counted so far. */
   counted: number;
-  /**
-   * Number of records in the file. Null until the first pass, which counts the records, has ended. The second pass
-   * writes the records.
-   */
+  /** Records in the file. Null until the first pass, which counts them, has ended; the second writes them. */
   total: number | null;
-  /** Number of unexpected errors in a row. */
+  /** Unexpected errors in a row. */
   failures: number;
 }
 
-/** The columns of `ImportRow` in SQL. */
 export const importColumns = (sql: Sql | Transaction) => sql`
   'import' as type, customer_id, id, upload, file_bytes, layout, position, counted, total, failures,
   ${settingColumns(sql)}`;
 
-/**
- * Saves the progress of the first pass over an import's file, which counts the records. The caller must have locked the
- * import.
- */
+/** Saves the progress of the first pass. The caller must have locked the import. */
 export async function saveReading(
   sql: Transaction,
   customerId: string,
@@ -56,10 +49,7 @@ export async function saveReading(
       and id = ${id}`;
 }
 
-/**
- * Ends the first pass over an import's file, which counts the records, and saves the total. The second pass, which
- * writes the records, can then start. The caller must have locked the import.
- */
+/** Saves the total, so that the second pass can start. The caller must have locked the import. */
 export async function endReading(
   sql: Transaction,
   customerId: string,
@@ -73,7 +63,7 @@ export async function endReading(
       and id = ${id}`;
 }
 
-/** Numbers of records that an import has processed, by outcome. */
+/** Records that an import has processed, by outcome. */
 export interface ImportCounts {
   created: number;
   updated: number;
@@ -82,9 +72,8 @@ export interface ImportCounts {
 }
 
 /**
- * Adds the numbers of newly processed records to an import, and saves the position of the next record in the file. The
- * caller must have locked the import.
- * @returns the number of records processed so far
+ * Adds newly processed records, and saves where the next one starts. The caller must have locked the import.
+ * @returns how many were processed so far
  */
 export async function saveWritten(
   sql: Transaction,

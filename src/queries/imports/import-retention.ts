@@ -2,26 +2,22 @@ import type { Sql, Transaction } from '../../database/db.ts';
 import { allImports, endImport, lockImport } from './imports.ts';
 
 /**
- * How long the failed records of an import are stored after the import has ended. They can be read for 30 days. A
- * download that begins before that takes at most an hour, and must not lose records that it has not read yet.
+ * How long failed records are stored after the import's end. They can be read for 30 days. A download that begins
+ * before that takes at most an hour, and must not lose records that it has not read yet.
  */
 const retention = '30 days 2 hours';
-/** How long an import can wait for its file or for its start. It is cancelled after this time. */
+/** How long an import waits for its file, or for its start, before it is cancelled. */
 const patience = '24 hours';
 
-/**
- * Maximum number of rows of the table `import_errors` that one transaction deletes. A row contains up to 1,000 failed
- * records.
- */
+/** Rows of `import_errors` that one transaction deletes, each with up to 1,000 failed records. */
 const batchSize = 50;
 
-/** The id of an import, with the id of its customer. */
 export interface OwnedImport {
   customer_id: string;
   id: string;
 }
 
-/** Returns imports that have waited for their file or their start for more than 24 hours. */
+/** Returns imports that have waited too long for their file or their start. */
 export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport[]> => sql<OwnedImport[]>`
   select customer_id, id
   from imports
@@ -31,8 +27,8 @@ export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport
   limit ${limit}`;
 
 /**
- * Cancels an import and deletes its file, but only if the import still waits for its file or its start.
- * @returns true if the import was cancelled
+ * Cancels an import and deletes its file, if it still waits for its file or its start.
+ * @returns true if it was cancelled
  */
 export async function expireImport(sql: Transaction, customerId: string, id: string): Promise<boolean> {
   const { status } = await lockImport(sql, customerId, id, allImports);
@@ -42,8 +38,7 @@ export async function expireImport(sql: Transaction, customerId: string, id: str
 }
 
 /**
- * Deletes stored failed records of one import that can no longer be read, up to a fixed number. The import itself
- * is kept.
+ * Deletes a batch of failed records of one import that can no longer be read. The import is kept.
  * @returns false if there was nothing to delete
  */
 export async function purgeEndedImport(sql: Transaction): Promise<boolean> {

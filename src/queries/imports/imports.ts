@@ -18,16 +18,10 @@ import type { Scope } from '../../schemas/base/scopes.ts';
 import { deleteFile } from './import-files.ts';
 import { limitAndOffset } from '../records/paging.ts';
 
-/**
- * The kinds of imports that a caller may see. A kind is the object and the mode of an import in one text, such as
- * `contacts upsert`. Imports of other kinds are hidden from this caller.
- */
+/** Object and mode in one text, such as `contacts upsert`. Imports of other kinds are hidden from the caller. */
 export type VisibleImports = readonly string[];
 
-/**
- * Returns the kinds of imports that a caller with these scopes may see. These are the kinds that the caller may also
- * start.
- */
+/** The kinds that a caller with these scopes may see, and start. */
 export const visibleImports = (scopes: readonly Scope[]): VisibleImports =>
   importObjects.flatMap((object) =>
     importModes
@@ -35,7 +29,7 @@ export const visibleImports = (scopes: readonly Scope[]): VisibleImports =>
       .map((mode) => `${object} ${mode}`),
   );
 
-/** All kinds of imports, for operators, who may see every import. */
+/** For operators. */
 export const allImports: VisibleImports = importObjects.flatMap((object) =>
   importModes.map((mode) => `${object} ${mode}`),
 );
@@ -63,18 +57,17 @@ const projection = (sql: Sql | Transaction) => sql`
   i.started_at,
   i.finished_at`;
 
-/** The properties of a new import. */
 export interface NewImport extends Omit<ImportCreate, 'match'> {
   match: MatchField | null;
-  /** Hash of the settings and the file. Only imports from the command line have it. */
+  /** Hash of settings and file. Only imports from the command line have it. */
   fingerprint?: Buffer;
 }
 
 /**
- * Creates an import, which then waits for its file.
- * @returns the id of the new import
- * @throws DomainError `not_found` with the JSON pointer of every unknown list
- * @throws DomainError `conflict` if the customer has too many unfinished imports
+ * Creates an import, which waits for its file.
+ * @returns its id
+ * @throws DomainError `not_found` with the JSON pointer of every unknown list; `conflict` if the customer has too many
+ * unfinished imports
  */
 export async function createImport(sql: Transaction, customerId: string, given: NewImport): Promise<string> {
   const { object, mode, match, format, name = '', start = true, fingerprint = null } = given;
@@ -93,19 +86,14 @@ export async function createImport(sql: Transaction, customerId: string, given: 
   return row.id;
 }
 
-/**
- * Locks the creation of imports: other transactions that create an import for this customer wait until this transaction
- * ends.
- */
+/** Other transactions that create an import for this customer wait until this one ends. */
 async function lockNewImports(sql: Transaction, customerId: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`imports:${customerId}`}, 0))`;
 }
 
 /**
- * Finds the import that an earlier, interrupted run of the same import command has started. Returns its id, or
- * undefined if there is none. Other transactions that create an import for this customer wait until this transaction
- * ends.
- * @param fingerprint hash of the settings and the file of the import command
+ * Returns the import that an earlier, interrupted run of the same command has started. Locks the creation of imports.
+ * @param fingerprint hash of the command's settings and file
  */
 export async function findUnreportedImport(
   sql: Transaction,
@@ -124,10 +112,7 @@ export async function findUnreportedImport(
   return found?.id;
 }
 
-/**
- * Records that the import command has shown the result of an import to its user. If the same command is run again, it
- * starts a new import.
- */
+/** The command has shown the result to its user. Run again, it starts a new import. */
 export async function setReported(sql: Transaction, customerId: string, id: string): Promise<void> {
   await sql`
     update imports
@@ -137,9 +122,8 @@ export async function setReported(sql: Transaction, customerId: string, id: stri
 }
 
 /**
- * Checks that the customer may create another import. Other transactions that create an import for this customer wait
- * until this transaction ends.
- * @throws DomainError `conflict` if the customer has `maxUnfinishedImports` unfinished imports
+ * Locks the creation of imports.
+ * @throws DomainError `conflict` if the customer has `maxUnfinishedImports`
  */
 async function refuseTooMany(sql: Transaction, customerId: string): Promise<void> {
   await lockNewImports(sql, customerId);
@@ -153,7 +137,7 @@ async function refuseTooMany(sql: Transaction, customerId: string): Promise<void
 }
 
 /**
- * Checks list ids of a request. Returns them without duplicates.
+ * Returns a request's list ids without duplicates.
  * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
 async function requireLists(sql: Transaction, customerId: string, given: readonly string[] = []): Promise<string[]> {
@@ -163,7 +147,7 @@ async function requireLists(sql: Transaction, customerId: string, given: readonl
   return [...new Set(given)];
 }
 
-/** Returns those of the given lists that exist, in the order of their ids. */
+/** In the order of their ids. */
 async function findExistingLists(sql: Transaction, customerId: string, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const lists = await sql<{ id: string }[]>`
@@ -178,7 +162,7 @@ async function findExistingLists(sql: Transaction, customerId: string, ids: read
 
 /**
  * Returns an import as the API shows it.
- * @throws DomainError `not_found` if the customer has no such import, or if its kind is not in `visible`
+ * @throws DomainError `not_found`, also if its kind is not in `visible`
  */
 export async function requireImport(
   sql: Sql | Transaction,
@@ -196,7 +180,7 @@ export async function requireImport(
   return found;
 }
 
-/** Returns a page of the customer's imports, newest first. Leaves out imports whose kind is not in `visible`. */
+/** Newest first, without kinds that are not in `visible`. */
 export const listImports = (
   sql: Sql,
   customerId: string,
@@ -210,7 +194,7 @@ export const listImports = (
   order by i.id desc
   ${limitAndOffset(sql, paginate)}`;
 
-/** The settings of an import: how its file is read, and what is done with the records. */
+/** How an import's file is read, and what is done with the records. */
 export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match' | 'format' | 'dry_run'> {
   mapping: Mapping | null;
   ignore_unknown: boolean;
@@ -220,22 +204,22 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
 export const settingColumns = (sql: Sql | Transaction) => sql`
   object, mode, match, format, dry_run, mapping, ignore_unknown, list_ids`;
 
-/** An import with the data that its routes need: settings, status and uploaded file. */
+/** Settings, status and uploaded file, as routes need them. */
 export interface ImportState extends ImportSettings {
   id: string;
   status: ImportStatus;
   failed: number;
-  /** True if processing starts automatically when the file is complete. */
+  /** Processing starts when the file is complete. */
   is_automatic: boolean;
-  /** Id of the latest upload, whose chunks are the file. Null before the first upload starts. */
+  /** Of the latest upload, whose chunks are the file. Null before the first starts. */
   upload: string | null;
   file_bytes: number | null;
   layout: object | null;
-  /** True if the failed records can no longer be read. They are deleted later (see `import-retention.ts`). */
+  /** The failed records can no longer be read. They are deleted later (see `import-retention.ts`). */
   is_expired: boolean;
 }
 
-/** How long the failed records of an import can be read after the import has ended. */
+/** How long failed records can be read after the import's end. */
 const readable = '30 days';
 
 const stateColumns = (sql: Sql | Transaction) => sql`
@@ -243,10 +227,7 @@ const stateColumns = (sql: Sql | Transaction) => sql`
   coalesce(i.finished_at <= now() - ${readable}::interval, false) as is_expired,
   ${settingColumns(sql)}`;
 
-/**
- * Returns the settings and the state of an import.
- * @throws DomainError `not_found` if the customer has no such import, or if its kind is not in `visible`
- */
+/** @throws DomainError `not_found`, also if the import's kind is not in `visible` */
 export async function requireImportState(
   sql: Sql | Transaction,
   customerId: string,
@@ -264,9 +245,8 @@ export async function requireImportState(
 }
 
 /**
- * Locks an import until the transaction ends, and returns its settings and state. Workers cannot write its records
- * until then.
- * @throws DomainError `not_found` if the customer has no such import, or if its kind is not in `visible`
+ * Locks an import until the transaction ends, so that workers cannot write its records.
+ * @throws DomainError `not_found`, also if its kind is not in `visible`
  */
 export async function lockImport(
   sql: Transaction,
@@ -286,7 +266,7 @@ export async function lockImport(
 }
 
 /**
- * Changes the settings of an import. The caller must have locked the import.
+ * The caller must have locked the import.
  * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
 export async function updateImport(
@@ -309,8 +289,7 @@ export async function updateImport(
 }
 
 /**
- * Marks an import whose file is complete as ready, so that workers process it. The caller must have locked the import,
- * and must enqueue a message for the workers in the same transaction.
+ * Lets workers process an import. The caller must have locked it, and must enqueue a message in the same transaction.
  */
 export async function startImport(sql: Transaction, customerId: string, id: string): Promise<void> {
   await sql`
@@ -320,11 +299,10 @@ export async function startImport(sql: Transaction, customerId: string, id: stri
       and id = ${id}`;
 }
 
-/** The final status of an import, with an error text if it failed. */
 export type ImportEnding =
   { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
 
-/** Sets the final status of an import and deletes its file. The caller must have locked the import. */
+/** Also deletes the import's file. The caller must have locked the import. */
 export async function endImport(
   sql: Transaction,
   customerId: string,
