@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { parseJson } from './json.ts';
+import { parseCell } from './json.ts';
 
 /** An unquoted `\N` means null, a quoted `\N` is text. */
 export interface Cell {
@@ -109,7 +109,7 @@ function toNumber(text: string): number {
 }
 
 function readJson(text: string): unknown {
-  const { value, fault } = parseJson(text);
+  const { value, fault } = parseCell(text);
   if (fault !== undefined) throw new InvalidCell(fault);
   return value;
 }

@@ -5,7 +5,7 @@ import { findUnstorableText } from '../text/unstorable.ts';
 import type { Cell } from './cells.ts';
 import { FileRefused } from './file-refused.ts';
 import { ignoredFields, importColumn, type ImportFile } from './import-file.ts';
-import { parseJson } from './json.ts';
+import { parseCell } from './json.ts';
 import type { CsvLayout } from './layout.ts';
 import { faultTexts, maxRecordBytes, type FilePosition, type RawRecord } from './raw-records.ts';
 import { csvFormat, lineFormat } from './record-formats.ts';
@@ -161,7 +161,7 @@ const isHeader = (cells: readonly Cell[], headers: readonly string[]): boolean =
 function lineReader(file: ImportFile): (raw: RawRecord) => ReadItem {
   const ignored = ignoredFields(file);
   return ({ cells }) => {
-    const { value, fault } = parseJson(cells[0]!.text);
+    const { value, fault } = parseCell(cells[0]!.text);
     if (fault !== undefined) return recordFault(fault);
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return recordFault('is not a JSON object');
     const item = value as Record<string, unknown>;

@@ -1,26 +1,63 @@
-export interface JsonShape {
-  /** Nesting depth of arrays and objects: 0 for a single number, 1 for `[]`, 2 for `[[]]`. */
-  depth: number;
-  /** Number of property names. One that occurs twice in an object counts twice. */
-  names: number;
+/** What a JSON text may contain. Texts with more could block the event loop for too long. */
+export interface JsonLimits {
+  /** Maximum number of property names in the text. */
+  names?: number;
+  /** Maximum number of values in the text. */
+  values?: number;
+  /** Maximum number of elements of one array, or properties of one object. */
+  members?: number;
 }
 
-/** Maximum nesting depth of JSON that callers send. Recursive functions must not overflow the stack. */
+/**
+ * Parses JSON from outside. Rejects deep nesting, duplicate names in an object, and names such as `__proto__`.
+ * @param bytes the text in UTF-8
+ * @returns the value, or the reason why the text is rejected, which follows the name of the text in a sentence
+ */
+export function parseJson(text: string, bytes: Buffer, limits: JsonLimits = {}): { value?: unknown; fault?: string } {
+  const { depth, names, values, members } = shapeOf(bytes);
+  if (depth > maxJsonDepth) return { fault: `is nested deeper than ${maxJsonDepth} levels` };
+  if (names > (limits.names ?? Infinity)) return { fault: `names more than ${limits.names} properties` };
+  if (values > (limits.values ?? Infinity)) return { fault: `has more than ${limits.values} values` };
+  if (members > (limits.members ?? Infinity))
+    return { fault: `has an array or object with more than ${limits.members} members` };
+  try {
+    const value: unknown = JSON.parse(text);
+    return countNames(value) < names ? { fault: 'names a property of one object twice' } : { value };
+  } catch (error) {
+    return { fault: error instanceof PrototypeNamed ? error.message : 'is not valid JSON' };
+  }
+}
+
+/** Maximum nesting depth of JSON that callers send. It prevents stack overflows in recursive functions. */
 export const maxJsonDepth = 64;
 
-const [quote, backslash, colon, openArray, closeArray, openObject, closeObject] = Buffer.from('"\\:[]{}');
+const [quote, backslash, colon, comma, openArray, closeArray, openObject, closeObject] = Buffer.from('"\\:,[]{}');
 
-/** Meaningless if the text is not JSON. */
-export function shapeOf(text: Buffer): JsonShape {
+/** The numbers of a JSON text that `JsonLimits` limits. If the text is not JSON, they are meaningless. */
+interface JsonShape extends Required<JsonLimits> {
+  /** The nesting depth of arrays and objects: 0 for a single number, 1 for `[]`, at most `maxJsonDepth + 1`. */
+  depth: number;
+}
+
+/** A name that occurs twice in one object counts twice. If the text is nested too deeply, returns early. */
+function shapeOf(text: Buffer): JsonShape {
+  const shape = { depth: 0, names: 0, values: 1, members: 0 };
+  /** For each open array and object, by its depth, the number of its members so far. */
+  const members = new Uint32Array(maxJsonDepth + 2);
   let depth = 0;
-  const shape = { depth: 0, names: 0 };
-  for (let i = 0; i < text.length; i += 1) {
+  for (let i = 0; i < text.length && depth <= maxJsonDepth; i += 1) {
     const byte = text[i];
     if (byte === quote) i = endOfString(text, i + 1);
     else if (byte === colon) shape.names += 1;
-    else if (byte === closeArray || byte === closeObject) depth -= 1;
+    else if (byte === comma) {
+      shape.values += 1;
+      members[depth]! += 1;
+      if (members[depth]! > shape.members) shape.members = members[depth]!;
+    } else if (byte === closeArray || byte === closeObject) depth -= 1;
     else if (byte === openArray || byte === openObject) {
+      shape.values += 1;
       depth += 1;
+      members[depth] = 1;
       if (depth > shape.depth) shape.depth = depth;
     }
   }
@@ -28,7 +65,7 @@ export function shapeOf(text: Buffer): JsonShape {
 }
 
 /**
- * Returns the index of the closing quote.
+ * Returns the index of the quote that ends a string in a JSON text.
  * @param start the index after the opening quote
  */
 function endOfString(text: Buffer, start: number): number {
@@ -37,39 +74,24 @@ function endOfString(text: Buffer, start: number): number {
   return i;
 }
 
-/** A property's name could change the prototype of an object. */
-export class PrototypeNamed extends Error {}
-
-export const prototypeNamed = 'names a property `__proto__`, or `prototype` of a `constructor`, which is not allowed';
+class PrototypeNamed extends Error {
+  override readonly message = 'names a property `__proto__`, or `prototype` of a `constructor`, which is not allowed';
+}
 
 /**
- * Parses JSON whose nesting depth the caller has checked.
- * @throws PrototypeNamed if a property's name could change the prototype of an object
- * @throws SyntaxError if the text is not JSON
+ * Counts the property names of a JSON value.
+ * @throws PrototypeNamed if a name could change the prototype of an object
  */
-export function parsePlain(text: string): unknown {
-  const value: unknown = JSON.parse(text);
-  // Names can be written with escapes.
-  if (/__proto__|prototype|\\u/.test(text) && hasPrototypeName(value)) throw new PrototypeNamed();
-  return value;
-}
-
-function hasPrototypeName(value: unknown): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  if (Array.isArray(value)) return value.some(hasPrototypeName);
-  for (const name in value) {
-    const member = (value as Record<string, unknown>)[name];
-    if (name === '__proto__' || hasPrototypeName(member)) return true;
-    if (name === 'constructor' && Object.hasOwn(Object(member), 'prototype')) return true;
-  }
-  return false;
-}
-
-/** Counts the properties, including those of nested objects. */
-export function countMembers(value: unknown): number {
+function countNames(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0;
-  if (Array.isArray(value)) return value.reduce<number>((sum, element) => sum + countMembers(element), 0);
-  let count = 0;
-  for (const name in value) count += 1 + countMembers((value as Record<string, unknown>)[name]);
+  if (Array.isArray(value)) return value.reduce<number>((sum, element) => sum + countNames(element), 0);
+  const names = Object.keys(value);
+  let count = names.length;
+  for (const name of names) {
+    const member = (value as Record<string, unknown>)[name];
+    const isPrototype = name === '__proto__' || (name === 'constructor' && Object.hasOwn(Object(member), 'prototype'));
+    if (isPrototype) throw new PrototypeNamed();
+    count += countNames(member);
+  }
   return count;
 }

@@ -173,26 +173,42 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
     }
   });
 
-  test('of 5 MiB are read like small ones: one huge item fails alone, a name that comes twice is refused', async () => {
-    const members = Array.from({ length: 300_000 }, (_, i) => `"m${i}":0`).join();
-    const sendText = (text: string) => customer.post(`${path}/batch/create`, text);
-    const { status, body } = await sendText(`{"items":[${JSON.stringify(bodyOf())},{${members}},7]}`);
-    expect(status).toBe(200);
-    expect(body.data.results.map((one: Json) => [one.status, one.error?.code])).toEqual([
-      ['created', undefined],
-      ['failed', 'validation_failed'],
-      ['failed', 'validation_failed'],
-    ]);
-    expect(body.data.results[1].error.errors).toHaveLength(10);
-    for (const [text, message] of [
-      [`{"items":[{"m7":0,${members}}]}`, 'an object of the body names the same property twice'],
-      [`{"items":[{${members},}]}`, 'the body is not valid JSON'],
+  test('of 5 MiB are read like small ones, with the most values that records may have', async () => {
+    const most = (i: number) => ({
+      ...bodyOf(),
+      custom_fields: Object.fromEntries(Array.from({ length: 100 }, (_, k) => [`${i} ${k}`, 'v'.repeat(10)])),
+      ...(path === '/contacts' && {
+        phone_numbers: Array.from({ length: 20 }, (_, k) => ({ country_code: '+49', number: `${k}` })),
+      }),
+    });
+    const items = Array.from({ length: 1_000 }, (_, i) => most(i));
+    const padding = ' '.repeat(5 * 2 ** 20 - Buffer.byteLength(JSON.stringify({ items })));
+    const { status, body } = await customer.post(`${path}/batch/create`, JSON.stringify({ items }) + padding);
+    expect([status, body.data?.counts]).toMatchObject([200, { created: 1_000, failed: 0 }]);
+  });
+
+  test('of 5 MiB are refused before they are parsed if no schema allows them', async () => {
+    const list = (count: number, one: (i: number) => string) => Array.from({ length: count }, (_, i) => one(i)).join();
+    const members = list(4_000, (i) => `"m${i}":"${'x'.repeat(300)}"`);
+    for (const [text, fault] of [
+      [`{"items":[{"m7":0,${members}}]}`, 'names a property of one object twice'],
+      [`{"items":[{${members},}]}`, 'is not valid JSON'],
       [
         `{"items":[{"__proto__":[],${members}}]}`,
-        'the body names a property `__proto__`, or `prototype` of a `constructor`, which is not allowed',
+        'names a property `__proto__`, or `prototype` of a `constructor`, which is not allowed',
       ],
+      [
+        `{"items":[${list(5_001, () => `{${' '.repeat(300)}}`)}]}`,
+        'has an array or object with more than 5000 members',
+      ],
+      [`{"items":[${list(300, () => `[${list(2_000, () => '0')}]`)}]}`, 'has more than 400000 values'],
+      [`{"items":[${list(176, () => `{${list(1_000, (i) => `"${i}":0`)}}`)}]}`, 'names more than 175000 properties'],
+      [`{"items":${'['.repeat(2 ** 20)}`, 'is nested deeper than 64 levels'],
     ] as const)
-      expect(await sendText(text)).toMatchObject({ status: 400, body: { errors: [{ path: '', message }] } });
+      expect(await customer.post(`${path}/batch/create`, text), fault).toMatchObject({
+        status: 400,
+        body: { errors: [{ path: '', message: `the body ${fault}` }] },
+      });
   });
 
   test('list at most 1,000 faults, and never those of a valid item', async () => {

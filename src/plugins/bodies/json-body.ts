@@ -2,18 +2,9 @@ import { isUtf8 } from 'node:buffer';
 import type { FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import { DomainError, validationFailed } from '../../errors.ts';
-import { Gate } from '../../limits/gate.ts';
-import type { Requester } from '../../credentials/requester.ts';
+import { yieldToEventLoop } from '../../process/event-loop.ts';
 import { NoBody } from '../../schemas/base/wire.ts';
-import { parseInPieces, type ParsedJson } from '../../text/json-pieces.ts';
-import {
-  countMembers,
-  maxJsonDepth,
-  parsePlain,
-  PrototypeNamed,
-  prototypeNamed,
-  shapeOf,
-} from '../../text/json-text.ts';
+import { parseJson, type JsonLimits } from '../../text/json-text.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -26,11 +17,14 @@ declare module 'fastify' {
   }
 }
 
+/** A body of more bytes is large. Large bodies are parsed one per round of the event loop. */
+const largeBytes = 1024 * 1024;
+
 /**
- * Maximum size of a JSON body that is parsed in one step (bytes). Larger bodies are parsed in several steps, so that
- * they do not block the event loop.
+ * What a large body may contain. A batch of 1,000 contacts with the most values that a contact may have is smaller. No
+ * schema allows a fifth of these members.
  */
-const maxUnbroken = 1024 * 1024;
+const largeLimits: JsonLimits = { names: 175_000, values: 400_000, members: 5_000 };
 
 const nothing = Buffer.alloc(0);
 
@@ -40,14 +34,6 @@ const nothing = Buffer.alloc(0);
  */
 export default fp(
   async (app) => {
-    const { REQUEST_TIMEOUT_MS } = app.config;
-    // A parsed body needs many times the memory of its text, so large ones are parsed one at a time.
-    const parsing = new Gate({ name: 'large_bodies', limit: 1, maxWaiting: 10_000, maxWaitMs: REQUEST_TIMEOUT_MS });
-    const patient = ({ customerId, signal }: Requester): Requester => ({
-      customerId,
-      ...(signal && { signal }),
-      waitMs: REQUEST_TIMEOUT_MS,
-    });
     app.decorateRequest('bodyBytes');
     app.addHook('onRequest', (request, _reply, done) => {
       request.bodyBytes = nothing;
@@ -58,29 +44,19 @@ export default fp(
       request.bodyBytes = bytes;
       if (bytes.length === 0) return done(null, undefined);
       if (isEncoded(request)) return done(new DomainError('unsupported_media_type', 'The body must not be compressed'));
-      if (!isUtf8(bytes)) return done(refusal('the body is not valid UTF-8'));
-      const { depth, names } = shapeOf(bytes);
-      if (depth > maxJsonDepth) return done(refusal(`the body is nested deeper than ${maxJsonDepth} levels`));
-      const end = ({ value, names: found }: ParsedJson): void =>
-        found < names ? done(refusal('an object of the body names the same property twice')) : done(null, value);
-      const refuse = (error: unknown): void =>
-        done(refusal(`the body ${error instanceof PrototypeNamed ? prototypeNamed : 'is not valid JSON'}`));
-      if (bytes.length > maxUnbroken)
-        return void parsing
-          .run(patient(request.requester), () =>
-            parseInPieces(withoutMark(bytes), parsePlain).then(
-              (parsed) => () => end(parsed),
-              (error: unknown) => () => refuse(error),
-            ),
-          )
-          .then((finish) => finish(), done);
-      let value: unknown;
-      try {
-        value = parsePlain(withoutMark(bytes).toString());
-      } catch (error) {
-        return refuse(error);
-      }
-      return end({ value, names: countMembers(value) });
+      const isLarge = bytes.length > largeBytes;
+      const parse = (): void => {
+        if (!isUtf8(bytes)) return done(refusal('is not valid UTF-8'));
+        const text = withoutMark(bytes);
+        const { value, fault } = parseJson(text.toString(), text, isLarge ? largeLimits : {});
+        return fault === undefined ? done(null, value) : done(refusal(fault));
+      };
+      if (!isLarge) return parse();
+      // Large bodies that arrive together would block the event loop together.
+      const { signal } = request.requester;
+      return void yieldToEventLoop()
+        .then(() => signal?.throwIfAborted())
+        .then(parse, done);
     });
     app.addHook('onRoute', ({ schema, config }) => {
       if (schema?.response && !config?.takesFile) schema.body ??= NoBody;
@@ -93,7 +69,7 @@ export default fp(
   { name: 'json-body', dependencies: ['services', 'requester'] },
 );
 
-const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
+const refusal = (fault: string): DomainError => validationFailed([{ path: '', message: `the body ${fault}` }]);
 
 /** Returns true if the body has a content encoding, such as gzip (RFC 9110 §8.4). */
 function isEncoded({ headers }: FastifyRequest): boolean {

@@ -46,7 +46,7 @@ test('brackets in texts and names, and objects next to each other, add no depth'
 });
 
 test('a repeated property name is rejected instead of dropping one of the values', async () => {
-  const twice = 'an object of the body names the same property twice';
+  const twice = 'the body names a property of one object twice';
   for (const body of ['{"a":1,"a":1}', String.raw`{"a":1,"\u0061":2}`, '{"b":[{"a":{},"a":{}}]}', '{"":1,"":2}'])
     expect(await messageOf(body), body).toBe(twice);
   for (const body of ['{"a":{"a":{"a":1}},"b":{"a":1}}', '{"a:":1,"a":":","b":"\\":"}', '{"a":[{"a":1},{"a":1}]}'])
