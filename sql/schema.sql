@@ -26,6 +26,7 @@ create table api_keys (
 create index api_keys_customer on api_keys using btree (customer_id, id);
 create index api_keys_end on api_keys using btree (customer_id, least(revoked_at, expires_at));
 grant insert, select, update on api_keys to sales_data_api;
+comment on column api_keys.start is 'The first characters of the key, by which people recognise it.';
 
 create table audit_events (
   id          uuid        not null default uuidv7(),
@@ -41,19 +42,23 @@ create table audit_events (
 );
 create index audit_events_customer on audit_events using btree (customer_id, id);
 grant insert, select on audit_events to sales_data_api;
+comment on table audit_events is 'Append-only: the service may not update or delete.';
+comment on column audit_events.customer_id is 'Null if no account was found, as after a login with an unknown address.';
 
 create table catalog_imports (
   source      text           not null,
+  incarnation text           not null default '',
   "position"  bigint         not null default 0,
   line        bigint         not null default 0,
   loaded      bigint         not null default 0,
   bad         bigint         not null default 0,
   started_at  timestamptz(3) not null default clock_timestamp(),
   updated_at  timestamptz(3) not null default clock_timestamp(),
-  incarnation text           not null default '',
   constraint catalog_imports_pkey primary key (source)
 );
 grant delete, insert, select, update on catalog_imports to sales_data_api;
+comment on table catalog_imports is 'Imports that run or were interrupted. Everything before `position` is in the catalog.';
+comment on column catalog_imports.incarnation is 'As in catalogs. An interrupted import continues in the incarnation in which it began, and in no other.';
 
 create table catalog_state (
   only_row          boolean        not null default true,
@@ -64,6 +69,8 @@ create table catalog_state (
   constraint catalog_state_has_one_row check (only_row)
 );
 grant select, update on catalog_state to sales_data_api;
+comment on column catalog_state.values_generation is 'The generation of prospect_values that is shown.';
+comment on column catalog_state.person_id_secret is 'A secret of this installation. The id of an imported person without profile URL is computed from it and the e-mail address: a plain hash of the address would tell it to whoever guesses it.';
 
 create table catalogs (
   name        text           not null,
@@ -73,10 +80,16 @@ create table catalogs (
   constraint catalogs_pkey primary key (name)
 );
 grant delete, insert, select, update on catalogs to sales_data_api;
+comment on table catalogs is 'The catalogs that imports have written: the one in this database, and those in search clusters. A search cluster can lose what it stores; this table says that it stored something, and in which index.';
+comment on column catalogs.name is '`postgres`, or the alias under which a cluster''s index of people is searched.';
+comment on column catalogs.incarnation is 'What imports write to: the uuid of the index, or the file of the table `prospects`. Another incarnation has other people.';
+comment on column catalogs.is_searched is 'Whether searches see this incarnation. One that replaces a lost catalog is searched from the end of its first import.';
+comment on column catalogs.imported_at is 'End of the last finished import; null until there is one.';
 
 create table companies (
   customer_id             uuid           not null,
   id                      uuid           not null default uuidv7(),
+  external_id             text           collate "C",
   type                    text           not null default '',
   company_name            text           not null,
   size                    text           not null default '',
@@ -96,11 +109,10 @@ create table companies (
   score                   integer        not null default 0,
   custom_fields           jsonb          not null default '{}'::jsonb,
   folded                  jsonb          not null,
+  terms                   integer[],
+  deleted_at              timestamptz(3),
   created_at              timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
   updated_at              timestamptz(3) not null default clock_timestamp(),
-  deleted_at              timestamptz(3),
-  external_id             text           collate "C",
-  terms                   integer[],
   constraint companies_pkey primary key (customer_id, id),
   constraint companies_folded_is_sortable check (folded ? 'company_name'),
   constraint companies_score_is_percentage check (score >= 0 and score <= 100),
@@ -121,6 +133,10 @@ create statistics companies_location_region on ((folded ->> 'location_region') c
 create statistics companies_size on ((folded ->> 'size') collate "C") from companies;
 create statistics companies_type on ((folded ->> 'type') collate "C") from companies;
 grant delete, insert, maintain, select, update on companies to sales_data_api;
+comment on column companies.external_id is 'The caller''s own id, compared byte by byte. Unique among the customer''s companies that are not deleted.';
+comment on column companies.folded is 'The text fields without regard to case and accents, as the service computes them. Written together with the fields, and only ever compared as bytes. Has the key `indexed` if the terms are of the current version.';
+comment on column companies.terms is 'Hashes of the values and of the parts of the texts, by which indexes find the record. A worker computes missing ones. Not compressed: no query reads them.';
+comment on column companies.deleted_at is 'The row of a deleted company stays until no contact and no opportunity refers to it. Nobody is shown it.';
 
 create table company_settlements (
   customer_id uuid    not null,
@@ -132,6 +148,10 @@ create table company_settlements (
   constraint company_settlements_company_fkey foreign key (customer_id, company_id) references companies(customer_id, id)
 );
 grant delete, insert, select, update on company_settlements to sales_data_api;
+comment on table company_settlements is 'Large companies are changed and deleted at once, and their contacts follow in small transactions of a worker. One row for each company whose contacts have yet to follow. Until the row is gone, list_members.by_rule is not relied on for these contacts: their rules are evaluated on read.';
+comment on column company_settlements.version is 'A new one with every change of the company.';
+comment on column company_settlements.is_deletion is 'Whether the company was deleted: its contacts and opportunities have to be detached.';
+comment on column company_settlements.settled_to is 'The last contact, in the order of ids, that has followed this version.';
 
 create table contact_removals (
   customer_id uuid not null,
@@ -139,10 +159,12 @@ create table contact_removals (
   constraint contact_removals_pkey primary key (customer_id, contact_id)
 );
 grant delete, insert, select, update on contact_removals to sales_data_api;
+comment on table contact_removals is 'One row for each deleted contact that rows of opportunity_contacts still name. No read shows these rows. A contact is always deleted at once, with all that it says about a person; a worker removes it from its opportunities in small transactions.';
 
 create table contacts (
   customer_id          uuid           not null,
   id                   uuid           not null default uuidv7(),
+  external_id          text           collate "C",
   first_name           text           not null,
   middle_name          text,
   last_name            text           not null,
@@ -164,17 +186,16 @@ create table contacts (
   mobile_phone         text,
   company_id           uuid,
   assigned_to          uuid,
+  prospect_id          uuid,
   score                integer        not null default 0,
   verification_status  text           not null default 'unverified',
   last_verified        timestamptz(3),
   crm_synced_at        timestamptz(3),
   custom_fields        jsonb          not null default '{}'::jsonb,
   folded               jsonb          not null,
+  terms                integer[],
   created_at           timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
   updated_at           timestamptz(3) not null default clock_timestamp(),
-  prospect_id          uuid,
-  external_id          text           collate "C",
-  terms                integer[],
   constraint contacts_pkey primary key (customer_id, id),
   constraint contacts_assignee_fkey foreign key (customer_id, assigned_to) references users(customer_id, id),
   constraint contacts_company_fkey foreign key (customer_id, company_id) references companies(customer_id, id),
@@ -201,6 +222,10 @@ create statistics contacts_location_locality on ((folded ->> 'location_locality'
 create statistics contacts_location_postal_code on ((folded ->> 'location_postal_code') collate "C") from contacts;
 create statistics contacts_location_region on ((folded ->> 'location_region') collate "C") from contacts;
 grant delete, insert, maintain, select, update on contacts to sales_data_api;
+comment on column contacts.external_id is 'The caller''s own id, compared byte by byte. Unique among the customer''s contacts.';
+comment on column contacts.prospect_id is 'The prospect that the contact came from, or was found to be. No foreign key, as in unlocks.';
+comment on column contacts.folded is 'As in companies.';
+comment on column contacts.terms is 'As in companies.';
 
 create table copied_members (
   customer_id uuid   not null,
@@ -211,6 +236,8 @@ create table copied_members (
   constraint copied_members_list_fkey foreign key (customer_id, list_id) references lists(customer_id, id)
 );
 grant delete, insert, select, update on copied_members to sales_data_api;
+comment on table copied_members is 'Contacts that were copied to a list and are not in list_members yet: its members by hand, in parts of consecutive ids. A worker writes them in small transactions. A contact that is deleted may stay here.';
+comment on column copied_members.first_id is 'The first contact that the part was created with.';
 
 create table counters (
   customer_id uuid     not null,
@@ -220,6 +247,8 @@ create table counters (
   constraint counters_pkey primary key (customer_id, counted, shard)
 );
 grant delete, insert, select, update on counters to sales_data_api;
+comment on table counters is 'Exact counts. A count is the sum over its shards. A backend writes to the shard that its process id selects, so writers do not queue for one row; one shard may be negative.';
+comment on column counters.counted is '`contacts` or `companies` for all of the customer''s records, or the id of a list for its members.';
 
 create table credit_balances (
   customer_id uuid           not null,
@@ -235,6 +264,7 @@ create table credit_balances (
   constraint credit_balances_reserved_not_negative check (reserved >= 0)
 );
 grant insert, select, update on credit_balances to sales_data_api;
+comment on column credit_balances.entries is 'The number of the last entry.';
 
 create table credit_entries (
   customer_id    uuid        not null,
@@ -259,6 +289,8 @@ create table credit_entries (
 );
 create unique index credit_entries_once_a_job on credit_entries using btree (customer_id, job_id, kind) where kind = any (array['reserve', 'release']);
 grant insert, select on credit_entries to sales_data_api;
+comment on table credit_entries is 'Append-only: the service may not update or delete.';
+comment on column credit_entries.number is 'Entries of a pool are numbered without a gap, under the lock of its balance. So their order depends on no clock, and a missing entry is noticed.';
 
 create table customers (
   id            uuid           not null default uuidv7(),
@@ -286,6 +318,8 @@ create table failed_logins (
   constraint failed_logins_pkey primary key (customer_id, user_id, day, reason, address)
 );
 grant insert, select, update on failed_logins to sales_data_api;
+comment on table failed_logins is 'Counts of failed logins by account, day (UTC), reason and address. They are not in audit_events, because anybody can make attempts, and it would get a row for each. customer_id and user_id are zeros if there is no such account.';
+comment on column failed_logins.address is 'Empty in the row that counts the attempts from all further addresses of that day.';
 
 create table idempotency_records (
   customer_id uuid           not null,
@@ -300,6 +334,8 @@ create table idempotency_records (
 );
 create index idempotency_records_age on idempotency_records using btree (created_at);
 grant delete, insert, select, update on idempotency_records to sales_data_api;
+comment on table idempotency_records is 'The first successful answer to a request with an Idempotency-Key, written in the transaction of its effect.';
+comment on column idempotency_records.body is 'json, not jsonb: the members of a repeated answer keep their order.';
 
 create table import_chunks (
   customer_id uuid    not null,
@@ -311,6 +347,8 @@ create table import_chunks (
   constraint import_chunks_import_fkey foreign key (customer_id, import_id) references imports(customer_id, id) on delete cascade
 );
 grant delete, insert, select, update on import_chunks to sales_data_api;
+comment on table import_chunks is 'The file of an import, in pieces of 1 MiB. Removed when the import ends.';
+comment on column import_chunks.data is 'Not compressed by PostgreSQL: parts of a piece are read without unpacking all of it.';
 
 create table import_errors (
   customer_id uuid   not null,
@@ -321,6 +359,8 @@ create table import_errors (
   constraint import_errors_import_fkey foreign key (customer_id, import_id) references imports(customer_id, id) on delete cascade
 );
 grant delete, insert, select, update on import_errors to sales_data_api;
+comment on table import_errors is 'The failed records of an import, as lines of the errors file: one row for each transaction that had any.';
+comment on column import_errors."position" is 'Where in the file these records start (bytes).';
 
 create table imports (
   customer_id    uuid           not null,
@@ -374,6 +414,19 @@ create index imports_ended on imports using btree (finished_at) where finished_a
 create index imports_fingerprint on imports using btree (customer_id, fingerprint) where fingerprint is not null;
 create index imports_unfinished on imports using btree (customer_id, served_at nulls first, id) where finished_at is null;
 grant delete, insert, select, update on imports to sales_data_api;
+comment on column imports.match is 'The field by which a record of the file names the stored record; null for mode create.';
+comment on column imports.mapping is 'Given fields of headers: {"header": "field" or null}.';
+comment on column imports.list_ids is 'Lists to which each written contact is added by hand.';
+comment on column imports.is_automatic is 'Whether the work starts when the file is complete.';
+comment on column imports.fingerprint is 'Hash of what the command line was asked to import, by which the same command finds its import. Null once it has reported the end.';
+comment on column imports.upload is 'The latest upload that has begun; its chunks are the file. An older upload can store nothing more.';
+comment on column imports.layout is 'The columns of a CSV file, as its header line and the mapping give them.';
+comment on column imports."position" is 'Where reading continues: {"bytes": …, "line": …}; null: at the beginning. The file is read twice: to count its records and to find reasons to refuse it (until total is set), then to write them.';
+comment on column imports.counted is 'Records counted so far by the first reading.';
+comment on column imports.failures is 'As in jobs.';
+comment on column imports.lease is 'As in jobs.';
+comment on column imports.served_at is 'As in jobs.';
+comment on column imports.purged_at is 'When the failed records of the ended import were removed.';
 
 create table job_inputs (
   customer_id  uuid    not null,
@@ -386,6 +439,10 @@ create table job_inputs (
   constraint job_inputs_job_fkey foreign key (customer_id, job_id) references jobs(customer_id, id)
 );
 grant delete, insert, select on job_inputs to sales_data_api;
+comment on table job_inputs is 'What a job was given, one row for each item. unlock_contacts has none: its filters choose.';
+comment on column job_inputs.item is 'A prospect''s id or an e-mail address.';
+comment on column job_inputs.contact_ids is 'The contacts that a verification is for.';
+comment on column job_inputs.is_duplicate is 'Equal to an item before it, and skipped.';
 
 create table job_results (
   customer_id uuid           not null,
@@ -404,6 +461,7 @@ create table job_results (
   constraint job_results_status_known check (status = any (array['succeeded', 'failed', 'skipped']))
 );
 grant delete, insert, select on job_results to sales_data_api;
+comment on table job_results is 'The result of each item. A row is inserted by the transaction that charges for it, and never changed: its primary key forbids to charge for the same input twice, as the key of `unlocks` does for the same prospect.';
 
 create table jobs (
   customer_id  uuid           not null,
@@ -447,6 +505,13 @@ create table jobs (
 create index jobs_ended on jobs using btree (finished_at) where finished_at is not null and purged_at is null;
 create index jobs_unfinished on jobs using btree (customer_id, served_at nulls first, id) where finished_at is null;
 grant insert, select, update on jobs to sales_data_api;
+comment on column jobs.request is 'What was asked, as far as job_inputs does not say it: filters, order and number of unlock_contacts; list of verify_list.';
+comment on column jobs.cost is 'Credits for one item, as they were when the job began.';
+comment on column jobs.progress is 'Where unlock_contacts continues: the catalog''s position after the last prospect that it looked at.';
+comment on column jobs.failures is 'Turns in a row that ended in an unexpected error. Waiting for the catalog, or a worker''s death, does not count.';
+comment on column jobs.lease is 'Who works at the job. A turn whose lease another turn has taken settles nothing any more. A job that rests after an error is leased to nobody.';
+comment on column jobs.served_at is 'When the last turn began: the customer''s job that has waited longest comes next.';
+comment on column jobs.purged_at is 'When the inputs and results of the ended job were removed, because their time was over.';
 
 create table list_members (
   customer_id uuid    not null,
@@ -468,15 +533,15 @@ create table lists (
   name         text           not null,
   description  text           not null default '',
   owner_id     uuid           not null,
-  created_at   timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
-  updated_at   timestamptz(3) not null default clock_timestamp(),
   source       text           not null default 'MANUAL',
   rules        jsonb          not null default '[]'::jsonb,
+  rule_count   integer        generated always as (jsonb_array_length(rules)) stored,
   fill_version uuid,
   filled_to    uuid,
-  rule_count   integer        generated always as (jsonb_array_length(rules)) stored,
-  deleted_at   timestamptz(3),
   is_copying   boolean        not null default false,
+  deleted_at   timestamptz(3),
+  created_at   timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
+  updated_at   timestamptz(3) not null default clock_timestamp(),
   constraint lists_pkey primary key (customer_id, id),
   constraint lists_owner_fkey foreign key (customer_id, owner_id) references users(customer_id, id),
   constraint lists_progress_of_a_fill check (filled_to is null or fill_version is not null),
@@ -486,6 +551,11 @@ create table lists (
 create index lists_filling on lists using btree (customer_id) where fill_version is not null;
 create index lists_with_rules on lists using btree (customer_id, id) include (rule_count) where rule_count > 0;
 grant delete, insert, select, update on lists to sales_data_api;
+comment on column lists.rule_count is 'For the limits of a customer, which are checked without reading the rules: these may be many MiB.';
+comment on column lists.fill_version is 'The change of the rules that is not yet written to list_members. Null once the members are what the rules say. Until then list_members.by_rule is not relied on: the rules are evaluated on read.';
+comment on column lists.filled_to is 'The last contact, in the order of ids, for which the change of the rules has been written.';
+comment on column lists.is_copying is 'Whether contacts may wait in copied_members to become members of the list.';
+comment on column lists.deleted_at is 'The row of a deleted list and its members stay until a worker has removed them. Nobody is shown them.';
 
 create table opportunities (
   customer_id            uuid           not null,
@@ -512,6 +582,7 @@ create table opportunities (
 create index opportunities_of_company on opportunities using btree (customer_id, company_id, id) where company_id is not null;
 create index opportunities_stage on opportunities using btree (customer_id, stage_id);
 grant delete, insert, select, update on opportunities to sales_data_api;
+comment on column opportunities.price is 'The sum of the lines, written by every statement that writes lines. The type has no bound of its own, so opportunities_price_in_range refuses a sum that is too large.';
 
 create table opportunity_contacts (
   customer_id    uuid    not null,
@@ -523,6 +594,7 @@ create table opportunity_contacts (
 );
 create index opportunity_contacts_contact on opportunity_contacts using btree (customer_id, contact_id);
 grant delete, insert, select, update on opportunity_contacts to sales_data_api;
+comment on table opportunity_contacts is 'No foreign key to contacts: rows can name a deleted contact until a worker has removed them (see contact_removals).';
 
 create table opportunity_lines (
   customer_id    uuid          not null,
@@ -541,6 +613,7 @@ create table opportunity_lines (
 );
 create index opportunity_lines_product on opportunity_lines using btree (customer_id, product_id, pipeline_id);
 grant delete, insert, select, update on opportunity_lines to sales_data_api;
+comment on column opportunity_lines.pipeline_id is 'The pipeline of the opportunity''s stage, repeated so that opportunity_lines_product alone can count in how many pipelines a product is used.';
 
 create table pipelines (
   customer_id uuid           not null,
@@ -573,6 +646,7 @@ create table products (
   constraint products_price_in_range check (price >= 0::numeric and price < 1000000000::numeric)
 );
 grant delete, insert, select, update on products to sales_data_api;
+comment on column products.deleted_at is 'Set if a product is deleted while opportunities use it: their lines still show its name. Other products are deleted at once.';
 
 create table prospect_values (
   generation bigint   not null,
@@ -587,6 +661,7 @@ create index prospect_values_frequent on prospect_values using btree (generation
 create index prospect_values_frequent_of_all on prospect_values using btree (generation, people desc, value, member);
 create index prospect_values_words on prospect_values using gin (words);
 grant delete, insert, maintain, select, update on prospect_values to sales_data_api;
+comment on table prospect_values is 'What suggestions are taken from. After each import a new generation is written beside the old one, then shown.';
 
 create table prospects (
   id                   uuid           not null,
@@ -615,6 +690,7 @@ create index prospects_last_name_descending on prospects using btree (last_name 
 create index prospects_tokens on prospects using gin (tokens);
 create index prospects_worst_first on prospects using btree (score, id);
 grant delete, insert, maintain, select, update on prospects to sales_data_api;
+comment on table prospects is 'Columns named like members of `person` have the folded form in which the service compares.';
 
 create table rule_versions (
   customer_id uuid not null,
@@ -623,6 +699,7 @@ create table rule_versions (
   constraint rule_versions_customer_fkey foreign key (customer_id) references customers(id)
 );
 grant delete, insert, select, update on rule_versions to sales_data_api;
+comment on table rule_versions is 'One row for each customer who ever had rules. The version changes with every change of any list''s rules. A process that has compiled the rules of this version need not read them again.';
 
 create table schema_migrations (
   name           text           not null,
@@ -696,14 +773,16 @@ grant insert, select, update on subscriptions to sales_data_api;
 create table unlocks (
   customer_id uuid           not null,
   prospect_id uuid           not null,
+  job_id      uuid,
   in_catalog  boolean        not null default false,
   unlocked_at timestamptz(3) not null default clock_timestamp(),
-  job_id      uuid,
   constraint unlocks_pkey primary key (customer_id, prospect_id)
 );
 create index unlocks_prospect on unlocks using btree (prospect_id, customer_id);
 create index unlocks_untold on unlocks using btree (unlocked_at) where not in_catalog;
 grant insert, select, update on unlocks to sales_data_api;
+comment on table unlocks is 'The truth about who has unlocked whom, whichever engine the catalog has. No foreign key to prospects: they may be in a cluster, and an unlock outlives its prospect''s import.';
+comment on column unlocks.in_catalog is 'Whether the search cluster has this unlock.';
 
 create table users (
   id            uuid           not null default uuidv7(),
@@ -723,6 +802,7 @@ create table users (
   constraint users_role_known check (role = any (array['admin', 'member']))
 );
 grant insert, select, update on users to sales_data_api;
+comment on column users.email_folded is 'The address in the form in which accounts are compared.';
 
 create table worker_slots (
   kind        text           not null,
@@ -733,3 +813,5 @@ create table worker_slots (
   constraint worker_slots_pkey primary key (kind, process_id, number)
 );
 grant delete, insert, select, update on worker_slots to sales_data_api;
+comment on table worker_slots is 'The slots for jobs of all live worker processes. Each kind of job shares its slots between customers over all processes. A process inserts its rows when it starts, renews seen_at every few seconds, and deletes them when it ends. Rows of a dead process are ignored, and deleted later.';
+comment on column worker_slots.customer_id is 'The customer whose job runs in the slot; null while the slot is free.';

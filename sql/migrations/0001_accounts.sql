@@ -1,18 +1,19 @@
--- Accounts: who may use the service. Customers, users, keys and sessions are the only globally unique things;
--- every other table is a tenant's, with a primary key and foreign keys that start with customer_id, so that the
--- database itself refuses a reference into another customer's data.
+-- oldest release: 1.0.0
+-- Accounts: who may use the service. Customers, users, keys and sessions are the only globally unique things. Every other
+-- table belongs to tenants: its primary key and foreign keys start with customer_id, so the database itself refuses a
+-- reference to another customer's data.
 
--- The role that the service works as. It owns nothing and gets exactly the rights granted below.
+-- The role that the service works as. It owns nothing and has exactly the rights granted below.
 do $$
 begin
   if not exists (select from pg_roles where rolname = 'sales_data_api') then
     create role sales_data_api nologin;
   end if;
 exception
-  when duplicate_object or unique_violation then null; -- another database of this server made it meanwhile
+  when duplicate_object or unique_violation then null; -- another database of this server created it meanwhile
 end $$;
 
--- A server handed over with one login only (DATABASE_URL of the owner) still runs the service with the narrow role.
+-- If there is only the owner's login, the service switches to the narrow role in every connection.
 do $$
 begin
   if not pg_has_role(current_user, 'sales_data_api', 'set') then
@@ -79,6 +80,7 @@ create table users (
   constraint users_customer_fkey foreign key (customer_id) references customers (id),
   constraint users_role_known check (role in ('admin', 'member'))
 );
+comment on column users.email_folded is 'The address in the form in which accounts are compared.';
 
 create table sessions (
   token_hash  bytea          not null,
@@ -114,8 +116,10 @@ create table api_keys (
   constraint api_keys_permissions_given check (cardinality(permissions) > 0)
 );
 create index api_keys_customer on api_keys (customer_id, id);
+-- Finds a customer's live keys, and the keys that ended last, however many ended keys there are.
+create index api_keys_end on api_keys (customer_id, least(revoked_at, expires_at));
+comment on column api_keys.start is 'The first characters of the key, by which people recognise it.';
 
--- Append-only: see the grants below. customer_id is null where no account was found (a login with an unknown address).
 create table audit_events (
   id          uuid        not null default uuidv7(),
   customer_id uuid,
@@ -129,8 +133,43 @@ create table audit_events (
   constraint audit_events_pkey primary key (id)
 );
 create index audit_events_customer on audit_events (customer_id, id);
+comment on table audit_events is 'Append-only: the service may not update or delete.';
+comment on column audit_events.customer_id is 'Null if no account was found, as after a login with an unknown address.';
 
-grant select, insert, update on customers, subscriptions, users, api_keys to sales_data_api;
+create table failed_logins (
+  customer_id uuid           not null,
+  user_id     uuid           not null,
+  day         date           not null,
+  reason      text           not null,
+  address     text           not null,
+  id          uuid           not null default uuidv7(),
+  attempts    integer        not null default 1,
+  first_at    timestamptz(3) not null default clock_timestamp(),
+  last_at     timestamptz(3) not null default clock_timestamp(),
+  constraint failed_logins_pkey primary key (customer_id, user_id, day, reason, address)
+) with (fillfactor = 50);
+comment on table failed_logins is
+  'Counts of failed logins by account, day (UTC), reason and address. They are not in audit_events, because anybody can make attempts, and it would get a row for each. customer_id and user_id are zeros if there is no such account.';
+comment on column failed_logins.address is
+  'Empty in the row that counts the attempts from all further addresses of that day.';
+
+create table idempotency_records (
+  customer_id uuid           not null,
+  key         text           not null collate "C",
+  fingerprint bytea          not null,
+  status      smallint       not null,
+  body        json           not null,
+  created_at  timestamptz(3) not null default clock_timestamp(),
+  constraint idempotency_records_pkey primary key (customer_id, key),
+  constraint idempotency_records_status_is_success check (status between 200 and 299),
+  constraint idempotency_records_fingerprint_is_sha256 check (octet_length(fingerprint) = 32)
+);
+create index idempotency_records_age on idempotency_records (created_at);
+comment on table idempotency_records is
+  'The first successful answer to a request with an Idempotency-Key, written in the transaction of its effect.';
+comment on column idempotency_records.body is 'json, not jsonb: the members of a repeated answer keep their order.';
+
+grant select, insert, update on customers, subscriptions, users, api_keys, failed_logins to sales_data_api;
 grant select on subscription_tiers to sales_data_api;
-grant select, insert, update, delete on sessions to sales_data_api;
+grant select, insert, update, delete on sessions, idempotency_records to sales_data_api;
 grant select, insert on audit_events to sales_data_api;

@@ -1,7 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { changeShardsInSequence, isDistributed, placeTable } from './citus/citus.ts';
-import { isSupported, ourMigrations, readMigrations, type AppliedMigration, type Migration } from './migrations.ts';
+import {
+  isSupported,
+  ourMigrations,
+  readApplied,
+  readMigrations,
+  type AppliedMigration,
+  type Migration,
+} from './migrations.ts';
 import { installQueues } from './queues.ts';
 import { scramPassword } from './scram-password.ts';
 import { sessionSettings } from './session-settings.ts';
@@ -37,8 +44,8 @@ const lockPatienceMs = 300_000;
 /**
  * Applies all missing migrations in order, each file in a transaction. The service may be running, and other processes
  * wait for their turn. Changes nothing if a newer release has migrated the database and this one supports its schema.
- * @throws MigrationError if a file was changed after it was applied, if the database is too new, if a table stayed
- * locked for minutes, if the encoding is not UTF8, or if the server is older than PostgreSQL 18
+ * @throws MigrationError if a file was changed after it was applied, if the database is too new or from before release
+ * 1.0.0, if a table stayed locked for minutes, if the encoding is not UTF8, or if the server is older than PostgreSQL 18
  */
 export async function migrate(ownerUrl: string, folder = ourMigrations): Promise<Migrated> {
   const migrations = await readMigrations(folder);
@@ -115,7 +122,7 @@ async function lock(sql: postgres.Sql): Promise<number> {
   }
 }
 
-async function appliedBy(sql: postgres.Sql): Promise<Map<string, Applied>> {
+async function appliedBy(sql: postgres.Sql): Promise<AppliedMigration[]> {
   await sql`
     create table if not exists schema_migrations (
       name           text           not null,
@@ -124,37 +131,24 @@ async function appliedBy(sql: postgres.Sql): Promise<Map<string, Applied>> {
       oldest_release text,
       constraint schema_migrations_pkey primary key (name)
     )`;
-  await addOldestRelease(sql);
-  const rows = await sql<Applied[]>`select name, sha256, oldest_release as "oldestRelease" from schema_migrations`;
-  return new Map(rows.map((row) => [row.name, row]));
-}
-
-/** Adds the column `oldest_release`, which tables created by older releases lack. */
-async function addOldestRelease(sql: postgres.Sql): Promise<void> {
-  const [column] = await sql`
-    select from pg_attribute
-    where attrelid = 'schema_migrations'::regclass and attname = 'oldest_release'`;
-  // Every `alter table` waits for the readers of the table, and `/readyz` would wait behind it.
-  if (column) return;
-  await limitLockWaits(sql, lockTimeoutMs);
-  await patiently(() => sql`alter table schema_migrations add column oldest_release text`);
-}
-
-interface Applied extends AppliedMigration {
-  sha256: string;
+  return readApplied(sql);
 }
 
 /**
  * Returns the migrations still to be applied (`pending`), and the newest applied one that this program does not know.
- * @param applied by name
- * @throws MigrationError if a file was changed after it was applied, or the database is too new
+ * @throws MigrationError if a file was changed after it was applied, or the database is too new or from before 1.0.0
  */
 function compare(
   migrations: Migration[],
-  applied: Map<string, Applied>,
+  rows: AppliedMigration[],
 ): { pending: Migration[]; newest: string | undefined } {
+  if (rows.some(({ oldestRelease }) => oldestRelease === null))
+    throw new MigrationError(
+      'The database is from before release 1.0.0, whose migrations begin anew. Move its data into a new database: docs/operating.md, "Move a database from before 1.0.0"',
+    );
+  const applied = new Map(rows.map((row) => [row.name, row]));
   const known = new Set(migrations.map(({ name }) => name));
-  const newer = [...applied.values()].filter(({ name }) => !known.has(name));
+  const newer = rows.filter(({ name }) => !known.has(name));
   const pending = migrations.filter(({ name }) => !applied.has(name));
   const tooNew = pending.length > 0 ? newer : newer.filter((migration) => !isSupported(migration));
   if (tooNew.length > 0)

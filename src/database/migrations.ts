@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type postgres from 'postgres';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Sql } from './db.ts';
 
@@ -18,23 +19,19 @@ export interface Migration {
   name: string;
   sha256: string;
   text: string;
-  /**
-   * The oldest release that can use the database after this migration, such as `1.4.0`. Null for the first migrations,
-   * which do not say it.
-   */
-  oldestRelease: string | null;
+  /** The oldest release that can use the database after this migration, such as `1.4.0`. */
+  oldestRelease: string;
 }
 
 /** A row of `schema_migrations`. */
 export interface AppliedMigration {
   name: string;
+  sha256: string;
+  /** Null for migrations from before release 1.0.0. */
   oldestRelease: string | null;
 }
 
 export const ourMigrations = join(import.meta.dirname, '..', '..', 'sql', 'migrations');
-
-/** The last migration that may omit the oldest release. */
-const lastWithoutRelease = '0021_large_lists.sql';
 
 let ourNames: string[] | undefined;
 
@@ -42,7 +39,8 @@ let ourNames: string[] | undefined;
 export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
   ourNames ??= await namesIn(ourMigrations);
   const known = new Set(ourNames);
-  const applied = await readApplied(sql);
+  const [table] = await sql<{ found: boolean }[]>`select to_regclass('schema_migrations') is not null as found`;
+  const applied = table?.found ? await readApplied(sql) : [];
   const newer = applied.filter(({ name }) => !known.has(name));
   if (applied.length - newer.length < known.size) return { state: 'behind', isSupported: false };
   if (newer.length === 0) return { state: 'current', isSupported: true };
@@ -56,15 +54,11 @@ export const isSupported = ({ oldestRelease }: AppliedMigration): boolean =>
 /** Compares e.g. `1.9.0` and `1.10.0`. Negative if the first is older. */
 const compareReleases = new Intl.Collator('en', { numeric: true }).compare;
 
-/** Returns an empty array if the database was never migrated. */
-async function readApplied(sql: Sql): Promise<AppliedMigration[]> {
-  const [table] = await sql<{ found: boolean }[]>`select to_regclass('schema_migrations') is not null as found`;
-  if (!table?.found) return [];
-  // As JSON, because a database that an older release migrated does not have the column oldest_release.
-  return sql<AppliedMigration[]>`
-    select name, to_jsonb(m) ->> 'oldest_release' as "oldestRelease"
+export const readApplied = (sql: Sql | postgres.Sql): Promise<AppliedMigration[]> =>
+  // As JSON, because the table of a database from before release 1.0.0 may lack the column.
+  sql<AppliedMigration[]>`
+    select name, sha256, to_jsonb(m) ->> 'oldest_release' as "oldestRelease"
     from schema_migrations m`;
-}
 
 /**
  * In the order in which they must be applied.
@@ -83,11 +77,11 @@ export async function readMigrations(folder: string): Promise<Migration[]> {
 const namesIn = async (folder: string): Promise<string[]> =>
   (await readdir(folder)).filter((name) => name.endsWith('.sql')).sort();
 
-function oldestReleaseIn(name: string, text: string): string | null {
+function oldestReleaseIn(name: string, text: string): string {
   const release = /^-- oldest release: (\d+\.\d+\.\d+)$/m.exec(text)?.[1];
-  if (release === undefined && name > lastWithoutRelease)
+  if (release === undefined)
     throw new Error(
       `${name} does not state which releases can run on its schema: add the line "-- oldest release: ${packageJson.version}", with the oldest of them`,
     );
-  return release ?? null;
+  return release;
 }

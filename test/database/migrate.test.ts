@@ -81,8 +81,30 @@ describe('migrations', () => {
 
   test('that a newer program has applied are rejected by name', async () => {
     await migrate(database.ownerUrl);
-    await owner`insert into schema_migrations (name, sha256) values ('9999_future.sql', '')`;
+    await owner`insert into schema_migrations (name, sha256, oldest_release) values ('9999_future.sql', '', '99.0.0')`;
     await expect(migrate(database.ownerUrl)).rejects.toThrow(/newer than this program.*9999_future\.sql/);
+  });
+
+  test.each([
+    ['', 'select'],
+    [' and from before migrations stated releases', 'alter table schema_migrations drop column oldest_release'],
+  ])('refuse a database from before release 1.0.0%s, and change nothing', async (_, statement) => {
+    await migrate(database.ownerUrl);
+    await owner`delete from schema_migrations`;
+    await owner`insert into schema_migrations (name, sha256) values ('0001_accounts.sql', ''), ('0021_large_lists.sql', '')`;
+    await owner.unsafe(statement);
+    const rows = () => owner`select to_jsonb(m) as applied from schema_migrations m order by name`;
+    const before = await rows();
+    await expect(migrate(database.ownerUrl)).rejects.toThrow(
+      /^The database is from before release 1\.0\.0.*docs\/operating\.md, "Move a database from before 1\.0\.0"$/,
+    );
+    expect(await rows()).toEqual(before);
+    const db = openDatabase(parseConfig({}), database.url);
+    try {
+      expect(await db.lookup(checkSchema)).toEqual({ state: 'behind', isSupported: false });
+    } finally {
+      await db.close();
+    }
   });
 });
 
@@ -97,7 +119,7 @@ describe('a schema', () => {
     expect(await db.lookup(checkSchema)).toEqual({ state: 'behind', isSupported: false });
     await migrate(database.ownerUrl);
     expect(await db.lookup(checkSchema)).toEqual({ state: 'current', isSupported: true });
-    await owner`insert into schema_migrations (name, sha256) values ('9999_future.sql', '')`;
+    await owner`insert into schema_migrations (name, sha256, oldest_release) values ('9999_future.sql', '', '99.0.0')`;
     expect(await db.lookup(checkSchema)).toEqual({ state: 'ahead', isSupported: false });
     await owner`delete from schema_migrations where name <> '0001_accounts.sql'`;
     expect(await db.lookup(checkSchema)).toEqual({ state: 'behind', isSupported: false });
@@ -126,14 +148,6 @@ describe('a schema', () => {
     await owner`update pgboss.queue set retry_limit = 7`;
     await migrate(database.ownerUrl);
     expect(await owner`select distinct retry_limit from pgboss.queue`).toEqual([{ retry_limit: 7 }]);
-  });
-
-  test('that a release without the rule of oldest releases migrated is behind, or current once `migrate` ran', async () => {
-    await migrate(database.ownerUrl);
-    await owner`alter table schema_migrations drop column oldest_release`;
-    expect(await db.lookup(checkSchema)).toEqual({ state: 'current', isSupported: true });
-    await owner`delete from schema_migrations where name = (select max(name) from schema_migrations)`;
-    expect(await db.lookup(checkSchema)).toEqual({ state: 'behind', isSupported: false });
   });
 });
 
@@ -184,8 +198,8 @@ describe('a folder of migrations', () => {
 
   test('fails by name if a file does not state the oldest release that can run on its schema', async () => {
     const nameless = await mkdtemp(join(tmpdir(), 'migrations-'));
-    await writeFile(join(nameless, '0022_silent.sql'), '-- oldest release: soon\nselect 1;\n');
-    await expect(migrate(database.ownerUrl, nameless)).rejects.toThrow(/^0022_silent\.sql does not state/);
+    await writeFile(join(nameless, '0008_silent.sql'), '-- oldest release: soon\nselect 1;\n');
+    await expect(migrate(database.ownerUrl, nameless)).rejects.toThrow(/^0008_silent\.sql does not state/);
     await rm(nameless, { recursive: true });
   });
 

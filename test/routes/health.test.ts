@@ -95,7 +95,7 @@ test('it is not ready with a schema that is behind, or ahead without saying that
   const [last] =
     await testApp.owner`delete from schema_migrations where name = (select max(name) from schema_migrations) returning *`;
   await expectState({ status: 503, body: { status: 'not ready', checks: { postgres: 'up', schema: 'behind' } } });
-  await testApp.owner`insert into schema_migrations ${testApp.owner([last!, { ...last!, name: '9999_of_tomorrow.sql', oldest_release: null }])}`;
+  await testApp.owner`insert into schema_migrations ${testApp.owner([last!, { ...last!, name: '9999_of_tomorrow.sql', oldest_release: '99.0.0' }])}`;
   await expectState({ status: 503, body: { checks: { postgres: 'up', schema: 'ahead' } } });
   await testApp.owner`update schema_migrations set oldest_release = '1.0.0' where name = '9999_of_tomorrow.sql'`;
   await expectState({ status: 200, body: { status: 'ready', checks: { schema: 'ahead' } } });

@@ -71,7 +71,8 @@ async function table(sql: postgres.Sql, oid: number, name: string): Promise<stri
   const after = [...(await indexes(sql, oid)), ...(await statistics(sql, oid)), ...(await grants(sql, oid))].map(
     ({ text }) => `${text};\n`,
   );
-  return tidy(`create table ${name} (\n  ${members.join(',\n  ')}\n);\n${after.join('')}`);
+  const described = (await comments(sql, oid)).map(({ text }) => `${text};\n`);
+  return tidy(`create table ${name} (\n  ${members.join(',\n  ')}\n);\n${after.join('')}`) + described.join('');
 }
 
 interface Column {
@@ -149,6 +150,16 @@ const grants = (sql: postgres.Sql, table: number) => sql<Lines>`
   where grantee <> relowner
   group by relname, grantee, part
   order by grantee::regrole::text collate "C", part collate "C"`;
+
+/** Reads the comments on a table and its columns as SQL. */
+const comments = (sql: postgres.Sql, table: number) => sql<Lines>`
+  select case objsubid when 0 then format('comment on table %I is %L', relname, description)
+    else format('comment on column %I.%I is %L', relname, attname, description) end as text
+  from pg_description
+  join pg_class c on c.oid = objoid
+  left join pg_attribute on attrelid = objoid and attnum = objsubid and objsubid > 0
+  where classoid = 'pg_class'::regclass and objoid = ${table}
+  order by objsubid`;
 
 async function write(): Promise<void> {
   const server = await openEmbeddedPostgres('', { throwaway: true });
