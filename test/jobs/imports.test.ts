@@ -464,6 +464,22 @@ describe('imports in the background', () => {
     expect(new Set(shown.map(({ contacts_count }) => contacts_count))).toEqual(new Set([body.created]));
   });
 
+  test('of contacts that match the rules of very many lists write few of them in one transaction', async () => {
+    const rules = [{ field: 'first_name', operator: 'equals', value: 'Ada' }];
+    const list = (await customer.post('/list-contact', { name: 'First', rules })).body.id as string;
+    await app.owner`
+      insert into lists (customer_id, name, owner_id, rules)
+      select customer_id, name || n, owner_id, rules from lists, generate_series(2, 200) n where customer_id = ${customer.id} and id = ${list}`;
+    const id = await beginImport(customer, newContacts);
+    await sendFile(customer, id, contactsCsv(...contactLines(120)));
+    const steps = new Set<number>();
+    while (await workAtImport(contextOf(app), customer.id, { seconds: 0 }))
+      steps.add((await customer.get(`/imports/${id}`)).body.processed);
+    expect([...steps]).toEqual([0, 50, 100, 120]);
+    const shown = (await customer.post('/list-contact/list', { limit: 100 })).body as Json[];
+    expect(new Set(shown.map(({ contacts_count }) => contacts_count))).toEqual(new Set([120]));
+  });
+
   test('are cancelled between two transactions; what is written stays', async () => {
     const id = await beginImport(customer, newContacts);
     await sendFile(customer, id, contactsCsv(...contactLines(3_500)));

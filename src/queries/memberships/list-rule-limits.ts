@@ -1,4 +1,4 @@
-import type { Transaction } from '../../database/db.ts';
+import type { Sql, Transaction } from '../../database/db.ts';
 import { conflict, type DomainError } from '../../errors.ts';
 import { ruleLimits, type Rule } from '../../schemas/lists.ts';
 
@@ -24,15 +24,24 @@ export async function requireWithinRuleLimits(
   // A customer that exceeds a limit already may still change lists if the number of rules does not grow.
   if (moreRules <= 0) return;
   const isOneMoreList = before.length === 0;
-  const [now] = await sql<{ lists: number; rules: number }[]>`
+  const now = await countRules(sql, customerId);
+  const { lists, rulesOfCustomer } = ruleLimits;
+  if (isOneMoreList && now.lists >= lists) throw beyond(`${lists} lists with rules`, path);
+  if (now.rules + moreRules > rulesOfCustomer)
+    throw beyond(`${rulesOfCustomer} rules in all lists; there are ${now.rules}, and this adds ${moreRules}`, path);
+}
+
+/** Returns the number of a customer's lists with rules, and the number of all their rules. */
+export async function countRules(
+  sql: Sql | Transaction,
+  customerId: string,
+): Promise<{ lists: number; rules: number }> {
+  const [row] = await sql<[{ lists: number; rules: number }]>`
     select count(*) as lists, coalesce(sum(rule_count), 0) as rules
     from lists
     where customer_id = ${customerId}
       and rule_count > 0`;
-  const { lists, rulesOfCustomer } = ruleLimits;
-  if (isOneMoreList && now!.lists >= lists) throw beyond(`${lists} lists with rules`, path);
-  if (now!.rules + moreRules > rulesOfCustomer)
-    throw beyond(`${rulesOfCustomer} rules in all lists; there are ${now!.rules}, and this adds ${moreRules}`, path);
+  return row;
 }
 
 function beyond(limit: string, path: string): DomainError {
