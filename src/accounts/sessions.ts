@@ -56,13 +56,13 @@ async function refuseLogin(
 export async function replacePassword(
   db: Database,
   session: SessionCaller,
-  given: PasswordChange,
+  body: PasswordChange,
   by: Actor,
 ): Promise<void> {
   const { customerId, userId, tokenHash } = session;
   const account = await db.lookup((sql) => findAccount(sql, customerId, userId));
-  const right = await verifyPassword(account?.password_hash, given.current_password);
-  const hash = right ? await hashPassword(given.new_password) : '';
+  const right = await verifyPassword(account?.password_hash, body.current_password);
+  const hash = right ? await hashPassword(body.new_password) : '';
   const done = await db.transaction(async (sql) => {
     if (account && right && (await changePassword(sql, account, hash, tokenHash, by))) return true;
     await recordEvent(sql, { event: 'user.password_change_failed', customerId, userId, by });

@@ -60,11 +60,11 @@ export function defineExport(command: Command, exportable: Exportable): void {
 const asFields =
   (fields: FileFields) =>
   (text: string): GivenFields => {
-    const given = text === 'importable' || text === 'all' ? text : text.split(',').map((name) => name.trim());
-    const { faults } = readFields(fields, given, '');
+    const selected = text === 'importable' || text === 'all' ? text : text.split(',').map((name) => name.trim());
+    const { faults } = readFields(fields, selected, '');
     const [fault] = faults;
-    if (fault) throw new InvalidArgumentError(`${given[Number(fault.path.slice(1))]} ${fault.message}.`);
-    return given;
+    if (fault) throw new InvalidArgumentError(`${selected[Number(fault.path.slice(1))]} ${fault.message}.`);
+    return selected;
   };
 
 /** @throws UsageError if the extension is unknown */
@@ -99,7 +99,7 @@ async function exportToFile(exportable: Exportable, options: ExportOptions & { o
 const exportTo = (
   stream: Writable,
   { noun, fields, read, count }: Exportable,
-  { customer, format = 'csv', fields: given }: ExportOptions,
+  { customer, format = 'csv', fields: selected }: ExportOptions,
 ): Promise<number> =>
   withDatabase(async (db) => {
     const { id } = await db.transaction((sql) => requireCustomer(sql, customer));
@@ -111,7 +111,7 @@ const exportTo = (
       progress.show(records, `${records} ${noun}`, records);
     };
     try {
-      const writer = recordWriter(format, columnsOf(fields, given, format));
+      const writer = recordWriter(format, columnsOf(fields, selected, format));
       const text = fileText(writer, await read(db, id), show);
       await pipeline(Readable.from(text), stream, { end: stream !== process.stdout }).catch(ignoreQuit);
       return records;

@@ -38,8 +38,8 @@ type Path = readonly [field: string, part?: string];
  * Returns the columns of an export.
  * @throws DomainError `validation_failed` with one fault for each invalid field name
  */
-export function columnsOf(fields: FileFields, given: GivenFields = 'importable', format: FileFormat): FileColumn[] {
-  const { names, faults } = readFields(fields, given, '/fields');
+export function columnsOf(fields: FileFields, selected: GivenFields = 'importable', format: FileFormat): FileColumn[] {
+  const { names, faults } = readFields(fields, selected, '/fields');
   if (faults.length > 0) throw validationFailed(faults);
   return names
     .flatMap((name) => (name === 'company' && format === 'csv' ? Object.keys(companyParts) : [name]))
@@ -47,30 +47,34 @@ export function columnsOf(fields: FileFields, given: GivenFields = 'importable',
 }
 
 /** Returns the field names that an export selects, and one fault for each invalid name. */
-export function readFields(fields: FileFields, given: unknown, pointer: string): { names: string[]; faults: Fault[] } {
-  if (given === 'importable') return { names: importableNames(fields), faults: [] };
-  if (given === 'all') return { names: Object.keys(fields.shown.properties), faults: [] };
-  if (!Array.isArray(given) || given.length === 0 || given.length > maxFileFields) {
+export function readFields(
+  fields: FileFields,
+  selected: unknown,
+  pointer: string,
+): { names: string[]; faults: Fault[] } {
+  if (selected === 'importable') return { names: importableNames(fields), faults: [] };
+  if (selected === 'all') return { names: Object.keys(fields.shown.properties), faults: [] };
+  if (!Array.isArray(selected) || selected.length === 0 || selected.length > maxFileFields) {
     const message = `must be "importable", "all" or an array of 1 to ${maxFileFields} names of fields`;
     return { names: [], faults: [{ path: pointer, message }] };
   }
-  const faults = given.flatMap((name: unknown, i) => {
-    const message = faultOf(fields, given, name, i);
+  const faults = selected.flatMap((name: unknown, i) => {
+    const message = faultOf(fields, selected, name, i);
     return message === undefined ? [] : [{ path: `${pointer}/${i}`, message }];
   });
-  return { names: given as string[], faults };
+  return { names: selected as string[], faults };
 }
 
 /**
  * Returns an error message, or undefined if the name is valid.
- * @param given all selected names
- * @param i index of `name` in `given`
+ * @param selected all selected names
+ * @param i index of `name` in `selected`
  */
-function faultOf(fields: FileFields, given: readonly unknown[], name: unknown, i: number): string | undefined {
+function faultOf(fields: FileFields, selected: readonly unknown[], name: unknown, i: number): string | undefined {
   if (typeof name !== 'string' || !isFileField(fields, name))
     return `is no field; allowed are ${namesOf(fields).join(', ')}, custom_fields.<key>`;
-  if (given.indexOf(name) < i) return 'is named twice';
-  const whole = ['company', 'custom_fields'].find((field) => name.startsWith(`${field}.`) && given.includes(field));
+  if (selected.indexOf(name) < i) return 'is named twice';
+  const whole = ['company', 'custom_fields'].find((field) => name.startsWith(`${field}.`) && selected.includes(field));
   return whole === undefined ? undefined : `is a part of ${whole}, which is named too`;
 }
 

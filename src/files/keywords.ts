@@ -6,8 +6,8 @@ const nouns = new Map<string, FileFields>(
   [contactFileFields, companyFileFields].map((fields) => [fields.noun, fields]),
 );
 
-const validate: SchemaValidateFunction = (noun: string, given: unknown, _schema, context) => {
-  const { faults } = readFields(nouns.get(noun)!, given, context?.instancePath ?? '');
+const validate: SchemaValidateFunction = (noun: string, selected: unknown, _schema, context) => {
+  const { faults } = readFields(nouns.get(noun)!, selected, context?.instancePath ?? '');
   validate.errors = faults.map(({ path, message }) => ({
     keyword: 'x-file-fields',
     instancePath: path,

@@ -45,7 +45,7 @@ export async function* readRecords(
 ): AsyncGenerator<FileRecord[]> {
   const scanner = new RecordScanner(layout ? csvFormat(layout.separator, layout.headers.length) : lineFormat, from);
   const reader = new ItemReader(layout ? cellReader(file, layout) : lineReader(file));
-  const batch = new Batch(from);
+  const batch = new RecordBatch(from);
   const slice = new TimeSlice();
   try {
     for await (const text of textBlocks(chunks)) {
@@ -66,7 +66,7 @@ export async function* readRecords(
 }
 
 /** Collects the next array, up to a number and a size. */
-class Batch {
+class RecordBatch {
   #records: FileRecord[] = [];
   #start: FilePosition;
 

@@ -11,15 +11,15 @@ const sources = [contactSource, companySource];
  */
 export function readIndexedOrder(
   fields: FilterFields,
-  given: unknown,
+  input: unknown,
   pointer = '/order_by',
 ): { order: Order; faults: Fault[] } {
-  const { order, faults } = readOrder(fields, given, pointer);
+  const { order, faults } = readOrder(fields, input, pointer);
   if (faults.length > 0) return { order, faults };
   // With an index, each page costs the same, however many records come before it.
   const indexed = ['created_at', ...sources.find((source) => source.fields === fields)!.indexed];
   // A key that is given twice counts as two, although it sorts like one.
-  const keys = Object.keys(given ?? { created_at: 'DESC' }).length;
+  const keys = Object.keys(input ?? { created_at: 'DESC' }).length;
   if (keys === 1 && indexed.includes(order[0]!.field)) return { order, faults: [] };
   return { order, faults: [{ path: pointer, message: `must have one key; allowed are ${indexed.join(', ')}` }] };
 }

@@ -12,21 +12,21 @@ import { readRules } from './rules.ts';
  * in a schema: `{"x-filters": "contacts"}`.
  */
 export const filterKeywords: FuncKeywordDefinition[] = [
-  keyword('x-filters', (fields, given, pointer) => readFilters(fields, given, pointer).faults),
-  keyword('x-order-by', (fields, given, pointer) => readOrder(fields, given, pointer).faults),
-  keyword('x-order-by-index', (fields, given, pointer) => readIndexedOrder(fields, given, pointer).faults),
-  keyword('x-rules', (fields, given, pointer) => readRules(fields, given, pointer).faults),
+  keyword('x-filters', (fields, input, pointer) => readFilters(fields, input, pointer).faults),
+  keyword('x-order-by', (fields, input, pointer) => readOrder(fields, input, pointer).faults),
+  keyword('x-order-by-index', (fields, input, pointer) => readIndexedOrder(fields, input, pointer).faults),
+  keyword('x-rules', (fields, input, pointer) => readRules(fields, input, pointer).faults),
 ];
 
-type Check = (fields: FilterFields, given: unknown, pointer: string) => Fault[];
+type Check = (fields: FilterFields, input: unknown, pointer: string) => Fault[];
 
 const nouns = new Map<string, FilterFields>(
   [contactFilterFields, companyFilterFields, prospectOrderFields].map((fields) => [fields.noun, fields]),
 );
 
 function keyword(name: string, check: Check): FuncKeywordDefinition {
-  const validate: SchemaValidateFunction = (noun: string, given: unknown, _schema, context) => {
-    const faults = check(nouns.get(noun)!, given, context?.instancePath ?? '');
+  const validate: SchemaValidateFunction = (noun: string, input: unknown, _schema, context) => {
+    const faults = check(nouns.get(noun)!, input, context?.instancePath ?? '');
     validate.errors = faults.map(({ path, message }) => ({ keyword: name, instancePath: path, message, params: {} }));
     return faults.length === 0;
   };

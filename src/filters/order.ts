@@ -20,8 +20,8 @@ export const defaultOrder: Order = [{ field: 'created_at', direction: 'DESC' }];
  * Parses `order_by`: `{field: direction}` or `[{field, direction}]`.
  * @throws DomainError `validation_failed` that lists every fault
  */
-export function parseOrder(fields: FilterFields, given: unknown, pointer = '/order_by'): Order {
-  const { order, faults } = readOrder(fields, given, pointer);
+export function parseOrder(fields: FilterFields, input: unknown, pointer = '/order_by'): Order {
+  const { order, faults } = readOrder(fields, input, pointer);
   if (faults.length > 0) throw validationFailed(faults);
   return order;
 }
@@ -29,44 +29,44 @@ export function parseOrder(fields: FilterFields, given: unknown, pointer = '/ord
 /** Like `parseOrder`, but returns the faults. Do not use the keys if there are any. */
 export function readOrder(
   fields: FilterFields,
-  given: unknown,
+  input: unknown,
   pointer = '/order_by',
 ): { order: Order; faults: Fault[] } {
-  if (given === undefined) return { order: defaultOrder, faults: [] };
+  if (input === undefined) return { order: defaultOrder, faults: [] };
   const faults: Fault[] = [];
-  if (Array.isArray(given)) checkElements(fields, given, pointer, faults);
-  else if (isObject(given)) checkMembers(fields, given, pointer, faults);
+  if (Array.isArray(input)) checkElements(fields, input, pointer, faults);
+  else if (isObject(input)) checkMembers(fields, input, pointer, faults);
   else faults.push({ path: pointer, message: 'must be {field: "ASC" | "DESC"} or an array of {field, direction}' });
-  return { order: faults.length > 0 ? defaultOrder : withoutIdle(keysOf(given as GivenOrder)), faults };
+  return { order: faults.length > 0 ? defaultOrder : withoutIdle(keysOf(input as GivenOrder)), faults };
 }
 
-const keysOf = (given: GivenOrder): OrderKey[] =>
-  (Array.isArray(given)
-    ? given
-    : Object.entries(given).map(([field, direction]) => ({ field, direction }))) as OrderKey[];
+const keysOf = (input: GivenOrder): OrderKey[] =>
+  (Array.isArray(input)
+    ? input
+    : Object.entries(input).map(([field, direction]) => ({ field, direction }))) as OrderKey[];
 
 /** True if an error response lists no more faults, so parsing can stop. */
 const isFull = (faults: Fault[]): boolean => faults.length > maxFaults;
 
-function checkMembers(fields: FilterFields, given: Record<string, unknown>, pointer: string, faults: Fault[]): void {
-  const names = Object.keys(given);
+function checkMembers(fields: FilterFields, input: Record<string, unknown>, pointer: string, faults: Fault[]): void {
+  const names = Object.keys(input);
   checkCount(names.length, pointer, faults);
   for (const field of names) {
     if (isFull(faults)) return;
     const path = `${pointer}/${escapePointer(field)}`;
-    checkKey(fields, { field, direction: given[field] }, { field: path, direction: path }, faults);
+    checkKey(fields, { field, direction: input[field] }, { field: path, direction: path }, faults);
   }
 }
 
-function checkElements(fields: FilterFields, given: unknown[], pointer: string, faults: Fault[]): void {
-  checkCount(given.length, pointer, faults);
-  for (const [i, element] of given.entries()) {
+function checkElements(fields: FilterFields, input: unknown[], pointer: string, faults: Fault[]): void {
+  checkCount(input.length, pointer, faults);
+  for (const [i, element] of input.entries()) {
     if (isFull(faults)) return;
     const path = `${pointer}/${i}`;
     if (isObject(element)) checkNames(element, path, faults);
     else faults.push({ path, message: 'must be an object {field, direction}' });
   }
-  for (const [i, element] of given.entries()) {
+  for (const [i, element] of input.entries()) {
     if (isFull(faults)) return;
     const path = `${pointer}/${i}`;
     const paths = { field: `${path}/field`, direction: `${path}/direction` };
@@ -120,5 +120,5 @@ function withoutIdle(keys: OrderKey[]): OrderKey[] {
   return [...kept.values()];
 }
 
-const isObject = (given: unknown): given is Record<string, unknown> =>
-  typeof given === 'object' && given !== null && !Array.isArray(given);
+const isObject = (input: unknown): input is Record<string, unknown> =>
+  typeof input === 'object' && input !== null && !Array.isArray(input);

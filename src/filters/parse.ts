@@ -17,8 +17,8 @@ import { readValue } from './values.ts';
  * @param pointer JSON pointer to the field, for error messages
  * @throws DomainError `validation_failed` that lists every fault
  */
-export function parseFilters(fields: FilterFields, given: unknown, pointer = '/filters'): Filter {
-  const { filter, faults } = readFilters(fields, given, pointer);
+export function parseFilters(fields: FilterFields, input: unknown, pointer = '/filters'): Filter {
+  const { filter, faults } = readFilters(fields, input, pointer);
   if (faults.length > 0) throw validationFailed(faults);
   return filter;
 }
@@ -26,19 +26,19 @@ export function parseFilters(fields: FilterFields, given: unknown, pointer = '/f
 /** Like `parseFilters`, but returns the faults. Do not use the filter if there are any. */
 export function readFilters(
   fields: FilterFields,
-  given: unknown,
+  input: unknown,
   pointer = '/filters',
 ): { filter: Filter; faults: Fault[] } {
-  if (given === undefined) return { filter: all([]), faults: [] };
-  const reading: Reading = { fields, faults: [], conditions: 0 };
-  const filter = readKeys(reading, given, pointer, true);
-  if (reading.conditions > filterLimits.conditions)
-    fault(reading, pointer, `must have at most ${filterLimits.conditions} conditions`);
-  return { filter, faults: reading.faults };
+  if (input === undefined) return { filter: all([]), faults: [] };
+  const parsing: Parsing = { fields, faults: [], conditions: 0 };
+  const filter = readKeys(parsing, input, pointer, true);
+  if (parsing.conditions > filterLimits.conditions)
+    fault(parsing, pointer, `must have at most ${filterLimits.conditions} conditions`);
+  return { filter, faults: parsing.faults };
 }
 
 /** State of parsing: allowed fields, faults and number of conditions so far. */
-interface Reading {
+interface Parsing {
   fields: FilterFields;
   faults: Fault[];
   conditions: number;
@@ -47,21 +47,21 @@ interface Reading {
 const nothing = any([]);
 
 /** True if an error response lists no more faults, so parsing can stop. */
-const isFull = ({ faults }: Reading): boolean => faults.length > maxFaults;
+const isFull = ({ faults }: Parsing): boolean => faults.length > maxFaults;
 
 /** Stops early if there are more faults than an error response lists. */
-function readEach<T>(reading: Reading, given: Iterable<T>, read: (one: T) => Filter): Filter[] {
+function readEach<T>(parsing: Parsing, input: Iterable<T>, read: (one: T) => Filter): Filter[] {
   const conditions: Filter[] = [];
-  for (const one of given) {
-    if (isFull(reading)) break;
+  for (const one of input) {
+    if (isFull(parsing)) break;
     conditions.push(read(one));
   }
   return conditions;
 }
 
 /** Adds a fault, and returns a placeholder. A filter with faults is never used. */
-function fault(reading: Reading, path: string, message: string): Filter {
-  reading.faults.push({ path, message });
+function fault(parsing: Parsing, path: string, message: string): Filter {
+  parsing.faults.push({ path, message });
   return nothing;
 }
 
@@ -69,32 +69,32 @@ function fault(reading: Reading, path: string, message: string): Filter {
  * Joins conditions by field name with AND.
  * @param outermost true for `filters` itself, false for an element of `_or`
  */
-function readKeys(reading: Reading, given: unknown, pointer: string, outermost: boolean): Filter {
-  if (!isObject(given)) return fault(reading, pointer, 'must be an object whose keys are field names');
+function readKeys(parsing: Parsing, input: unknown, pointer: string, outermost: boolean): Filter {
+  if (!isObject(input)) return fault(parsing, pointer, 'must be an object whose keys are field names');
   return all(
-    readEach(reading, Object.keys(given), (name) => {
+    readEach(parsing, Object.keys(input), (name) => {
       const path = `${pointer}/${escapePointer(name)}`;
-      if (name === '_or' && outermost) return readAlternatives(reading, given[name], path);
-      const type = fieldType(reading.fields, name);
-      if (type) return readCondition(reading, { name, type }, given[name], path);
-      return unknownKey(reading, name, path, outermost);
+      if (name === '_or' && outermost) return readAlternatives(parsing, input[name], path);
+      const type = fieldType(parsing.fields, name);
+      if (type) return readCondition(parsing, { name, type }, input[name], path);
+      return unknownKey(parsing, name, path, outermost);
     }),
   );
 }
 
-function readAlternatives(reading: Reading, given: unknown, pointer: string): Filter {
-  if (!Array.isArray(given)) return fault(reading, pointer, 'must be an array of objects whose keys are field names');
-  if (given.length > filterLimits.conditions)
-    fault(reading, pointer, `must have at most ${filterLimits.conditions} elements, has ${given.length}`);
-  return any(readEach(reading, given.entries(), ([i, one]) => readKeys(reading, one, `${pointer}/${i}`, false)));
+function readAlternatives(parsing: Parsing, input: unknown, pointer: string): Filter {
+  if (!Array.isArray(input)) return fault(parsing, pointer, 'must be an array of objects whose keys are field names');
+  if (input.length > filterLimits.conditions)
+    fault(parsing, pointer, `must have at most ${filterLimits.conditions} elements, has ${input.length}`);
+  return any(readEach(parsing, input.entries(), ([i, one]) => readKeys(parsing, one, `${pointer}/${i}`, false)));
 }
 
-function unknownKey(reading: Reading, name: string, path: string, outermost: boolean): Filter {
-  reading.conditions += 1;
-  if (name === '_or') return fault(reading, path, '_or cannot be nested in _or');
-  const names = [...Object.keys(reading.fields.types), ...(reading.fields.customFields ? ['custom_fields.<key>'] : [])];
+function unknownKey(parsing: Parsing, name: string, path: string, outermost: boolean): Filter {
+  parsing.conditions += 1;
+  if (name === '_or') return fault(parsing, path, '_or cannot be nested in _or');
+  const names = [...Object.keys(parsing.fields.types), ...(parsing.fields.customFields ? ['custom_fields.<key>'] : [])];
   return fault(
-    reading,
+    parsing,
     path,
     `unknown filter ${quote(name)}; allowed are ${[...names, ...(outermost ? ['_or'] : [])].join(', ')}`,
   );
@@ -105,33 +105,33 @@ interface Field {
   type: FieldType;
 }
 
-/** @param given a scalar, an array, null or an object of operators */
-function readCondition(reading: Reading, field: Field, given: unknown, path: string): Filter {
-  if (field.type === 'search') return readSearch(reading, field, given, path);
-  if (isObject(given)) return readOperators(reading, field, given, path);
-  return readOperator(reading, field, Array.isArray(given) ? 'in' : 'eq', given, path);
+/** @param input a scalar, an array, null or an object of operators */
+function readCondition(parsing: Parsing, field: Field, input: unknown, path: string): Filter {
+  if (field.type === 'search') return readSearch(parsing, field, input, path);
+  if (isObject(input)) return readOperators(parsing, field, input, path);
+  return readOperator(parsing, field, Array.isArray(input) ? 'in' : 'eq', input, path);
 }
 
-function readSearch(reading: Reading, field: Field, given: unknown, path: string): Filter {
-  reading.conditions += 1;
-  return readOne(reading, field, given, path, (text) => {
+function readSearch(parsing: Parsing, field: Field, input: unknown, path: string): Filter {
+  parsing.conditions += 1;
+  return readOne(parsing, field, input, path, (text) => {
     const [first, ...others] = new Set(words(String(text)));
     // A text without letters and digits has no words.
     return first === undefined ? nothing : { kind: 'search', field: field.name, words: [first, ...others] };
   });
 }
 
-function readOperators(reading: Reading, field: Field, given: Record<string, unknown>, path: string): Filter {
+function readOperators(parsing: Parsing, field: Field, input: Record<string, unknown>, path: string): Filter {
   const allowed: readonly string[] = operatorsOf[field.type];
-  const names = Object.keys(given);
-  if (names.length === 0) return fault(reading, path, `must name an operator: ${allowed.join(', ')}`);
+  const names = Object.keys(input);
+  if (names.length === 0) return fault(parsing, path, `must name an operator: ${allowed.join(', ')}`);
   return all(
-    readEach(reading, names, (operator) => {
+    readEach(parsing, names, (operator) => {
       const at = `${path}/${escapePointer(operator)}`;
-      if (allowed.includes(operator)) return readOperator(reading, field, operator as Operator, given[operator], at);
-      reading.conditions += 1;
+      if (allowed.includes(operator)) return readOperator(parsing, field, operator as Operator, input[operator], at);
+      parsing.conditions += 1;
       return fault(
-        reading,
+        parsing,
         at,
         `unknown operator ${quote(operator)} for ${field.name}; allowed are ${allowed.join(', ')}`,
       );
@@ -139,23 +139,23 @@ function readOperators(reading: Reading, field: Field, given: Record<string, unk
   );
 }
 
-function readOperator(reading: Reading, field: Field, operator: Operator, given: unknown, path: string): Filter {
-  reading.conditions += 1;
-  return operators[operator](reading, field, given, path);
+function readOperator(parsing: Parsing, field: Field, operator: Operator, input: unknown, path: string): Filter {
+  parsing.conditions += 1;
+  return operators[operator](parsing, field, input, path);
 }
 
-type ReadOperator = (reading: Reading, field: Field, given: unknown, path: string) => Filter;
+type ReadOperator = (parsing: Parsing, field: Field, input: unknown, path: string) => Filter;
 
 const compares =
   (operator: Comparison): ReadOperator =>
-  (reading, field, given, path) =>
-    readOne(reading, field, given, path, (value) => compare(reading, field, operator, value, path));
+  (parsing, field, input, path) =>
+    readOne(parsing, field, input, path, (value) => compare(parsing, field, operator, value, path));
 
 const contains =
   (at: 'anywhere' | 'start' | 'end'): ReadOperator =>
-  (reading, field, given, path) => {
-    if (typeof given !== 'string') return fault(reading, path, 'must be a string');
-    return readOne(reading, field, given, path, (text) => ({
+  (parsing, field, input, path) => {
+    if (typeof input !== 'string') return fault(parsing, path, 'must be a string');
+    return readOne(parsing, field, input, path, (text) => ({
       kind: 'contains',
       field: field.name,
       text: String(text),
@@ -163,19 +163,19 @@ const contains =
     }));
   };
 
-const equals: ReadOperator = (reading, field, given, path) => {
-  if (given === null) return { kind: 'empty', field: field.name };
-  return readOne(reading, field, given, path, (value) => ({ kind: 'in', field: field.name, values: [value] }));
+const equals: ReadOperator = (parsing, field, input, path) => {
+  if (input === null) return { kind: 'empty', field: field.name };
+  return readOne(parsing, field, input, path, (value) => ({ kind: 'in', field: field.name, values: [value] }));
 };
 
-const isOneOf: ReadOperator = (reading, field, given, path) => {
-  if (!Array.isArray(given)) return fault(reading, path, 'must be an array');
-  if (given.length > filterLimits.values)
-    fault(reading, path, `must have at most ${filterLimits.values} values, has ${given.length}`);
+const isOneOf: ReadOperator = (parsing, field, input, path) => {
+  if (!Array.isArray(input)) return fault(parsing, path, 'must be an array');
+  if (input.length > filterLimits.values)
+    fault(parsing, path, `must have at most ${filterLimits.values} values, has ${input.length}`);
   const values: FilterValue[] = [];
-  for (const [i, one] of given.entries()) {
-    if (isFull(reading)) break;
-    readOne(reading, field, one, `${path}/${i}`, (value) => {
+  for (const [i, one] of input.entries()) {
+    if (isFull(parsing)) break;
+    readOne(parsing, field, one, `${path}/${i}`, (value) => {
       values.push(value);
       return nothing;
     });
@@ -183,27 +183,27 @@ const isOneOf: ReadOperator = (reading, field, given, path) => {
   return { kind: 'in', field: field.name, values: [...new Set(values)] };
 };
 
-const isBetween: ReadOperator = (reading, field, given, path) => {
-  if (!Array.isArray(given) || given.length !== 2)
-    return fault(reading, path, 'must be an array of two values: [low, high]');
+const isBetween: ReadOperator = (parsing, field, input, path) => {
+  if (!Array.isArray(input) || input.length !== 2)
+    return fault(parsing, path, 'must be an array of two values: [low, high]');
   const bounds = (['gte', 'lte'] as const).map((operator, i) =>
-    compares(operator)(reading, field, given[i], `${path}/${i}`),
+    compares(operator)(parsing, field, input[i], `${path}/${i}`),
   );
-  if (field.type === 'custom' && typeof given[0] !== typeof given[1])
-    return fault(reading, path, 'must have two values of the same type');
+  if (field.type === 'custom' && typeof input[0] !== typeof input[1])
+    return fault(parsing, path, 'must have two values of the same type');
   return all(bounds);
 };
 
-const isNull: ReadOperator = (reading, field, given, path) => {
-  if (typeof given !== 'boolean') return fault(reading, path, 'must be true or false');
+const isNull: ReadOperator = (parsing, field, input, path) => {
+  if (typeof input !== 'boolean') return fault(parsing, path, 'must be true or false');
   const empty: Filter = { kind: 'empty', field: field.name };
-  return given ? empty : not(empty);
+  return input ? empty : not(empty);
 };
 
 const complement =
   (read: ReadOperator): ReadOperator =>
-  (...given) =>
-    not(read(...given));
+  (...input) =>
+    not(read(...input));
 
 const operators: Record<Operator, ReadOperator> = {
   eq: equals,
@@ -222,24 +222,24 @@ const operators: Record<Operator, ReadOperator> = {
   between: isBetween,
 };
 
-function compare(reading: Reading, field: Field, operator: Comparison, value: FilterValue, path: string): Filter {
-  if (typeof value === 'boolean') return fault(reading, path, 'must be a string or a number');
+function compare(parsing: Parsing, field: Field, operator: Comparison, value: FilterValue, path: string): Filter {
+  if (typeof value === 'boolean') return fault(parsing, path, 'must be a string or a number');
   return { kind: 'compare', field: field.name, operator, value };
 }
 
 function readOne(
-  reading: Reading,
+  parsing: Parsing,
   field: Field,
-  given: unknown,
+  input: unknown,
   path: string,
   make: (value: FilterValue) => Filter,
 ): Filter {
-  const read = readValue(field.type, given);
-  return 'value' in read ? make(read.value) : fault(reading, path, read.fault);
+  const read = readValue(field.type, input);
+  return 'value' in read ? make(read.value) : fault(parsing, path, read.fault);
 }
 
-export const isObject = (given: unknown): given is Record<string, unknown> =>
-  typeof given === 'object' && given !== null && !Array.isArray(given);
+export const isObject = (input: unknown): input is Record<string, unknown> =>
+  typeof input === 'object' && input !== null && !Array.isArray(input);
 
 /** Quotes a name, cut to 32 characters to keep the message short. */
 export const quote = (name: string): string => JSON.stringify(name.length > 32 ? `${name.slice(0, 32)}…` : name);

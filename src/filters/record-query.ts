@@ -48,10 +48,10 @@ export const columnsOf = (source: Source, order: Order): Column[] => order.map((
  * Returns the cursor for the header `x-next-cursor`. Undefined if the page is not full, because no page follows.
  * @param rows as the response shows them
  */
-export function nextCursor(listing: RecordQuery, rows: readonly object[]): string | undefined {
+export function nextCursor(query: RecordQuery, rows: readonly object[]): string | undefined {
   const last = rows.at(-1);
-  if (!last || rows.length < listing.limit) return undefined;
-  return encodeCursor(listing.scope, positionOf(listing, last));
+  if (!last || rows.length < query.limit) return undefined;
+  return encodeCursor(query.scope, positionOf(query, last));
 }
 
 /** @param record as the response shows it */

@@ -11,8 +11,8 @@ import { readValue } from './values.ts';
  * Parses a list's rules into the filter of its members. AND is evaluated before OR. Without rules, no contact matches.
  * @returns filter and faults; do not use the filter if there are faults
  */
-export function readRules(fields: FilterFields, given: unknown, pointer = '/rules'): RulesRead {
-  for (const reading = readingRules(fields, given, pointer); ;) {
+export function readRules(fields: FilterFields, input: unknown, pointer = '/rules'): RulesRead {
+  for (const reading = readingRules(fields, input, pointer); ;) {
     const { done, value } = reading.next();
     if (done) return value;
   }
@@ -24,8 +24,8 @@ interface RulesRead {
 }
 
 /** Yields after each rule, so that the caller can pause. */
-function* readingRules(fields: FilterFields, given: unknown, pointer: string): Generator<undefined, RulesRead> {
-  const rules: unknown[] = Array.isArray(given) ? given : []; // the schema checks their number
+function* readingRules(fields: FilterFields, input: unknown, pointer: string): Generator<undefined, RulesRead> {
+  const rules: unknown[] = Array.isArray(input) ? input : []; // the schema checks their number
   const faults: Fault[] = [];
   const alternatives: Filter[][] = [];
   for (const [i, rule] of rules.entries()) {
@@ -73,8 +73,8 @@ function faultless({ filter, faults }: RulesRead): Filter {
  * For storage and responses: a missing `logic_operator` becomes AND, the first rule always has AND, and ids are
  * converted to lower case.
  */
-export const completeRules = (given: readonly RuleGiven[]): Rule[] =>
-  given.map(({ field, operator, value, logic_operator = 'AND' }, i) => ({
+export const completeRules = (input: readonly RuleGiven[]): Rule[] =>
+  input.map(({ field, operator, value, logic_operator = 'AND' }, i) => ({
     field,
     operator,
     value: fieldType(contactFilterFields, field) === 'uuid' ? value.toLowerCase() : value,
@@ -216,8 +216,8 @@ function customReadings(text: string): FilterValue[] {
 
 const isNumber = (value: FilterValue): boolean => typeof value === 'number';
 
-const isRule = (given: unknown): given is RuleGiven =>
-  isObject(given) &&
-  typeof given['field'] === 'string' &&
-  ruleOperators.some((operator) => operator === given['operator']) &&
-  typeof given['value'] === 'string';
+const isRule = (input: unknown): input is RuleGiven =>
+  isObject(input) &&
+  typeof input['field'] === 'string' &&
+  ruleOperators.some((operator) => operator === input['operator']) &&
+  typeof input['value'] === 'string';

@@ -9,37 +9,37 @@ import type { FilterValue } from './tree.ts';
 export type ReadValue = { value: FilterValue } | { fault: string };
 
 /** The value must have the JSON type of its field: the text `"5"` is not an integer. */
-export const readValue = (type: FieldType, given: unknown): ReadValue => readers[type](given);
+export const readValue = (type: FieldType, input: unknown): ReadValue => readers[type](input);
 
-const readers: Record<FieldType, (given: unknown) => ReadValue> = {
-  text: (given) => readText(given, fold),
-  exact: (given) => readText(given, (text) => text),
-  integer: (given) =>
-    isInt4(given) ? { value: given } : { fault: 'must be a whole number from -2147483648 to 2147483647' },
-  instant: (given) =>
-    typeof given === 'string' && isInstant(given)
-      ? { value: canonicalInstant(given) }
+const readers: Record<FieldType, (input: unknown) => ReadValue> = {
+  text: (input) => readText(input, fold),
+  exact: (input) => readText(input, (text) => text),
+  integer: (input) =>
+    isInt4(input) ? { value: input } : { fault: 'must be a whole number from -2147483648 to 2147483647' },
+  instant: (input) =>
+    typeof input === 'string' && isInstant(input)
+      ? { value: canonicalInstant(input) }
       : { fault: 'must be an RFC 3339 date-time with an offset, such as 2026-03-14T09:26:53.589Z' },
-  uuid: (given) => {
-    const value = typeof given === 'string' ? canonicalId(given) : undefined;
+  uuid: (input) => {
+    const value = typeof input === 'string' ? canonicalId(input) : undefined;
     return value === undefined ? { fault: 'must be a UUID' } : { value };
   },
-  custom: (given) => {
-    if (typeof given === 'boolean' || Number.isFinite(given)) return { value: given as boolean | number };
-    return typeof given === 'string' ? readText(given, fold) : { fault: 'must be a string, a number or a boolean' };
+  custom: (input) => {
+    if (typeof input === 'boolean' || Number.isFinite(input)) return { value: input as boolean | number };
+    return typeof input === 'string' ? readText(input, fold) : { fault: 'must be a string, a number or a boolean' };
   },
-  search: (given) => readText(given, fold),
+  search: (input) => readText(input, fold),
 };
 
-function readText(given: unknown, canonical: (text: string) => string): ReadValue {
-  if (typeof given !== 'string') return { fault: 'must be a string' };
-  if (given.length > filterLimits.characters && lengthOf(given) > filterLimits.characters)
+function readText(input: unknown, canonical: (text: string) => string): ReadValue {
+  if (typeof input !== 'string') return { fault: 'must be a string' };
+  if (input.length > filterLimits.characters && lengthOf(input) > filterLimits.characters)
     return { fault: `must have at most ${filterLimits.characters} characters` };
-  return { value: canonical(given) };
+  return { value: canonical(input) };
 }
 
-const isInt4 = (given: unknown): given is number =>
-  Number.isInteger(given) && (given as number) === ((given as number) | 0);
+const isInt4 = (input: unknown): input is number =>
+  Number.isInteger(input) && (input as number) === ((input as number) | 0);
 
 /** Returns ISO 8601 in UTC, rounded down to the millisecond. */
 export const canonicalInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();

@@ -61,10 +61,10 @@ const pathOf = ({ pathname, search }: URL): string => pathname + search;
  * Returns the path if it is one of these pages, else `/app`. So a manipulated link cannot redirect to another site
  * after the login.
  */
-export function ownPath(given: string): string {
+export function ownPath(path: string): string {
   const base = 'http://pages.invalid';
-  if (!URL.canParse(given, base)) return '/app';
-  const url = new URL(given, base);
+  if (!URL.canParse(path, base)) return '/app';
+  const url = new URL(path, base);
   const isOwn =
     url.origin === base && /^\/app(\/|$)/.test(url.pathname) && !/^\/app\/(login|logout)$/.test(url.pathname);
   return isOwn ? pathOf(url) : '/app';

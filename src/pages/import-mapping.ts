@@ -12,7 +12,7 @@ import { option, text, type Fields } from './forms.ts';
 import { count, html, table, type Html } from './html.ts';
 
 /** An import's id, and the kinds of imports that the user may see. */
-interface Given {
+interface ImportRef {
   id: string;
   visible: VisibleImports;
 }
@@ -24,10 +24,10 @@ interface Given {
 export async function readPreview(
   db: Database,
   customerId: string,
-  given: Given,
+  ref: ImportRef,
   fields?: Fields,
 ): Promise<{ preview: ImportPreview; patch: ImportPatch }> {
-  const preview = await previewImport(db, customerId, given);
+  const preview = await previewImport(db, customerId, ref);
   if (!fields || !preview.headers) return { preview, patch: {} };
   const mapping = preview.headers.flatMap((header, i) => {
     const name = `column-${i}`;
@@ -51,8 +51,8 @@ export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
 function missingFields(found: Import, { mapping }: ImportPreview): string[] {
   if (found.mode !== 'create' || !mapping) return [];
   const { create } = found.object === 'contacts' ? contactBatches : companyBatches;
-  const given = new Set([...Object.values(mapping), ...optionalOf(found)]);
-  return (create.required ?? []).filter((field) => !given.has(field));
+  const covered = new Set([...Object.values(mapping), ...optionalOf(found)]);
+  return (create.required ?? []).filter((field) => !covered.has(field));
 }
 
 /** Record fields by other names that users write in headers, in lower case and with `_` between words. */
@@ -80,10 +80,10 @@ const synonyms = new Map(
 export async function suggestMapping(
   db: Database,
   customerId: string,
-  given: Given,
+  ref: ImportRef,
   object: ImportObject,
 ): Promise<Mapping | undefined> {
-  const guesses = guessFields(await previewImport(db, customerId, given), object);
+  const guesses = guessFields(await previewImport(db, customerId, ref), object);
   return Object.keys(guesses).length > 0 ? guesses : undefined;
 }
 

@@ -107,14 +107,14 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     const cleaner = app.db.for({ customerId });
     // Not by the database of the request: if the caller hung up, the import would be created, but its id lost.
     const id = await cleaner.transaction((sql) => beginImport(sql, customerId, draft));
-    const given = { id, visible: allImports };
+    const ref = { id, visible: allImports };
     try {
-      await receiveFile({ db, cleaner }, customerId, given, file);
-      const mapping = await suggestMapping(db, customerId, given, draft.object);
-      if (mapping) await db.transaction((sql) => changeImport(sql, customerId, given, { mapping }));
+      await receiveFile({ db, cleaner }, customerId, ref, file);
+      const mapping = await suggestMapping(db, customerId, ref, draft.object);
+      if (mapping) await db.transaction((sql) => changeImport(sql, customerId, ref, { mapping }));
       return id;
     } catch (error) {
-      await cleaner.transaction((sql) => cancelImport(sql, customerId, given)).catch(() => undefined);
+      await cleaner.transaction((sql) => cancelImport(sql, customerId, ref)).catch(() => undefined);
       throw error;
     }
   }

@@ -52,18 +52,18 @@ export async function imports(app: FastifyInstance): Promise<void> {
   app.post('/imports/:id', forAdmins, async (request, reply) => {
     const id = idOf(request, 'import');
     const { db, caller } = request;
-    const given = { id, visible: allImports };
+    const ref = { id, visible: allImports };
     const fields = fieldsOf(request);
     const action = text(fields, 'do');
     if (!['start', 'check', 'save'].includes(action))
       return showImport(request, reply, { do: 'Say what to do: start, check or save.' }, 400);
     try {
-      const { patch } = await readPreview(db, caller.customerId, given, fields);
+      const { patch } = await readPreview(db, caller.customerId, ref, fields);
       const faults = faultsOf(check, patch);
       if (Object.keys(faults).length > 0) return await showImport(request, reply, faults, 400);
       const changes = { ...patch, dry_run: action === 'check' };
-      await db.transaction((sql) => changeImport(sql, caller.customerId, given, changes));
-      if (action !== 'save' && !(await startImport(request, given.id, changes)))
+      await db.transaction((sql) => changeImport(sql, caller.customerId, ref, changes));
+      if (action !== 'save' && !(await startImport(request, ref.id, changes)))
         return await showImport(request, reply, { do: 'The import is not started: see below why it would fail.' }, 400);
     } catch (error) {
       const { faults, status } = refusalOf(error);
@@ -85,15 +85,15 @@ export async function imports(app: FastifyInstance): Promise<void> {
   });
 
   app.post('/imports/:id/cancel', forAdmins, async (request, reply) => {
-    const given = { id: idOf(request, 'import'), visible: allImports };
-    await request.db.transaction((sql) => cancelImport(sql, request.caller.customerId, given));
-    return goTo(reply, `${section}/${given.id}`);
+    const ref = { id: idOf(request, 'import'), visible: allImports };
+    await request.db.transaction((sql) => cancelImport(sql, request.caller.customerId, ref));
+    return goTo(reply, `${section}/${ref.id}`);
   });
 
   const download = { ...forMembers, config: { ...forMembers.config, isLong: true } } as const;
   app.get('/imports/:id/errors.csv', download, async (request, reply) => {
-    const given = { id: idOf(request, 'import'), visible: allImports };
-    const read = await openErrorsFile(request.db, request.caller.customerId, given);
+    const ref = { id: idOf(request, 'import'), visible: allImports };
+    const read = await openErrorsFile(request.db, request.caller.customerId, ref);
     void reply.header('cache-control', 'no-store');
     return sendText(request, reply, { read, type: contentTypes.csv, name: 'errors.csv', noun: 'errors file' });
   });
@@ -119,13 +119,13 @@ const row = (one: Import): Html =>
 /** Changes an import's settings and starts it. Does nothing and returns false if it is certain to fail. */
 async function startImport(request: FastifyRequest, id: string, changes: ImportPatch): Promise<boolean> {
   const { db, caller } = request;
-  const given = { id, visible: allImports };
-  const { preview } = await readPreview(db, caller.customerId, given);
+  const ref = { id, visible: allImports };
+  const { preview } = await readPreview(db, caller.customerId, ref);
   if (obstaclesTo(await findImport(request), preview).length > 0) return false;
   await db.transaction(async (sql) => {
     // Again, because somebody else can have changed the settings, `dry_run` too.
-    await changeImport(sql, caller.customerId, given, changes);
-    await startUploaded(sql, caller.customerId, given);
+    await changeImport(sql, caller.customerId, ref, changes);
+    await startUploaded(sql, caller.customerId, ref);
   });
   return true;
 }
@@ -161,8 +161,8 @@ async function showImport(
 
 /** Returns the preview of an import that has not started, for admins with the form that starts it. */
 async function settings(request: FastifyRequest, reply: FastifyReply, found: Import, isAdmin: boolean): Promise<Html> {
-  const given = { id: found.id, visible: allImports };
-  const { preview } = await readPreview(request.db, request.caller.customerId, given);
+  const ref = { id: found.id, visible: allImports };
+  const { preview } = await readPreview(request.db, request.caller.customerId, ref);
   const body = mappingForm(found, preview, isAdmin);
   return isAdmin ? form(request, reply, { action: `${section}/${found.id}`, body, attributes: 'data-keep' }) : body;
 }

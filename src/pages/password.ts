@@ -24,20 +24,20 @@ export async function password(app: FastifyInstance): Promise<void> {
     { ...forMembers, onRequest: ({ address }) => attempts.check(address) },
     async (request, reply) => {
       const fields = fieldsOf(request);
-      const given = {
+      const body = {
         current_password: text(fields, 'current_password'),
         new_password: text(fields, 'new_password'),
       };
-      const faults = faultsOf(check, given);
-      if (!faults['new_password'] && text(fields, 'repeated') !== given.new_password)
+      const faults = faultsOf(check, body);
+      if (!faults['new_password'] && text(fields, 'repeated') !== body.new_password)
         faults['repeated'] = 'This differs from the new password.';
-      if (!faults['new_password'] && given.new_password === given.current_password)
+      if (!faults['new_password'] && body.new_password === body.current_password)
         faults['new_password'] = 'This is the current password. Choose another one.';
       if (Object.keys(faults).length > 0) return show(request, reply, faults, 400);
       const session = sessionOf(request);
       try {
         await attempts.run(request.address, session.email, () =>
-          replacePassword(request.db, session, given, actorOf(request)),
+          replacePassword(request.db, session, body, actorOf(request)),
         );
       } catch (error) {
         if (!(error instanceof Unauthorized)) throw error;

@@ -33,14 +33,12 @@ export async function sessions(app: FastifyInstance): Promise<void> {
 
   app.post('/login', { ...forAll, onRequest: ({ address }) => attempts.check(address) }, async (request, reply) => {
     const fields = fieldsOf(request);
-    const given = { email: text(fields, 'email').trim(), password: text(fields, 'password') };
-    const shown = { email: given.email, next: text(fields, 'next') };
-    const faults = faultsOf(check, given);
+    const body = { email: text(fields, 'email').trim(), password: text(fields, 'password') };
+    const shown = { email: body.email, next: text(fields, 'next') };
+    const faults = faultsOf(check, body);
     if (Object.keys(faults).length > 0) return showLogin(request, reply, { ...shown, faults, status: 400 });
     try {
-      const { token } = await attempts.run(request.address, given.email, () =>
-        logIn(request.db, given, request.address),
-      );
+      const { token } = await attempts.run(request.address, body.email, () => logIn(request.db, body, request.address));
       void reply.setCookie(cookies.session, token, cookies.attributes).clearCookie(cookies.login, cookies.attributes);
       return goTo(reply, ownPath(shown.next));
     } catch (error) {

@@ -46,12 +46,12 @@ export interface Route {
  * How likely a node is down. 0: it responded. 1: not in time, so it may be down or only busy. 2: no connection, or the
  * connection broke.
  */
-type Doubt = 0 | 1 | 2;
+type FailureLevel = 0 | 1 | 2;
 
 interface Node {
   client: Client;
   /** By its last health check. */
-  doubt: Doubt;
+  failureLevel: FailureLevel;
   /** It responded to its last health check. */
   answers: boolean;
   /** In the cluster. Undefined until it has responded to a health check. */
@@ -64,7 +64,7 @@ export const importPatienceMs = 300_000;
 const probeMs = 1_000;
 const readQueue = { maxWaiting: 500, maxWaitMs: 1_000 };
 /** Consecutive failed reads after which all nodes are probed. */
-const failuresInDoubt = 5;
+const failuresBeforeProbe = 5;
 const firstPauseMs = 100;
 const maxPauseMs = 5_000;
 
@@ -93,7 +93,7 @@ export class SearchNodes {
     this.#nodes = config.ELASTICSEARCH_URL!.split(',').map((node) => ({
       // The scan for dangerous keys in responses is not needed: the documents were all written by this service.
       client: new Client({ node, ...auth, maxRetries: 0, disablePrototypePoisoningProtection: true }),
-      doubt: 0,
+      failureLevel: 0,
       answers: true,
       id: undefined,
     }));
@@ -204,9 +204,9 @@ export class SearchNodes {
     this.#failures = isUnavailableError(error) ? this.#failures + 1 : 0;
     if (this.#failures === 0) return false;
     const isJudged = mayBeBetterElsewhere(error); // #attempt has just probed all nodes
-    if (!isJudged && this.#failures < failuresInDoubt) return false;
+    if (!isJudged && this.#failures < failuresBeforeProbe) return false;
     if (!isJudged) await this.#probeAll();
-    this.#failures %= failuresInDoubt;
+    this.#failures %= failuresBeforeProbe;
     return isRejected(error) || this.#nodes.every(({ answers }) => !answers);
   }
 
@@ -235,15 +235,15 @@ export class SearchNodes {
 
   /** Takes the healthiest nodes in turn. */
   #pick(): Node {
-    const least = Math.min(...this.#nodes.map(({ doubt }) => doubt));
-    const among = this.#nodes.filter(({ doubt }) => doubt === least);
+    const least = Math.min(...this.#nodes.map(({ failureLevel }) => failureLevel));
+    const among = this.#nodes.filter(({ failureLevel }) => failureLevel === least);
     this.#next += 1;
     return among[this.#next % among.length]!;
   }
 
   #route(): Route {
-    const sound = this.#nodes.flatMap(({ doubt, id }) => (doubt > 0 || id === undefined ? [] : [id]));
-    if (sound.length === 0 || this.#nodes.every(({ doubt }) => doubt === 0)) return {};
+    const sound = this.#nodes.flatMap(({ failureLevel, id }) => (failureLevel > 0 || id === undefined ? [] : [id]));
+    if (sound.length === 0 || this.#nodes.every(({ failureLevel }) => failureLevel === 0)) return {};
     return { preference: `_prefer_nodes:${sound.join(',')}` };
   }
 
@@ -259,7 +259,7 @@ export class SearchNodes {
     this.#watching = true;
     const { signal } = this.#closing;
     const again = async (): Promise<void> => {
-      while (this.#nodes.some(({ doubt }) => doubt > 0)) {
+      while (this.#nodes.some(({ failureLevel }) => failureLevel > 0)) {
         await sleep(probeMs, undefined, { signal, ref: false });
         await this.#probeAll();
       }
@@ -287,15 +287,15 @@ async function probe(node: Node): Promise<void> {
       { requestTimeout: probeMs, maxRetries: 0 },
     );
     node.id = Object.keys(answer.nodes)[0];
-    node.doubt = 0;
+    node.failureLevel = 0;
     node.answers = true;
   } catch (error) {
-    node.doubt = doubtAfter(error);
+    node.failureLevel = failureLevelAfter(error);
     node.answers = !isUnavailableError(error);
   }
 }
 
-function doubtAfter(error: unknown): Doubt {
+function failureLevelAfter(error: unknown): FailureLevel {
   if (isTimeout(error)) return 1;
   return isNoAnswer(error) ? 2 : 0;
 }

@@ -15,7 +15,7 @@ const arenaSize = 3 * 1024 * 1024;
 /** Minimum time between two saves of the progress (ms). */
 const saveEveryMs = 500;
 
-interface Batch {
+interface RunningWrite {
   ids: ReadonlySet<string>;
   /** Resolves when the write has succeeded or failed. */
   ended: Promise<void>;
@@ -37,7 +37,7 @@ export class BatchWriter {
   /**
    * Batches that are being written, and those whose write failed: the saved position never passes them. By their end.
    */
-  readonly #inFlight = new Map<Reached, Batch>();
+  readonly #inFlight = new Map<Reached, RunningWrite>();
   /** Ends of batches in the order of the input, from the first that is not written yet. Later ones may be written. */
   readonly #ahead: Reached[] = [];
   /** Rejects with the error of the first failed write. */

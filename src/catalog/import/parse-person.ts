@@ -23,38 +23,38 @@ const maxLength = { text: 255, url: 2048, email: 254, emails: 50 };
  * @throws InvalidRecord
  */
 export function parsePerson(
-  given: ImportedFields,
+  fields: ImportedFields,
   { importedAt, ids }: { importedAt: string; ids: PersonIds },
 ): { prospect: Prospect; formerId: string | undefined } {
-  const work_email = text(given, 'work_email', maxLength.email);
-  const profnet_url = optional(given, 'profnet_url', maxLength.url);
-  const { id, former } = idOf(given, { ids, profnet_url, work_email });
+  const work_email = text(fields, 'work_email', maxLength.email);
+  const profnet_url = optional(fields, 'profnet_url', maxLength.url);
+  const { id, former } = idOf(fields, { ids, profnet_url, work_email });
   const prospect = {
     _id: id,
-    first_name: foldable(given, 'first_name'),
-    last_name: foldable(given, 'last_name'),
-    job_title: foldable(given, 'job_title'),
-    job_company_name: foldable(given, 'job_company_name'),
-    job_company_industry: foldable(given, 'job_company_industry'),
+    first_name: foldable(fields, 'first_name'),
+    last_name: foldable(fields, 'last_name'),
+    job_title: foldable(fields, 'job_title'),
+    job_company_name: foldable(fields, 'job_company_name'),
+    job_company_industry: foldable(fields, 'job_company_industry'),
     work_email,
-    emails: emails(given['emails']),
-    mobile_phone: optional(given, 'mobile_phone', maxLength.text),
-    location_locality: foldable(given, 'location_locality'),
-    location_region: foldable(given, 'location_region'),
-    location_country: foldable(given, 'location_country'),
-    location_postal_code: foldable(given, 'location_postal_code') || null,
-    social1_url: optional(given, 'social1_url', maxLength.url),
+    emails: emails(fields['emails']),
+    mobile_phone: optional(fields, 'mobile_phone', maxLength.text),
+    location_locality: foldable(fields, 'location_locality'),
+    location_region: foldable(fields, 'location_region'),
+    location_country: foldable(fields, 'location_country'),
+    location_postal_code: foldable(fields, 'location_postal_code') || null,
+    social1_url: optional(fields, 'social1_url', maxLength.url),
     profnet_url,
-    social2_url: optional(given, 'social2_url', maxLength.url),
-    verification_status: status(given['verification_status']),
-    score: score(given['score']),
-    date_verified: instant(given['date_verified']) ?? importedAt,
+    social2_url: optional(fields, 'social2_url', maxLength.url),
+    verification_status: status(fields['verification_status']),
+    score: score(fields['score']),
+    date_verified: instant(fields['date_verified']) ?? importedAt,
   };
   return { prospect, formerId: former };
 }
 
-function text(given: ImportedFields, name: string, max: number): string {
-  const value = given[name] ?? '';
+function text(fields: ImportedFields, name: string, max: number): string {
+  const value = fields[name] ?? '';
   if (typeof value !== 'string') throw new InvalidRecord(`${name} must be a string`);
   return storable(value, name, max);
 }
@@ -67,10 +67,10 @@ function storable(value: string, name: string, max: number): string {
   return trimmed;
 }
 
-const optional = (given: ImportedFields, name: string, max: number): string | null => text(given, name, max) || null;
+const optional = (fields: ImportedFields, name: string, max: number): string | null => text(fields, name, max) || null;
 
-function foldable(given: ImportedFields, name: TextField): string {
-  const value = text(given, name, maxLength.text);
+function foldable(fields: ImportedFields, name: TextField): string {
+  const value = text(fields, name, maxLength.text);
   // One character can fold to eighteen, so only texts longer than a certain length need the check.
   if (value.length > maxFoldedLength / 18 && fold(value).length > maxFoldedLength)
     throw new InvalidRecord(`${name} must have at most ${maxFoldedLength} characters when folded`);
@@ -78,8 +78,8 @@ function foldable(given: ImportedFields, name: TextField): string {
 }
 
 /** The field is an array, or a text with addresses separated by commas, semicolons or white space. */
-function emails(given: unknown): string[] {
-  const list = typeof given === 'string' ? given.split(/[\s,;]+/) : (given ?? []);
+function emails(value: unknown): string[] {
+  const list = typeof value === 'string' ? value.split(/[\s,;]+/) : (value ?? []);
   if (!Array.isArray(list) || !list.every((email) => typeof email === 'string'))
     throw new InvalidRecord('emails must be an array of strings');
   const addresses = list.map((email) => storable(email, 'emails', maxLength.email)).filter((email) => email !== '');
@@ -88,27 +88,27 @@ function emails(given: unknown): string[] {
   return addresses;
 }
 
-function status(given: unknown): Prospect['verification_status'] {
-  if (given === undefined || given === null || given === '') return 'unverified';
-  const known = verificationStatuses.find((item) => item === given);
+function status(value: unknown): Prospect['verification_status'] {
+  if (value === undefined || value === null || value === '') return 'unverified';
+  const known = verificationStatuses.find((item) => item === value);
   if (!known) throw new InvalidRecord(`verification_status must be one of ${verificationStatuses.join(', ')}`);
   return known;
 }
 
-function score(given: unknown): number {
-  if (given === undefined || given === null || given === '') return 0;
-  const number = typeof given === 'string' && /^\d{1,3}$/.test(given.trim()) ? Number(given) : given;
+function score(value: unknown): number {
+  if (value === undefined || value === null || value === '') return 0;
+  const number = typeof value === 'string' && /^\d{1,3}$/.test(value.trim()) ? Number(value) : value;
   if (!Number.isInteger(number) || (number as number) < 0 || (number as number) > 100)
     throw new InvalidRecord('score must be a whole number from 0 to 100');
   return number as number;
 }
 
-function instant(given: unknown): string | undefined {
-  if (given === undefined || given === null || given === '') return undefined;
-  if (typeof given === 'string' && isCanonical(given)) return given;
-  if (typeof given !== 'string' || !isInstant(given.trim()))
+function instant(value: unknown): string | undefined {
+  if (value === undefined || value === null || value === '') return undefined;
+  if (typeof value === 'string' && isCanonical(value)) return value;
+  if (typeof value !== 'string' || !isInstant(value.trim()))
     throw new InvalidRecord('date_verified must be an RFC 3339 date-time with an offset');
-  return new Date(given.trim().toUpperCase()).toISOString();
+  return new Date(value.trim().toUpperCase()).toISOString();
 }
 
 /** True for exactly the form that the catalog stores, such as `2026-01-31T12:00:00.000Z`. */
@@ -127,10 +127,10 @@ const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01
  * imported again gets the same id.
  */
 function idOf(
-  given: ImportedFields,
+  fields: ImportedFields,
   { ids, profnet_url, work_email }: { ids: PersonIds; profnet_url: string | null; work_email: string },
 ): PersonId {
-  const id = given['_id'] ?? '';
+  const id = fields['_id'] ?? '';
   const canonical = typeof id === 'string' ? canonicalId(id.trim()) : undefined;
   if (canonical !== undefined) return { id: canonical };
   if (typeof id !== 'string' || id.trim() !== '') throw new InvalidRecord('_id must be a UUID');

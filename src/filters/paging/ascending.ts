@@ -18,23 +18,23 @@ interface Ascent {
 }
 
 /** Sorts by an indexed field, ascending. */
-export function indexAscending(paging: PageContext): Clauses {
-  const { sql, listing, id } = paging;
-  const value = constant(sql, columnsOf(listing.source, listing.order)[0]!.value);
-  return ascending(paging, {
+export function indexAscending(context: PageContext): Clauses {
+  const { sql, query, id } = context;
+  const value = constant(sql, columnsOf(query.source, query.order)[0]!.value);
+  return ascending(context, {
     value,
     scan: sql`${value}, ${id}`,
     equals: (other) => sql`${value} = ${other}`,
-    above: (after) => sql`${value} > ${bound(paging, after, 0)}`,
-    tied: (after) => sql`${value} = ${bound(paging, after, 0)} and ${id} < ${after.id}::uuid`,
+    above: (after) => sql`${value} > ${bound(context, after, 0)}`,
+    tied: (after) => sql`${value} = ${bound(context, after, 0)} and ${id} < ${after.id}::uuid`,
   });
 }
 
 /** Scans the primary key, because an id starts with the time of creation. */
-export function oldestFirst(paging: PageContext): Clauses {
-  const { sql, id } = paging;
+export function oldestFirst(context: PageContext): Clauses {
+  const { sql, id } = context;
   const first = ({ values }: Position, plus: number) => sql`${firstIdOf(Date.parse(values[0] as string) + plus)}::uuid`;
-  return ascending(paging, {
+  return ascending(context, {
     value: sql`left(${id}::text, 13) collate "C"`,
     scan: id,
     equals: (time) =>
@@ -44,67 +44,67 @@ export function oldestFirst(paging: PageContext): Clauses {
   });
 }
 
-function ascending(paging: PageContext, ascent: Ascent): Clauses {
+function ascending(context: PageContext, ascent: Ascent): Clauses {
   // No index has the order of the page: value ascending, id descending. So an ascending index scan first finds the last
   // value on the page (the edge). Then the records with that value are read by id descending. The cost stays small even
   // if a million records have the same value.
-  const { sql, listing, id, owned } = paging;
-  const ids = listing.after ? idsAfter(paging, ascent, listing.after) : idsFromStart(paging, ascent);
+  const { sql, query, id, owned } = context;
+  const ids = query.after ? idsAfter(context, ascent, query.after) : idsFromStart(context, ascent);
   return {
     where: sql`${owned} and ${id} = any(array(${ids}))`,
     orderBy: sql`${ascent.value}, ${id} desc`,
-    limit: sql`${listing.limit}::bigint`,
+    limit: sql`${query.limit}::bigint`,
   };
 }
 
-function idsFromStart(paging: PageContext, ascent: Ascent): Fragment {
-  return paging.sql`
-    with ${scan(paging, ascent, paging.matches)}
+function idsFromStart(context: PageContext, ascent: Ascent): Fragment {
+  return context.sql`
+    with ${scan(context, ascent, context.matches)}
     select page.id
-    from (${scanned(paging, ascent)}) page
+    from (${scanned(context, ascent)}) page
     order by page.value, page.id desc
-    limit ${limitAndOffset(paging)}`;
+    limit ${limitAndOffset(context)}`;
 }
 
-function idsAfter(paging: PageContext, ascent: Ascent, after: Position): Fragment {
-  const { sql, matches } = paging;
+function idsAfter(context: PageContext, ascent: Ascent, after: Position): Fragment {
+  const { sql, matches } = context;
   return sql`
-    with ${scan(paging, ascent, sql`${matches} and ${ascent.above(after)}`)}
+    with ${scan(context, ascent, sql`${matches} and ${ascent.above(after)}`)}
     select page.id
-    from (${scanned(paging, ascent)} union all (${descent(paging, ascent, ascent.tied(after))})) page
+    from (${scanned(context, ascent)} union all (${descent(context, ascent, ascent.tied(after))})) page
     order by page.value, page.id desc
-    limit ${limitAndOffset(paging)}`;
+    limit ${limitAndOffset(context)}`;
 }
 
-const max = ({ limit, offset }: PageContext['listing']): number => offset + limit;
+const max = ({ limit, offset }: PageContext['query']): number => offset + limit;
 
 /**
  * CTEs: `scan` has the ids and sort values of the skipped records and the page, `edge` the last sort value of `scan`,
  * or no row if `scan` is below its limit.
  */
-const scan = ({ sql, listing, from, id }: PageContext, { value, scan }: Ascent, condition: Fragment): Fragment => sql`
+const scan = ({ sql, query, from, id }: PageContext, { value, scan }: Ascent, condition: Fragment): Fragment => sql`
     scan as materialized (
       select ${id} as id, ${value} as value
       from ${from}
       where ${condition}
       order by ${scan}
-      limit ${max(listing)}::bigint
+      limit ${max(query)}::bigint
     ),
-    edge as materialized (select max(value) as value from scan having count(*) = ${max(listing)}::bigint)`;
+    edge as materialized (select max(value) as value from scan having count(*) = ${max(query)}::bigint)`;
 
 /** Reads the records that `scan` found. Those with the last sort value are read again, by id descending. */
-const scanned = (paging: PageContext, ascent: Ascent): Fragment => paging.sql`
+const scanned = (context: PageContext, ascent: Ascent): Fragment => context.sql`
       select scan.id, scan.value
       from scan
       where scan.value is distinct from (select edge.value from edge)
-      union all (${descent(paging, ascent, ascent.equals(paging.sql`(select edge.value from edge)`))})`;
+      union all (${descent(context, ascent, ascent.equals(context.sql`(select edge.value from edge)`))})`;
 
 /**
  * Reads filtered records by id descending.
  * @param condition all records that meet it must have the same sort value
  */
 const descent = (
-  { sql, listing, from, id, matches }: PageContext,
+  { sql, query, from, id, matches }: PageContext,
   { value }: Ascent,
   condition: Fragment,
 ): Fragment => sql`
@@ -112,4 +112,4 @@ const descent = (
       from ${from}
       where ${matches} and ${condition}
       order by ${id} desc
-      limit ${max(listing)}::bigint`;
+      limit ${max(query)}::bigint`;

@@ -31,8 +31,8 @@ export const isNewestFirst = ({ order }: RecordQuery): boolean =>
  * True if terms help to find the records. False if the filter has no condition for them, or a b-tree index already
  * finds few records.
  */
-export const isIndexable = (sql: FragmentMaker, listing: RecordQuery): boolean =>
-  candidateConditionOf(sql, listing) !== undefined && !isSelective(listing.filter);
+export const isIndexable = (sql: FragmentMaker, query: RecordQuery): boolean =>
+  candidateConditionOf(sql, query) !== undefined && !isSelective(query.filter);
 
 /** Fields with a b-tree index, in which few records share a value. */
 const selectiveFields = new Set(['id', 'external_id', 'company_id', 'work_email', 'last_name', 'company_name']);
@@ -75,16 +75,16 @@ export const filterUsesCompany = (source: Source, filter: Filter): boolean =>
   [...fieldsOf(filter)].some((field) => field === 'search' || source.columns[field]?.isOfCompany === true);
 
 /** Returns how many of a customer's newest records a list request reads first. */
-export const firstOfNewest = (listing: RecordQuery): number => (usesCompany(listing) ? newestWithCompany : newest);
+export const firstOfNewest = (query: RecordQuery): number => (usesCompany(query) ? newestWithCompany : newest);
 
 /**
  * Returns the SQL of a subquery for a `from` clause: the customer's newest `size` records, newest first. A statement
  * that needs fewer of them stops early. If the request has a cursor and the default order, only the records after the
  * cursor are considered.
  */
-export function newestRows(sql: FragmentMaker, listing: RecordQuery, size: number): Fragment {
-  const { source, customerId, after } = listing;
-  const end = after && isNewestFirst(listing) ? sql`< (select ${after.id}::uuid)` : sql`<= (select ${maxId}::uuid)`;
+export function newestRows(sql: FragmentMaker, query: RecordQuery, size: number): Fragment {
+  const { source, customerId, after } = query;
+  const end = after && isNewestFirst(query) ? sql`< (select ${after.id}::uuid)` : sql`<= (select ${maxId}::uuid)`;
   // The planner does not know the results of the subqueries for the bounds, and expects few records between them. So it
   // reads these records in the order of the primary key. Otherwise it might read all records of the customer and sort
   // them.
@@ -103,8 +103,8 @@ const minId = '00000000-0000-0000-0000-000000000000';
 const maxId = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /** Condition: the record is a candidate. */
-export function isCandidate(sql: FragmentMaker, listing: RecordQuery): Fragment {
-  const { source, customerId, filter } = listing;
+export function isCandidate(sql: FragmentMaker, query: RecordQuery): Fragment {
+  const { source, customerId, filter } = query;
   const id = constant(sql, `${source.alias}.id`);
   const ids = candidateIds(sql, source, customerId, filter);
   // The planner expects an array to have few ids, so it reads these records by id, in any order and join.

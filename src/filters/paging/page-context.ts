@@ -16,7 +16,7 @@ export interface Clauses {
 /** A list request, and the fragments that every statement for a page uses. */
 export interface PageContext {
   sql: FragmentMaker;
-  listing: RecordQuery;
+  query: RecordQuery;
   /** With what the filter and the order need. */
   from: Fragment;
   /** The id column of the records. */
@@ -34,42 +34,42 @@ export interface PageContext {
  */
 export function pageContextOf(
   sql: FragmentMaker,
-  listing: RecordQuery,
+  query: RecordQuery,
   { narrowed, rows }: { narrowed?: Fragment | undefined; rows?: Fragment } = {},
 ): PageContext {
-  const { source, customerId, filter } = listing;
+  const { source, customerId, filter } = query;
   const ofCustomer = sql`${constant(sql, source.alias)}.customer_id = ${customerId}::uuid`;
   const owned = source.visible ? sql`${ofCustomer} and ${constant(sql, source.visible)}` : ofCustomer;
   return {
     sql,
-    listing,
-    from: fromOf(sql, source, customerId, { withCompany: usesCompany(listing), ...(rows ? { rows } : {}) }),
+    query,
+    from: fromOf(sql, source, customerId, { withCompany: usesCompany(query), ...(rows ? { rows } : {}) }),
     id: constant(sql, `${source.alias}.id`),
     owned,
     matches: sql`${owned} and ${narrowed ? sql`${narrowed} and ` : sql``}${toSql(sql, source, customerId, filter)}`,
   };
 }
 
-export const limitAndOffset = ({ sql, listing }: PageContext): Fragment =>
-  sql`${listing.limit}::bigint offset ${listing.offset}::bigint`;
+export const limitAndOffset = ({ sql, query }: PageContext): Fragment =>
+  sql`${query.limit}::bigint offset ${query.offset}::bigint`;
 
 /**
  * Returns the i-th sort value as SQL.
  * @param after the last row of the previous page, with its long texts
  */
-export function bound({ sql, listing }: PageContext, after: Position, i: number): Fragment {
+export function bound({ sql, query }: PageContext, after: Position, i: number): Fragment {
   const value = after.values[i]!;
   if (isLongText(value)) throw new Error('The long texts of the cursor were not read');
-  return parameter(sql, value, typeOf(columnsOf(listing.source, listing.order)[i]!));
+  return parameter(sql, value, typeOf(columnsOf(query.source, query.order)[i]!));
 }
 
 /**
  * Reads the texts of which the cursor has only hashes, as an array with an element for each sort key. No row if the
  * last row of the previous page was deleted.
  */
-export function longTextsOf(sql: FragmentMaker, listing: RecordQuery, after: Position): Fragment {
-  const { from, owned, id } = pageContextOf(sql, listing);
-  const texts = columnsOf(listing.source, listing.order).map((column, i) =>
+export function longTextsOf(sql: FragmentMaker, query: RecordQuery, after: Position): Fragment {
+  const { from, owned, id } = pageContextOf(sql, query);
+  const texts = columnsOf(query.source, query.order).map((column, i) =>
     isLongText(after.values[i]) ? shownValue(sql, column) : constant(sql, 'null::text'),
   );
   return sql`select array[${join(sql, texts, ',', '')}] as texts from ${from} where ${owned} and ${id} = ${after.id}::uuid`;

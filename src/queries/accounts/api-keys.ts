@@ -104,7 +104,7 @@ export interface NewKey {
 export async function createApiKey(
   sql: Transaction,
   customerId: string,
-  given: NewKey,
+  newKey: NewKey,
   token: RawToken,
   by: Actor,
 ): Promise<IssuedRow> {
@@ -113,8 +113,8 @@ export async function createApiKey(
     with written as (
       insert into api_keys (customer_id, key_hash, name, start, permissions, duration_days, expires_at, created_by)
       values (
-        ${customerId}, ${token.hash()}, ${given.name}, ${token.start}, ${given.permissions}::text[], ${given.expiration},
-        now() + make_interval(hours => 24 * ${given.expiration}::int), ${given.createdBy}
+        ${customerId}, ${token.hash()}, ${newKey.name}, ${token.start}, ${newKey.permissions}::text[], ${newKey.expiration},
+        now() + make_interval(hours => 24 * ${newKey.expiration}::int), ${newKey.createdBy}
       )
       returning *
     )

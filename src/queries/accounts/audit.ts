@@ -4,12 +4,12 @@ import type { RefusalCause } from '../../errors.ts';
 import type { AuditEvent, NewAuditEvent } from '../../schemas/audit.ts';
 
 /** Pass the transaction of the recorded action, so that both commit together or not at all. */
-export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promise<void> {
+export async function recordEvent(sql: Transaction, event: NewAuditEvent): Promise<void> {
   await sql`
     insert into audit_events (customer_id, user_id, api_key_id, event, actor, address, details)
     values (
-      ${given.customerId}, ${given.userId ?? null}, ${given.apiKeyId ?? null}, ${given.event},
-      ${given.by.actor}, ${given.by.address}, ${sql.json(given.details ?? {})}
+      ${event.customerId}, ${event.userId ?? null}, ${event.apiKeyId ?? null}, ${event.event},
+      ${event.by.actor}, ${event.by.address}, ${sql.json(event.details ?? {})}
     )`;
 }
 

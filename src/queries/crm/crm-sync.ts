@@ -13,7 +13,7 @@ import { lockAndReadRules } from '../memberships/list-rules.ts';
 import { companyOf, fillIn, syncedColumns, toContact, toRow, type SyncedContact } from './prospect-contacts.ts';
 
 /** A contact to insert or update, made from one or more prospects of a batch. */
-interface Slot {
+interface SyncedRow {
   /** Id of the contact; undefined until a new contact is inserted. */
   id: string | undefined;
   contact: SyncedContact;
@@ -35,45 +35,45 @@ export async function syncProspects(
   const given = prospects.map((prospect) => toContact(prospect, codeOf));
   const rules = await lockAndReadRules(sql, customerId);
   const locked = await lockForSync(sql, customerId, prospects, given);
-  const batch = new Batch(await lockStored(sql, customerId, given));
-  const slots = given.map((contact) => batch.add(contact));
+  const batch = new SyncBatch(await lockStored(sql, customerId, given));
+  const rows = given.map((contact) => batch.add(contact));
   await withLastWrites(sql, customerId, async (last) => {
-    await fillCompanies(sql, customerId, { prospects, slots, locked }, last);
-    await write(sql, customerId, [...new Set(slots)], last);
-    await refreshMembers(sql, customerId, rules, [...new Set(slots.map(({ id }) => id!))], last);
+    await fillCompanies(sql, customerId, { prospects, rows, locked }, last);
+    await write(sql, customerId, [...new Set(rows)], last);
+    await refreshMembers(sql, customerId, rules, [...new Set(rows.map(({ id }) => id!))], last);
   });
-  return new Map(prospects.map(({ _id }, i) => [_id, slots[i]!.id!]));
+  return new Map(prospects.map(({ _id }, i) => [_id, rows[i]!.id!]));
 }
 
 /**
  * The contacts for a batch of prospects. Prospects with the same id or work email as an earlier prospect, or as a
  * stored contact, get the same contact.
  */
-class Batch {
-  readonly #byProspect = new Map<string, Slot>();
-  readonly #byEmail = new Map<string, Slot>();
+class SyncBatch {
+  readonly #byProspect = new Map<string, SyncedRow>();
+  readonly #byEmail = new Map<string, SyncedRow>();
 
   /**
    * Creates a batch.
    * @param stored the existing contacts that may match prospects of the batch, the oldest first
    */
-  constructor(stored: readonly Slot[]) {
-    for (const slot of stored) this.#note(slot);
+  constructor(stored: readonly SyncedRow[]) {
+    for (const row of stored) this.#note(row);
   }
 
-  add(given: SyncedContact): Slot {
-    const slot = this.#byProspect.get(given.prospect_id!) ?? this.#byEmail.get(fold(given.work_email));
-    const added = slot ?? { id: undefined, contact: given };
+  add(given: SyncedContact): SyncedRow {
+    const row = this.#byProspect.get(given.prospect_id!) ?? this.#byEmail.get(fold(given.work_email));
+    const added = row ?? { id: undefined, contact: given };
     added.contact = fillIn(added.contact, given);
     this.#note(added);
     return added;
   }
 
-  #note(slot: Slot): void {
-    const { prospect_id, work_email } = slot.contact;
+  #note(row: SyncedRow): void {
+    const { prospect_id, work_email } = row.contact;
     const email = fold(work_email);
-    if (prospect_id !== null && !this.#byProspect.has(prospect_id)) this.#byProspect.set(prospect_id, slot);
-    if (email !== '' && !this.#byEmail.has(email)) this.#byEmail.set(email, slot);
+    if (prospect_id !== null && !this.#byProspect.has(prospect_id)) this.#byProspect.set(prospect_id, row);
+    if (email !== '' && !this.#byEmail.has(email)) this.#byEmail.set(email, row);
   }
 }
 
@@ -133,7 +133,7 @@ function findContacts(
  * Locks the stored contacts that may match the `given` contacts until the transaction ends. Returns their current
  * values, the oldest contact first. A company that is deleted counts as none.
  */
-async function lockStored(sql: Transaction, customerId: string, given: readonly SyncedContact[]): Promise<Slot[]> {
+async function lockStored(sql: Transaction, customerId: string, given: readonly SyncedContact[]): Promise<SyncedRow[]> {
   const ids = (await findContacts(sql, customerId, given)).map(({ id }) => id);
   if (ids.length === 0) return [];
   // Both statements are sent together. The second statement's snapshot is taken after the first has the locks, so it also
@@ -165,23 +165,23 @@ async function lockStored(sql: Transaction, customerId: string, given: readonly 
 
 /**
  * Gives each contact without a company the company of its first prospect that has one. Finds or creates these companies.
- * @param slots for each prospect, its contact
+ * @param rows for each prospect, its contact
  */
 async function fillCompanies(
   sql: Transaction,
   customerId: string,
-  { prospects, slots, locked }: { prospects: readonly Prospect[]; slots: readonly Slot[]; locked: LockedCompanies },
+  { prospects, rows, locked }: { prospects: readonly Prospect[]; rows: readonly SyncedRow[]; locked: LockedCompanies },
   last: LastWrites,
 ): Promise<void> {
-  const wanted = new Map<Slot, NamedCompany>();
-  for (const [i, slot] of slots.entries()) {
+  const wanted = new Map<SyncedRow, NamedCompany>();
+  for (const [i, row] of rows.entries()) {
     const company = companyOf(prospects[i]!);
-    if (company && slot.contact.company_id === null && !wanted.has(slot)) wanted.set(slot, company);
+    if (company && row.contact.company_id === null && !wanted.has(row)) wanted.set(row, company);
   }
   const missing = [...wanted.values()].filter(({ company_name }) => !locked.byName.has(fold(company_name)));
   const ids = new Map([...locked.byName, ...(await createCompanies(sql, customerId, missing, last))]);
-  for (const [slot, { company_name }] of wanted)
-    slot.contact = { ...slot.contact, company_id: ids.get(fold(company_name)) ?? null };
+  for (const [synced, { company_name }] of wanted)
+    synced.contact = { ...synced.contact, company_id: ids.get(fold(company_name)) ?? null };
 }
 
 /** The columns of a contact that searches use, with their SQL types. */
@@ -191,16 +191,21 @@ const columns = Object.keys({ ...syncedColumns, ...searchColumns }).join(', ');
 const typed = Object.entries({ ...syncedColumns, ...searchColumns }).map(([column, type]) => `${column} ${type}`);
 const updates = Object.keys({ ...syncedColumns, ...searchColumns }).map((column) => `${column} = given.${column}`);
 
-/** Updates the contacts that already exist. Inserts the new contacts, and saves their ids in `slots`. */
-async function write(sql: Transaction, customerId: string, slots: readonly Slot[], last: LastWrites): Promise<void> {
-  const [stored, fresh] = [slots.filter(({ id }) => id !== undefined), slots.filter(({ id }) => id === undefined)];
+/** Updates the contacts that already exist. Inserts the new contacts, and saves their ids in `rows`. */
+async function write(
+  sql: Transaction,
+  customerId: string,
+  rows: readonly SyncedRow[],
+  last: LastWrites,
+): Promise<void> {
+  const [stored, fresh] = [rows.filter(({ id }) => id !== undefined), rows.filter(({ id }) => id === undefined)];
   await updateContacts(sql, customerId, stored);
   const inserted = await insertContacts(sql, customerId, fresh);
-  for (const slot of fresh) slot.id = inserted.get(slot.contact.prospect_id!)!;
+  for (const row of fresh) row.id = inserted.get(row.contact.prospect_id!)!;
   last.count('contacts', fresh.length);
 }
 
-async function updateContacts(sql: Transaction, customerId: string, stored: readonly Slot[]): Promise<void> {
+async function updateContacts(sql: Transaction, customerId: string, stored: readonly SyncedRow[]): Promise<void> {
   if (stored.length === 0) return;
   const rows = stored.map(({ id, contact }) => ({ id: id!, ...toRow(customerId, contact) }));
   await sql`
@@ -216,7 +221,7 @@ async function updateContacts(sql: Transaction, customerId: string, stored: read
 async function insertContacts(
   sql: Transaction,
   customerId: string,
-  fresh: readonly Slot[],
+  fresh: readonly SyncedRow[],
 ): Promise<Map<string, string>> {
   if (fresh.length === 0) return new Map();
   const rows = fresh.map(({ contact }) => toRow(customerId, contact));

@@ -44,20 +44,20 @@ export async function readRecordPage<Row extends object>(
   request: RecordQuery,
   projection: (sql: FragmentMaker) => Fragment,
 ): Promise<RecordPage<Row>> {
-  const listing = await readLongTexts(db, request);
-  const rows = await readRecords<Row>(db, laneOf(db, listing), listing, projection, readRows);
-  return { rows, nextCursor: nextCursor(listing, rows) };
+  const query = await readLongTexts(db, request);
+  const rows = await readRecords<Row>(db, laneOf(db, query), query, projection, readRows);
+  return { rows, nextCursor: nextCursor(query, rows) };
 }
 
 /**
  * Returns the query with the long texts of its cursor, which has only their hashes. Reads them from the last row of the
  * previous page.
  */
-export async function readLongTexts(db: Pick<Database, 'search'>, listing: RecordQuery): Promise<RecordQuery> {
-  const { after } = listing;
-  if (!after?.values.some(isLongText)) return listing;
-  const [row] = await db.search((sql) => run<{ texts: unknown[] }>(sql, longTextsOf(recorder, listing, after)));
-  return { ...listing, after: withLongTexts(after, row?.texts) };
+export async function readLongTexts(db: Pick<Database, 'search'>, query: RecordQuery): Promise<RecordQuery> {
+  const { after } = query;
+  if (!after?.values.some(isLongText)) return query;
+  const [row] = await db.search((sql) => run<{ texts: unknown[] }>(sql, longTextsOf(recorder, query, after)));
+  return { ...query, after: withLongTexts(after, row?.texts) };
 }
 
 /**
@@ -67,12 +67,12 @@ export async function readLongTexts(db: Pick<Database, 'search'>, listing: Recor
 const readRecords = <Row extends object>(
   db: Database,
   lane: Database['search'],
-  listing: RecordQuery,
+  query: RecordQuery,
   projection: (sql: FragmentMaker) => Fragment,
   strategy: typeof readRows,
 ): Promise<Row[]> =>
-  readExactly(db, lane, listing, (sql, reading) =>
-    strategy((page) => readGuarded<Row>(sql, reading, statementOf(page, projection)), sql, reading),
+  readExactly(db, lane, query, (sql, query) =>
+    strategy((page) => readGuarded<Row>(sql, query, statementOf(page, projection)), sql, query),
   );
 
 const statementOf = (page: PageClauses, projection: (sql: FragmentMaker) => Fragment): Fragment => recorder`
@@ -119,7 +119,7 @@ const withoutGuard = ({ is_exact, is_found, ...row }: Guarded): object => {
  * Reads a page of an export. Tests every record, without a search index: an export reads all pages, and it would be
  * slower to select candidates from an index for each page.
  */
-const readOn: typeof readRows = (read, _sql, reading) => read(pageClauses(recorder, reading));
+const readOn: typeof readRows = (read, _sql, query) => read(pageClauses(recorder, query));
 
 /**
  * Number of records in one page of an export. Each page is read by one statement, and at most two pages are in memory.
@@ -129,17 +129,17 @@ export const exportPage = 500;
 /**
  * Reads all records that match a query, as a generator of pages. Each page is a separate statement, so no transaction
  * stays open. The data may change between two pages. The next page is read while the caller processes the current one.
- * @param listing the query. Its limit, page and cursor are ignored.
+ * @param query the query. Its limit, page and cursor are ignored.
  * @returns the generator, after the first page was read
  */
 export async function readAllRecords<Row extends object>(
   db: Database,
-  listing: RecordQuery,
+  query: RecordQuery,
   projection: (sql: FragmentMaker) => Fragment,
 ): Promise<AsyncGenerator<Row[]>> {
   const read = (after: Position | undefined): Promise<Row[]> =>
-    readRecords(db, db.search, { ...listing, limit: exportPage, offset: 0, after }, projection, readOn);
-  return followPages(await read(undefined), (last) => read(positionOf(listing, last)));
+    readRecords(db, db.search, { ...query, limit: exportPage, offset: 0, after }, projection, readOn);
+  return followPages(await read(undefined), (last) => read(positionOf(query, last)));
 }
 
 async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise<Row[]>): AsyncGenerator<Row[]> {
@@ -167,34 +167,34 @@ const fairlyMany = 5;
 async function readRows<Row>(
   read: (page: PageClauses) => Promise<Row[] | undefined>,
   sql: Sql | Transaction,
-  reading: ExactQuery,
+  query: ExactQuery,
 ): Promise<Row[] | undefined> {
-  const isNarrow = isIndexable(recorder, reading);
-  const isNewest = isNarrow && isNewestFirst(reading);
-  const isDone = (rows: Row[] | undefined) => rows === undefined || rows.length === reading.limit;
-  const first = isNewest ? await read(newestPageClauses(recorder, reading)) : [];
+  const isNarrow = isIndexable(recorder, query);
+  const isNewest = isNarrow && isNewestFirst(query);
+  const isDone = (rows: Row[] | undefined) => rows === undefined || rows.length === query.limit;
+  const first = isNewest ? await read(newestPageClauses(recorder, query)) : [];
   if (isDone(first)) return first;
-  if (!isNarrow || !(await hasTerms(sql, reading))) return read(pageClauses(recorder, reading));
+  if (!isNarrow || !(await hasTerms(sql, query))) return read(pageClauses(recorder, query));
   if (first!.length >= fairlyMany) {
-    const more = await read(newestPageClauses(recorder, reading, moreOfNewest));
+    const more = await read(newestPageClauses(recorder, query, moreOfNewest));
     if (isDone(more)) return more;
   }
-  const isByIndex = isNewest || !(await isCommon(sql, reading));
-  return read((isByIndex ? candidatePageClauses : pageClauses)(recorder, reading));
+  const isByIndex = isNewest || !(await isCommon(sql, query));
+  return read((isByIndex ? candidatePageClauses : pageClauses)(recorder, query));
 }
 
 /**
  * Returns true if the index of search terms finds the customer's records. Returns false if too many records are not in
  * the index yet, because each of these records is also a candidate.
  */
-async function hasTerms(sql: Sql | Transaction, listing: ExactQuery): Promise<boolean> {
-  const [row] = await run<{ many: boolean }>(sql, recorder`select ${hasManyWithoutTerms(recorder, listing)} as many`);
+async function hasTerms(sql: Sql | Transaction, query: ExactQuery): Promise<boolean> {
+  const [row] = await run<{ many: boolean }>(sql, recorder`select ${hasManyWithoutTerms(recorder, query)} as many`);
   return !row!.many;
 }
 
 /** Returns true if many of the customer's newest records match the filter. */
-async function isCommon(sql: Sql | Transaction, listing: RecordQuery): Promise<boolean> {
-  const { from, where } = newestClauses(recorder, { ...listing, order: defaultOrder, after: undefined });
+async function isCommon(sql: Sql | Transaction, query: RecordQuery): Promise<boolean> {
+  const { from, where } = newestClauses(recorder, { ...query, order: defaultOrder, after: undefined });
   const rows = await run(sql, recorder`select from ${from} where ${where} limit ${manyOfNewest}::bigint`);
   return rows.length === manyOfNewest;
 }
@@ -204,25 +204,25 @@ async function isCommon(sql: Sql | Transaction, listing: RecordQuery): Promise<b
  * @param everything name of the counter of all records of this kind. If the query has no filter, this stored count is
  *   returned.
  */
-export async function countRecordPages(db: Database, listing: RecordQuery, everything: Counted): Promise<Metadata> {
-  if (asksForAll(listing.filter)) {
-    const total = await db.lookup((sql) => readCount(sql, listing.customerId, everything));
-    return metadataOf(total, listing);
+export async function countRecordPages(db: Database, query: RecordQuery, everything: Counted): Promise<Metadata> {
+  if (asksForAll(query.filter)) {
+    const total = await db.lookup((sql) => readCount(sql, query.customerId, everything));
+    return metadataOf(total, query);
   }
-  const total = await readExactly(db, laneOf(db, listing), listing, (sql, reading) => countExactly(sql, reading));
-  return metadataOf(total, listing);
+  const total = await readExactly(db, laneOf(db, query), query, (sql, query) => countExactly(sql, query));
+  return metadataOf(total, query);
 }
 
 /**
  * Returns the number of records that match a query. Returns undefined if the query's SQL condition `guard` is false,
  * because stored data may then be out of date.
  */
-async function countExactly(sql: Sql | Transaction, reading: ExactQuery): Promise<number | undefined> {
-  const { customerId, staleList, guard } = reading;
+async function countExactly(sql: Sql | Transaction, query: ExactQuery): Promise<number | undefined> {
+  const { customerId, staleList, guard } = query;
   if (staleList) return (await countStale(sql, customerId, [staleList])).get(staleList.id);
-  const list = singleList(reading.filter);
+  const list = singleList(query.filter);
   const { total, from, where } =
-    list === undefined ? await countOfMatches(sql, reading) : storedCountClauses(recorder, customerId, list);
+    list === undefined ? await countOfMatches(sql, query) : storedCountClauses(recorder, customerId, list);
   const [row] = await run<{ total: number }>(
     sql,
     recorder`
@@ -235,14 +235,14 @@ async function countExactly(sql: Sql | Transaction, reading: ExactQuery): Promis
 }
 
 /** Returns the SQL clauses that count the matching records. Uses an index if this is cheaper. */
-async function countOfMatches(sql: Sql | Transaction, reading: ExactQuery) {
+async function countOfMatches(sql: Sql | Transaction, query: ExactQuery) {
   const isByIndex =
-    isIndexable(recorder, reading) &&
-    (await hasTerms(sql, reading)) &&
-    !(filterUsesCompany(reading.source, reading.filter) && (await isCommon(sql, reading)));
+    isIndexable(recorder, query) &&
+    (await hasTerms(sql, query)) &&
+    !(filterUsesCompany(query.source, query.filter) && (await isCommon(sql, query)));
   return {
     total: recorder`count(*)`,
-    ...(isByIndex ? candidateCountClauses(recorder, reading) : countClauses(recorder, reading)),
+    ...(isByIndex ? candidateCountClauses(recorder, query) : countClauses(recorder, query)),
   };
 }
 

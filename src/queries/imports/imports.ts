@@ -69,9 +69,9 @@ export interface NewImport extends Omit<ImportCreate, 'match'> {
  * @throws DomainError `not_found` with the JSON pointer of every unknown list; `conflict` if the customer has too many
  * unfinished imports
  */
-export async function createImport(sql: Transaction, customerId: string, given: NewImport): Promise<string> {
-  const { object, mode, match, format, name = '', start = true, fingerprint = null } = given;
-  const listIds = await requireLists(sql, customerId, given.list_ids);
+export async function createImport(sql: Transaction, customerId: string, settings: NewImport): Promise<string> {
+  const { object, mode, match, format, name = '', start = true, fingerprint = null } = settings;
+  const listIds = await requireLists(sql, customerId, settings.list_ids);
   await refuseTooMany(sql, customerId);
   const [row] = await sql<[{ id: string }]>`
     insert into imports (
@@ -79,8 +79,8 @@ export async function createImport(sql: Transaction, customerId: string, given: 
     )
     values (
       ${customerId}, ${name.trim()}, ${object}, ${mode}, ${match}, ${format},
-      ${given.mapping ? sql.json(given.mapping) : null}, ${given.ignore_unknown ?? false}, ${listIds}::uuid[],
-      ${given.dry_run ?? false}, ${start}, ${fingerprint}
+      ${settings.mapping ? sql.json(settings.mapping) : null}, ${settings.ignore_unknown ?? false}, ${listIds}::uuid[],
+      ${settings.dry_run ?? false}, ${start}, ${fingerprint}
     )
     returning id`;
   return row.id;
@@ -140,11 +140,11 @@ async function refuseTooMany(sql: Transaction, customerId: string): Promise<void
  * Returns a request's list ids without duplicates.
  * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
-async function requireLists(sql: Transaction, customerId: string, given: readonly string[] = []): Promise<string[]> {
-  const known = new Set(await findExistingLists(sql, customerId, given));
-  const missing = given.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'list', path: `/list_ids/${i}` }]));
+async function requireLists(sql: Transaction, customerId: string, settings: readonly string[] = []): Promise<string[]> {
+  const known = new Set(await findExistingLists(sql, customerId, settings));
+  const missing = settings.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'list', path: `/list_ids/${i}` }]));
   if (missing.length > 0) throw missingReferences(missing);
-  return [...new Set(given)];
+  return [...new Set(settings)];
 }
 
 /** In the order of their ids. */

@@ -177,7 +177,7 @@ async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[], l
 }
 
 /** The result of checking a batch of contacts: which stored memberships do not agree with the list's rules. */
-interface Batch {
+interface CheckedContacts {
   /** Number of contacts that were checked. */
   looked: number;
   /** Id of the last contact checked. */
@@ -194,7 +194,7 @@ async function findWrongMembers(
   sql: Transaction,
   { customerId, listId }: Fill,
   rules: readonly Rule[],
-): Promise<Batch> {
+): Promise<CheckedContacts> {
   const filter = rulesFilter(contactSource.fields, rules);
   const { text, parameters } = record(recorder`
     with batch as materialized (
@@ -227,6 +227,6 @@ async function findWrongMembers(
         )
       ) as wrong`);
   // Not prepared: every list's rules give another text.
-  const [batch] = await sql.unsafe<Batch[]>(text, parameters as string[]);
+  const [batch] = await sql.unsafe<CheckedContacts[]>(text, parameters as string[]);
   return batch!;
 }

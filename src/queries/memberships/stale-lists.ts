@@ -49,7 +49,7 @@ export interface StaleLists {
 }
 
 /** A function that runs `work` on a connection from one group of database connections. */
-type Lane = <T>(work: (sql: Sql | Transaction) => Promise<T>) => Promise<T>;
+type RunInLane = <T>(work: (sql: Sql | Transaction) => Promise<T>) => Promise<T>;
 
 /** A query for records that gives exact results although some lists may be stale. */
 export interface ExactQuery extends RecordQuery {
@@ -64,27 +64,27 @@ export interface ExactQuery extends RecordQuery {
 
 /**
  * Runs a query for records. The result is exact even if lists are stale.
- * @param lane runs a function on a connection from one group of database connections
- * @param given the query
+ * @param run runs a function on a connection from one group of database connections
+ * @param query the query
  * @param work executes the query and returns its result. It returns undefined if the SQL condition `guard` of the query
  *   is false.
  */
 export async function readExactly<T>(
   db: Database,
-  lane: Lane,
-  given: RecordQuery,
-  work: (sql: Sql | Transaction, reading: ExactQuery) => Promise<T | undefined>,
+  run: RunInLane,
+  query: RecordQuery,
+  work: (sql: Sql | Transaction, query: ExactQuery) => Promise<T | undefined>,
 ): Promise<T> {
   // Usually no list is stale. Then one statement is enough, and its guard proves it. Otherwise a second read in one
   // snapshot evaluates the rules of the stale lists.
-  const asksForLists = given.source.alias === 'c' && asksFor(given.filter, 'list_id');
-  const guard = asksForLists ? (sql: FragmentMaker) => noneStale(sql, given.customerId) : undefined;
-  const read = await lane((sql) => work(sql, guard ? { ...given, guard } : given));
+  const asksForLists = query.source.alias === 'c' && asksFor(query.filter, 'list_id');
+  const guard = asksForLists ? (sql: FragmentMaker) => noneStale(sql, query.customerId) : undefined;
+  const read = await run((sql) => work(sql, guard ? { ...query, guard } : query));
   if (read !== undefined) return read;
   const settled = await snapshot(db, async (sql) => {
-    const stale = await findStaleLists(sql, given.customerId);
+    const stale = await findStaleLists(sql, query.customerId);
     await planForAnyCustomer(sql);
-    return work(sql, evaluateStaleLists(given, stale));
+    return work(sql, evaluateStaleLists(query, stale));
   });
   return settled!;
 }
@@ -128,10 +128,10 @@ async function findStaleLists(sql: Transaction, customerId: string): Promise<Sta
 }
 
 /** Adapts a query to lists that are stale: the new query evaluates their rules. */
-function evaluateStaleLists(given: RecordQuery, stale: StaleLists): ExactQuery {
-  const list = singleList(given.filter);
+function evaluateStaleLists(query: RecordQuery, stale: StaleLists): ExactQuery {
+  const list = singleList(query.filter);
   const staleList = stale.lists.find(({ id }) => id === list);
-  return { ...given, filter: evaluateInFilter(given.filter, stale), ...(staleList ? { staleList } : {}) };
+  return { ...query, filter: evaluateInFilter(query.filter, stale), ...(staleList ? { staleList } : {}) };
 }
 
 /** Replaces each condition on `list_id` by a condition that evaluates the rules of stale lists. */
