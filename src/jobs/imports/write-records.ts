@@ -128,8 +128,8 @@ async function writeRounds(
 /**
  * Writes a batch. If PostgreSQL rejects it, e.g. because a value is too large for an index, writes its halves, down to
  * single records, so only these fail.
- * @param how `needsNoLocks`: the caller holds the locks of all items or undoes the writes. `maySearch`: false if the
- * transaction has too many records to write halves
+ * @param how `needsNoLocks`: the caller holds the locks of all items. `maySearch`: false if the transaction has too many
+ * records to write halves
  */
 async function writeAccepted(
   sql: Transaction,
@@ -211,11 +211,10 @@ async function tryBatch(
   sql: Transaction,
   row: ImportRow,
   items: Batch['items'],
-  { maySearch }: { maySearch: boolean },
+  how: { needsNoLocks: boolean; maySearch: boolean },
 ): Promise<Outcome[]> {
   let outcomes: Outcome[] = [];
   const undone = sql.savepoint(async (attempt) => {
-    const how = { needsNoLocks: true, maySearch };
     outcomes = await withoutLastWrites((last) => writeAccepted(attempt as Transaction, row, items, how, last));
     throw new DryRun();
   });

@@ -27,8 +27,12 @@ export async function lockForBatches(
   const operation = given === null ? 'create' : 'read';
   const open = openItems({ operation, match, items }, canonicalOf(match));
   const values = [...lockedValuesOf(match, open), ...externalIdsOf(open)];
+  const companies = companiesOf(items);
+  // Also the names of companies that exist: one that is renamed now is missing for a later batch, which then locks its
+  // name, and must not have to wait for it.
+  values.push(...companies.names.map((value) => ({ kind: 'company_name' as const, value })));
   await lockRulesShared(sql, customerId);
-  if (object === 'contacts') await lockCompanies(sql, customerId, { ...companiesOf(items), values });
+  if (object === 'contacts') await lockCompanies(sql, customerId, { ...companies, values });
   else await lockValues(sql, customerId, values);
   if (given === null) return new Map();
   const table = object === 'contacts' ? contactTable : companyTable;

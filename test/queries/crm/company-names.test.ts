@@ -1,15 +1,18 @@
 import { crc32 } from 'node:zlib';
 import { expect, test } from 'vitest';
+import { lockForBatches } from '../../../src/queries/imports/import-locks.ts';
 import { patient, startApp } from '../../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../../setup/factories.ts';
 
 const app = await startApp(patient);
 
+const nameLock = (customer: TestCustomer, name: string): string =>
+  `values:${customer.id}:${crc32(`company_name:${name}`) % 64}`;
+
 /** Locks the name of a company that does not exist yet, until `release` is called. */
 async function lockName(customer: TestCustomer, name: string): Promise<{ release: () => Promise<void> }> {
   const session = await app.owner.reserve();
-  const key = `values:${customer.id}:${crc32(`company_name:${name}`) % 64}`;
-  await session`select pg_advisory_lock(hashtextextended(${key}, 0))`;
+  await session`select pg_advisory_lock(hashtextextended(${nameLock(customer, name)}, 0))`;
   const release = async () => {
     await session`select pg_advisory_unlock_all()`;
     session.release();
@@ -50,4 +53,22 @@ test('two writes that find a company while it is renamed do not create it again'
   ]);
   const { body: contacts } = await customer.post('/contacts/list', { filters: { company_id: acme } });
   expect(contacts).toHaveLength(2);
+});
+
+test('several batches of one transaction lock all names at once, also of companies that are renamed meanwhile', async () => {
+  const customer = await app.customer();
+  const acme = await make(customer, '/company', { company_name: 'Acme', type: 'x' });
+  const bolt = await lockName(customer, 'bolt');
+  const items = ['Acme', 'Bolt'].map((company) => contactBody({ company: { name: company } }));
+  const transaction = app.db.transaction(async (sql) => {
+    await lockForBatches(sql, customer.id, { object: 'contacts', match: null }, items);
+    // A later batch does not find Acme, and must not have to wait for this name.
+    const [other] = await app.owner<{ is_free: boolean }[]>`
+      select pg_try_advisory_xact_lock(hashtextextended(${nameLock(customer, 'acme')}, 0)) as is_free`;
+    return other!.is_free;
+  });
+  await expect.poll(waiting, { timeout: 20_000 }).toBe(1);
+  expect((await customer.patch(`/company/${acme}`, { company_name: 'Zenith' })).status).toBe(200);
+  await bolt.release();
+  expect(await transaction).toBe(false);
 });
