@@ -26,7 +26,9 @@ export async function lockForBatches(
   const match = given ?? 'id';
   const operation = given === null ? 'create' : 'read';
   const open = openItems({ operation, match, items }, canonicalOf(match));
-  const values = [...lockedValuesOf(match, open), ...externalIdsOf(open)];
+  // `open` has a match value once, but a later item with the same one may bring another external id.
+  const all = items.map((body) => ({ body: body as Record<string, unknown>, value: undefined }));
+  const values = [...lockedValuesOf(match, open), ...externalIdsOf(all)];
   const companies = companiesOf(items);
   // Also the names of companies that exist: one that is renamed now is missing for a later batch, which then locks its
   // name, and must not have to wait for it.
