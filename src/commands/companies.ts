@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { countCompanies, exportCompanies } from '../queries/crm/companies.ts';
+import { exportCompanies } from '../queries/crm/companies.ts';
 import { companyFileFields } from '../schemas/files.ts';
 import { defineExport } from './export.ts';
 import { defineImport } from './import.ts';
@@ -9,7 +9,6 @@ export function define(command: Command): void {
   defineExport(command, {
     noun: 'companies',
     fields: companyFileFields,
-    read: (db, customerId) => exportCompanies(db, customerId, {}),
-    count: (db, customerId) => countCompanies(db, customerId, {}),
+    open: (db, customerId) => exportCompanies(db, customerId, {}),
   });
 }

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { countContacts, exportContacts } from '../queries/crm/contacts.ts';
+import { exportContacts } from '../queries/crm/contacts.ts';
 import { contactFileFields } from '../schemas/files.ts';
 import { defineExport } from './export.ts';
 import { defineImport } from './import.ts';
@@ -9,7 +9,6 @@ export function define(command: Command): void {
   defineExport(command, {
     noun: 'contacts',
     fields: contactFileFields,
-    read: (db, customerId) => exportContacts(db, customerId, {}),
-    count: (db, customerId) => countContacts(db, customerId, {}),
+    open: (db, customerId) => exportContacts(db, customerId, {}),
   });
 }

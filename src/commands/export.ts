@@ -4,11 +4,10 @@ import { Readable, type Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import type { Database } from '../database/db.ts';
-import { columnsOf, readFields } from '../files/columns.ts';
-import { fileText, recordWriter } from '../files/write-records.ts';
+import { readFields } from '../files/columns.ts';
+import { openExport, type ExportedRecords } from '../files/open-export.ts';
 import { requireCustomer } from '../queries/accounts/customers.ts';
-import { fileFormats, type FileFields, type FileFormat, type GivenFields } from '../schemas/files.ts';
-import type { Metadata } from '../schemas/base/wire.ts';
+import { exportFormats, fieldSets, type ExportFormat, type FileFields, type GivenFields } from '../schemas/files.ts';
 import { asUuid, commandAction, ignoreQuit, UsageError } from './shell/command.ts';
 import { withDatabase } from './database.ts';
 import { progressOn } from './shell/progress.ts';
@@ -17,18 +16,19 @@ export interface Exportable {
   /** As in messages, e.g. `contacts`. */
   noun: string;
   fields: FileFields;
-  /** Returns a generator of all records of a customer, page by page. */
-  read: (db: Database, customerId: string) => Promise<AsyncGenerator<object[]>>;
-  count: (db: Database, customerId: string) => Promise<Metadata>;
+  /** Returns all records of a customer. */
+  open: (db: Database, customerId: string) => ExportedRecords;
 }
 
 interface ExportOptions {
   customer: string;
-  format?: FileFormat;
+  format?: ExportFormat;
   fields?: GivenFields;
   output?: string;
   json?: boolean;
 }
+
+type ChosenOptions = ExportOptions & { format: ExportFormat };
 
 interface Exported {
   customer_id: string;
@@ -43,24 +43,34 @@ export function defineExport(command: Command, exportable: Exportable): void {
     .description(`write all ${noun} of a customer to a file or to standard output`)
     .requiredOption('--customer <id>', `customer of the ${noun}`, asUuid)
     .addOption(
-      new Option('--format <format>', 'default: as the ending of the file says, else csv').choices(fileFormats),
+      new Option('--format <format>', 'default: as the ending of the file says, else csv').choices(exportFormats),
     )
-    .option('--fields <fields>', 'importable (default), all, or names separated by commas', asFields(fields))
+    .option(
+      '--fields <fields>',
+      'importable, readable (default of xlsx), all, or names separated by commas',
+      asFields(fields),
+    )
     .option('--output <file>', 'file to write; default: standard output')
     .action(async ({ json, ...options }: ExportOptions) => {
-      const { output } = options;
+      const { output, format = output === undefined ? 'csv' : formatOf(output, exportFormats), fields } = options;
+      if (fields === 'readable' && format === 'ndjson')
+        throw new UsageError('--fields readable is for csv and xlsx only');
       if (output !== undefined) {
         const print = ({ records }: Exported) => `Wrote ${records} ${noun} to ${output}`;
-        await commandAction(() => exportToFile(exportable, { ...options, output }), print)({ json: json === true });
+        await commandAction(
+          () => exportToFile(exportable, { ...options, format, output }),
+          print,
+        )({ json: json === true });
       } else if (json) throw new UsageError('--json needs --output, because standard output is for the records');
-      else await exportTo(process.stdout, exportable, options);
+      else await exportTo(process.stdout, exportable, { ...options, format });
     });
 }
 
 const asFields =
   (fields: FileFields) =>
   (text: string): GivenFields => {
-    const selected = text === 'importable' || text === 'all' ? text : text.split(',').map((name) => name.trim());
+    const isSet = fieldSets.some((name) => name === text);
+    const selected = isSet ? text : text.split(',').map((name) => name.trim());
     const { faults } = readFields(fields, selected, '');
     const [fault] = faults;
     if (fault) throw new InvalidArgumentError(`${selected[Number(fault.path.slice(1))]} ${fault.message}.`);
@@ -68,25 +78,26 @@ const asFields =
   };
 
 /** @throws UsageError if the extension is unknown */
-export function formatOf(file: string): FileFormat {
-  const format = fileFormats.find((one) => file.toLowerCase().endsWith(`.${one}`));
-  if (!format) throw new UsageError('the file name does not show the format: add --format csv or --format ndjson');
-  return format;
+export function formatOf<Format extends string>(file: string, formats: readonly Format[]): Format {
+  const format = formats.find((one) => file.toLowerCase().endsWith(`.${one}`));
+  if (format) return format;
+  const options = formats.map((one) => `--format ${one}`).join(' or ');
+  throw new UsageError(`the file name does not show the format: add ${options}`);
 }
 
 /**
  * Writes to a file with the ending `.partial`, and renames it when it is complete. Writes directly to an `output` that
  * is not a regular file (e.g. a pipe).
  */
-async function exportToFile(exportable: Exportable, options: ExportOptions & { output: string }): Promise<Exported> {
-  const { customer, output, format = formatOf(output) } = options;
+async function exportToFile(exportable: Exportable, options: ChosenOptions & { output: string }): Promise<Exported> {
+  const { customer, output } = options;
   const isReplaceable = await stat(output).then(
     (found) => found.isFile(),
     () => true,
   );
   const path = isReplaceable ? `${output}.partial` : output;
   try {
-    const records = await exportTo(createWriteStream(path), exportable, { ...options, format });
+    const records = await exportTo(createWriteStream(path), exportable, options);
     if (isReplaceable) await rename(path, output);
     return { customer_id: customer, records, output };
   } catch (error) {
@@ -98,22 +109,21 @@ async function exportToFile(exportable: Exportable, options: ExportOptions & { o
 /** Returns the number of records. */
 const exportTo = (
   stream: Writable,
-  { noun, fields, read, count }: Exportable,
-  { customer, format = 'csv', fields: selected }: ExportOptions,
+  { noun, open }: Exportable,
+  { customer, format, fields }: ChosenOptions,
 ): Promise<number> =>
   withDatabase(async (db) => {
     const { id } = await db.transaction((sql) => requireCustomer(sql, customer));
-    const { pagination } = await count(db, id);
-    const progress = progressOn(process.stderr, pagination.total_records);
+    const exported = open(db, id);
+    const progress = progressOn(process.stderr, await exported.count());
     let records = 0;
     const show = (page: object[]): void => {
       records += page.length;
       progress.show(records, `${records} ${noun}`, records);
     };
     try {
-      const writer = recordWriter(format, columnsOf(fields, selected, format));
-      const text = fileText(writer, await read(db, id), show);
-      await pipeline(Readable.from(text), stream, { end: stream !== process.stdout }).catch(ignoreQuit);
+      const file = await openExport(exported, { format, fields }, show);
+      await pipeline(Readable.from(file), stream, { end: stream !== process.stdout }).catch(ignoreQuit);
       return records;
     } finally {
       progress.end();

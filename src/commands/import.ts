@@ -99,7 +99,7 @@ async function importFile(object: ImportObject, file: string, options: ImportOpt
   const isStandardInput = file === '-';
   if (isStandardInput && !options.format) throw new UsageError('standard input has no name: add --format');
   if (!isStandardInput && !(await isFile(file))) throw new UsageError(`there is no file ${file}`);
-  const settings = settingsOf(object, options, options.format ?? formatOf(file.replace(/\.gz$/i, '')));
+  const settings = settingsOf(object, options, options.format ?? formatOf(file.replace(/\.gz$/i, ''), fileFormats));
   const open = () => gunzipIfPacked(isStandardInput ? process.stdin : createReadStream(file));
   const fingerprint = isStandardInput ? undefined : await fingerprintOf(settings, open());
   const progress = progressOn(process.stderr, undefined);

@@ -12,6 +12,7 @@ export interface Cell {
  * The type of the values in a column. The type determines how a value is converted to the text of a cell and back.
  *
  * - `text`: text, unchanged.
+ * - `instant`: a time as text, in ISO 8601.
  * - `number`: a JSON number.
  * - `texts`: an array of strings, separated by `;`.
  * - `phones`: an array of phone numbers, separated by `;`, or as JSON.
@@ -19,7 +20,7 @@ export interface Cell {
  * - `custom`: the value of a custom field. Unquoted `true`, `false` and JSON numbers that keep their digits are read as
  *   booleans and numbers, everything else as text.
  */
-export type CellType = 'text' | 'number' | 'texts' | 'phones' | 'json' | 'custom';
+export type CellType = 'text' | 'instant' | 'number' | 'texts' | 'phones' | 'json' | 'custom';
 
 /** The message says what is wrong with a cell. */
 export class InvalidCell extends Error {}
@@ -41,8 +42,11 @@ interface PhoneNumber {
   number: string;
 }
 
+const asItIs: Rules = { write: (text: string) => text, read: ({ text }) => text };
+
 const rules: Record<CellType, Rules> = {
-  text: { write: (text: string) => text, read: ({ text }) => text },
+  text: asItIs,
+  instant: asItIs,
   number: {
     write: (number: number) => JSON.stringify(number),
     // Text that is no number stays text, so that the schema of the field rejects it.

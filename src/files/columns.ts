@@ -2,22 +2,27 @@ import type { TSchema } from '@sinclair/typebox';
 import { validationFailed, type Fault } from '../errors.ts';
 import {
   companyParts,
+  fieldSets,
   importableNames,
   isFileField,
   maxFileFields,
   namesOf,
+  readableNames,
+  type ExportFormat,
   type FileFields,
-  type FileFormat,
   type GivenFields,
 } from '../schemas/files.ts';
 import { formats } from '../schemas/base/formats.ts';
 import { customKey } from '../schemas/filters.ts';
+import { listNames } from '../schemas/labels.ts';
 import type { CellType } from './cells.ts';
 
 /** A column of a CSV file, or a property of each object in an NDJSON file. */
 export interface FileColumn {
-  /** Header of the CSV column. */
+  /** The field, as imports name it. */
   name: string;
+  /** What the header line says. */
+  header: string;
   type: CellType;
   /**
    * The value's place in a response: a field, and a property if the field is an object, such as `['custom_fields',
@@ -36,14 +41,29 @@ type Path = readonly [field: string, part?: string];
 
 /**
  * Returns the columns of an export.
+ * @param customKeys the keys of the custom fields that have a column each, if `selected` is `readable`
  * @throws DomainError `validation_failed` with one fault for each invalid field name
  */
-export function columnsOf(fields: FileFields, selected: GivenFields = 'importable', format: FileFormat): FileColumn[] {
+export function columnsOf(
+  fields: FileFields,
+  selected: GivenFields,
+  format: ExportFormat,
+  customKeys: readonly string[] = [],
+): FileColumn[] {
   const { names, faults } = readFields(fields, selected, '/fields');
   if (faults.length > 0) throw validationFailed(faults);
-  return names
-    .flatMap((name) => (name === 'company' && format === 'csv' ? Object.keys(companyParts) : [name]))
+  const columns = [...names, ...customKeys.map((key) => `custom_fields.${key}`)]
+    .flatMap((name) => (name === 'company' && format !== 'ndjson' ? Object.keys(companyParts) : [name]))
     .map((name) => columnOf(fields, name));
+  return selected === 'readable' && format === 'xlsx' ? columns.map((column) => withTitle(fields, column)) : columns;
+}
+
+/** The header of a custom field is its key, unless that is the title of another column. */
+function withTitle({ labels }: FileFields, column: FileColumn): FileColumn {
+  const key = customKey(column.name);
+  if (key === undefined) return { ...column, header: labels[column.name]! };
+  const isTaken = Object.values(labels).some((label) => label?.toLowerCase() === key.trim().toLowerCase());
+  return isTaken ? column : { ...column, header: key };
 }
 
 /** Returns the field names that an export selects, and one fault for each invalid name. */
@@ -53,9 +73,11 @@ export function readFields(
   pointer: string,
 ): { names: string[]; faults: Fault[] } {
   if (selected === 'importable') return { names: importableNames(fields), faults: [] };
+  if (selected === 'readable') return { names: readableNames(fields), faults: [] };
   if (selected === 'all') return { names: Object.keys(fields.shown.properties), faults: [] };
   if (!Array.isArray(selected) || selected.length === 0 || selected.length > maxFileFields) {
-    const message = `must be "importable", "all" or an array of 1 to ${maxFileFields} names of fields`;
+    const sets = fieldSets.map((name) => `"${name}"`).join(', ');
+    const message = `must be ${sets} or an array of 1 to ${maxFileFields} names of fields`;
     return { names: [], faults: [{ path: pointer, message }] };
   }
   const faults = selected.flatMap((name: unknown, i) => {
@@ -86,18 +108,23 @@ function columnOf(fields: FileFields, name: string): FileColumn {
   const key = customKey(name);
   if (key !== undefined) {
     const path: Path = ['custom_fields', key];
-    return { name, type: 'custom', shown: path, item: path, isNullable: false, mayBeEmpty: true };
+    return { name, header: name, type: 'custom', shown: path, item: path, isNullable: false, mayBeEmpty: true };
+  }
+  if (name === listNames) {
+    const path: Path = [name];
+    return { name, header: name, type: 'texts', shown: path, item: path, isNullable: false, mayBeEmpty: true };
   }
   if (Object.hasOwn(companyParts, name)) {
     const shown: Path = ['company', companyParts[name as keyof typeof companyParts]];
     const item: Path = ['company', name.slice('company.'.length)];
-    return { name, type: 'text', shown, item, isNullable: false, mayBeEmpty: false };
+    return { name, header: name, type: 'text', shown, item, isNullable: false, mayBeEmpty: false };
   }
   const { shown, create, patch } = fields;
   const written: TSchema = create.properties[name] ?? shown.properties[name]!;
   const changed: TSchema | undefined = patch.properties[name];
   return {
     name,
+    header: name,
     type: cellTypeOf(shown.properties[name]!),
     shown: [name],
     item: [name],
@@ -111,7 +138,7 @@ const typesOf = (schema: TSchema): string[] => [schema['type']].flat() as string
 function cellTypeOf(schema: TSchema): CellType {
   switch (typesOf(schema)[0]) {
     case 'string':
-      return 'text';
+      return schema['format'] === 'date-time' ? 'instant' : 'text';
     case 'integer':
     case 'number':
       return 'number';

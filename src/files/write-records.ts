@@ -1,8 +1,9 @@
 import { stringify } from 'csv-stringify/sync';
-import type { FileFormat } from '../schemas/files.ts';
+import type { ExportFormat, FileFormat } from '../schemas/files.ts';
 import { writeCell, type Cell } from './cells.ts';
 import type { FileColumn } from './columns.ts';
 import { itemOfRecord, valueOf } from './records.ts';
+import { xlsxBytes } from './write-xlsx.ts';
 
 export interface RecordWriter {
   /** The header line of a CSV file. */
@@ -13,17 +14,28 @@ export interface RecordWriter {
 export const recordWriter = (format: FileFormat, columns: readonly FileColumn[]): RecordWriter =>
   format === 'csv' ? csvWriter(columns) : ndjsonWriter(columns);
 
+/** Called after each page of records was written to a file. */
+type OnPage = (page: object[]) => void;
+
+/**
+ * Returns a file with records, in pieces.
+ * @param title what the file holds, such as `Contacts`; for formats that can say it
+ */
+export const fileOf = (
+  { format, columns, title }: { format: ExportFormat; columns: readonly FileColumn[]; title: string },
+  pages: AsyncIterable<object[]>,
+  onPage?: OnPage,
+): AsyncGenerator<string | Buffer> =>
+  format === 'xlsx' ? xlsxBytes(columns, title, pages, onPage) : fileText(recordWriter(format, columns), pages, onPage);
+
 /** So a piece of a file's text is small even if every record is large. */
 const pieceRecords = 50;
 
-/**
- * Yields a file's text in pieces.
- * @param onPage called after the text of each page was consumed
- */
+/** Yields a file's text in pieces. */
 export async function* fileText(
   writer: RecordWriter,
   pages: AsyncIterable<object[]>,
-  onPage?: (page: object[]) => void,
+  onPage?: OnPage,
 ): AsyncGenerator<string> {
   if (writer.head !== '') yield writer.head;
   for await (const page of pages) {
@@ -39,7 +51,7 @@ const ndjsonWriter = (columns: readonly FileColumn[]): RecordWriter => ({
 });
 
 const csvWriter = (columns: readonly FileColumn[]): RecordWriter => ({
-  head: csvHeader(columns.map(({ name }) => name)),
+  head: csvHeader(columns.map(({ header }) => header)),
   write: (records) =>
     csvLines(
       records.map((record) => rowOf(columns, record as Record<string, unknown>)),

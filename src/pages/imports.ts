@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { openErrorsFile } from '../jobs/imports/errors-file.ts';
 import { cancelImport, changeImport, startUploaded } from '../jobs/imports/start-import.ts';
 import { sessionOf } from '../plugins/credentials/auth.ts';
-import { sendText } from '../plugins/answers/send-file.ts';
+import { sendFile } from '../plugins/answers/send-file.ts';
 import { allImports, listImports, requireImport } from '../queries/imports/imports.ts';
 import { contentTypes } from '../schemas/files.ts';
 import { ImportPatch, type Import } from '../schemas/imports.ts';
@@ -95,7 +95,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const ref = { id: idOf(request, 'import'), visible: allImports };
     const read = await openErrorsFile(request.db, request.caller.customerId, ref);
     void reply.header('cache-control', 'no-store');
-    return sendText(request, reply, { read, type: contentTypes.csv, name: 'errors.csv', noun: 'errors file' });
+    return sendFile(request, reply, { read, type: contentTypes.csv, name: 'errors.csv', noun: 'errors file' });
   });
 }
 

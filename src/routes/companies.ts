@@ -11,7 +11,7 @@ import {
   listCompanies,
 } from '../queries/crm/companies.ts';
 import { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
-import { companyFileFields, CompanyExport, ExportedFile } from '../schemas/files.ts';
+import { CompanyExport, ExportedFile } from '../schemas/files.ts';
 import { done, DoneWithId, ErrorBody, IdParams, Metadata, Nullable } from '../schemas/base/wire.ts';
 
 const tags = ['companies'];
@@ -76,8 +76,7 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     },
     async (request, reply) => {
       const { db, caller, body } = request;
-      const read = () => exportCompanies(db, caller.customerId, body);
-      return sendExport(request, reply, { fields: companyFileFields, name: 'companies', read });
+      return sendExport(request, reply, exportCompanies(db, caller.customerId, body));
     },
   );
 

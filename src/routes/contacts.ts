@@ -19,7 +19,7 @@ import {
   ContactPatch,
   ContactQuery,
 } from '../schemas/contacts.ts';
-import { contactFileFields, ContactExport, ExportedFile } from '../schemas/files.ts';
+import { ContactExport, ExportedFile } from '../schemas/files.ts';
 import { done, DoneWithId, ErrorBody, IdParams, Metadata } from '../schemas/base/wire.ts';
 
 const tags = ['contacts'];
@@ -84,8 +84,7 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     },
     async (request, reply) => {
       const { db, caller, body } = request;
-      const read = () => exportContacts(db, caller.customerId, body);
-      return sendExport(request, reply, { fields: contactFileFields, name: 'contacts', read });
+      return sendExport(request, reply, exportContacts(db, caller.customerId, body));
     },
   );
 

@@ -6,7 +6,7 @@ import { previewImport } from '../jobs/imports/preview-import.ts';
 import { receiveFile } from '../jobs/imports/receive-file.ts';
 import { beginImport, cancelImport, changeImport, startUploaded } from '../jobs/imports/start-import.ts';
 import { fileOf, takeFiles } from '../plugins/bodies/file-body.ts';
-import { sendText } from '../plugins/answers/send-file.ts';
+import { sendFile } from '../plugins/answers/send-file.ts';
 import { listImports, requireImport, visibleImports, type VisibleImports } from '../queries/imports/imports.ts';
 import { contentTypes } from '../schemas/files.ts';
 import {
@@ -192,7 +192,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) => {
       const { db, caller, params } = request;
       const read = await openErrorsFile(db, caller.customerId, { id: params.id, visible: visibleTo(caller) });
-      return sendText(request, reply, { read, type: contentTypes.csv, name: 'errors.csv', noun: 'errors file' });
+      return sendFile(request, reply, { read, type: contentTypes.csv, name: 'errors.csv', noun: 'errors file' });
     },
   );
 

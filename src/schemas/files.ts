@@ -2,11 +2,19 @@ import { Type, type Static, type TObject, type TUnsafe } from '@sinclair/typebox
 import { ContactFilters, CompanyFilters, customKey } from './filters.ts';
 import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { Contact, ContactCreate, ContactPatch } from './contacts.ts';
+import { companyLabels, contactLabels } from './labels.ts';
 import { Enum, Strict } from './base/wire.ts';
 
 /** CSV with a header line, or NDJSON (one JSON object per line). */
 export const fileFormats = ['csv', 'ndjson'] as const;
 export type FileFormat = (typeof fileFormats)[number];
+
+/** XLSX: an Excel workbook, for people. */
+export const exportFormats = ['csv', 'ndjson', 'xlsx'] as const;
+export type ExportFormat = (typeof exportFormats)[number];
+
+/** Of an XLSX file. A sheet can have about a million rows, but programs open so many slowly, or not at all. */
+export const maxXlsxRecords = 200_000;
 
 /** The schemas that determine which fields a file can contain. The endpoints for single records use the same. */
 export interface FileFields {
@@ -15,6 +23,8 @@ export interface FileFields {
   readonly shown: TObject;
   readonly create: TObject;
   readonly patch: TObject;
+  /** The title of each column in a file for people; null: the field is left out. Without `custom_fields`. */
+  readonly labels: Readonly<Record<string, string | null>>;
 }
 
 export const contactFileFields: FileFields = {
@@ -22,6 +32,7 @@ export const contactFileFields: FileFields = {
   shown: Contact,
   create: ContactCreate,
   patch: ContactPatch,
+  labels: contactLabels,
 };
 
 export const companyFileFields: FileFields = {
@@ -29,6 +40,7 @@ export const companyFileFields: FileFields = {
   shown: Company,
   create: CompanyCreate,
   patch: CompanyPatch,
+  labels: companyLabels,
 };
 
 /** Fields of a contact's company in files, with their names in responses. */
@@ -60,8 +72,22 @@ export function importableNames({ create }: FileFields): string[] {
   ];
 }
 
-/** Not validated yet: `"importable"`, `"all"` or field names. */
+/** The fields of a file for people: no ids. Each key of the custom fields is another column. */
+export const readableNames = ({ labels }: FileFields): string[] =>
+  Object.keys(labels).filter((name) => labels[name] !== null);
+
+/** Sets of fields that have a name. */
+export const fieldSets = ['importable', 'readable', 'all'] as const;
+
+/** Not validated yet: the name of a set, or field names. */
 export type GivenFields = string | string[];
+
+/** The set of fields that an export has if its request names none. */
+export const defaultFields = (format: ExportFormat): (typeof fieldSets)[number] =>
+  format === 'xlsx' ? 'readable' : 'importable';
+
+/** Of the records of one file for people, which has a column for each key. */
+export const maxReadableKeys = 1_000;
 
 export const maxFileFields = 200;
 
@@ -73,9 +99,10 @@ const Fields = (fields: FileFields): TUnsafe<GivenFields> =>
     minItems: 1,
     maxItems: maxFileFields,
     'x-file-fields': fields.noun,
-    default: 'importable',
     description:
-      `\`"importable"\`: ${importableNames(fields).join(', ')}. \`"all"\`: every field of the record. ` +
+      `\`"importable"\` (default of \`csv\` and \`ndjson\`): ${importableNames(fields).join(', ')}. ` +
+      `\`"readable"\` (default of \`xlsx\`; not with \`ndjson\`): ${readableNames(fields).join(', ')}, and each key of ` +
+      '`custom_fields` as a column. `"all"`: every field of the record. ' +
       `Or an array of names: ${namesOf(fields).join(', ')}, custom_fields.<key>.`,
     examples: ['importable', ['id', namesOf(fields)[1]]],
   });
@@ -100,11 +127,13 @@ const IndexedOrder = (
     examples: [{ updated_at: 'ASC' }],
   });
 
-const Format = Enum(fileFormats, {
+const Format = Enum(exportFormats, {
   description:
     '`csv`: RFC 4180, UTF-8, with a header line. Null is an unquoted `\\N`; a text that would be read as null, or in ' +
     '`custom_fields.<key>` as a number or a boolean, is quoted. Texts are not changed for spreadsheets: a cell may begin ' +
-    'with `=`. `ndjson`: one JSON object on each line.',
+    'with `=`. `ndjson`: one JSON object on each line. `xlsx`: for people, at most ' +
+    `${maxXlsxRecords.toLocaleString('en')} records. Texts stay texts, whatever they begin with; numbers, booleans and ` +
+    'times (in UTC) are such. With `fields: "readable"` the header has titles for people.',
 });
 
 export const ContactExport = Strict(
@@ -129,9 +158,10 @@ export const CompanyExport = Strict(
 );
 export type CompanyExport = Static<typeof CompanyExport>;
 
-export const contentTypes: Record<FileFormat, string> = {
+export const contentTypes: Record<ExportFormat, string> = {
   csv: 'text/csv; charset=utf-8',
   ndjson: 'application/x-ndjson',
+  xlsx: 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
 };
 
 /** Streamed while the records are read: if the connection breaks, the file is incomplete. */
@@ -140,5 +170,6 @@ export const ExportedFile = {
   content: {
     'text/csv': { schema: Type.String() },
     'application/x-ndjson': { schema: Type.String() },
+    [contentTypes.xlsx]: { schema: Type.String({ format: 'binary' }) },
   },
 };

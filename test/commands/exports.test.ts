@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { runCli, type Run } from '../setup/cli.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { readSheet } from '../setup/xlsx.ts';
 
 const app = await startApp();
 let customer: TestCustomer;
@@ -46,6 +47,20 @@ test('an export to a file says how many records it holds; the ending of the name
   expect(await run('companies', '--output', '/dev/null', '--format', 'csv')).toMatchObject({ code: 0 });
 });
 
+test('an export to an Excel file has titles for people, and the same fields as CSV has other headers', async () => {
+  const output = join(folder, 'contacts.xlsx');
+  expect(await run('contacts', '--output', output)).toMatchObject({
+    code: 0,
+    stdout: `Wrote 2 contacts to ${output}\n`,
+  });
+  const { headers, records } = await readSheet(await readFile(output));
+  expect(records.map((record) => record['First name'])).toEqual(['Bob', 'Ada']);
+  const { stdout } = await run('contacts', '--fields', 'readable');
+  const { body } = await customer.post('/contacts/export', { format: 'csv', fields: 'readable' });
+  expect(stdout).toBe(body);
+  expect(stdout.split('\r\n')[0]!.split(',').length).toBe(headers.length);
+});
+
 test('an export that fails leaves the file as it was, and nothing else', async () => {
   const output = join(folder, 'kept.csv');
   await writeFile(output, 'kept');
@@ -59,8 +74,9 @@ test('an export that fails leaves the file as it was, and nothing else', async (
 test.each([
   ['--json without a file', ['--json'], '--output'],
   ['a file name without format', ['--output', 'contacts.txt'], '--format'],
-  ['an unknown format', ['--format', 'xml'], 'csv, ndjson'],
+  ['an unknown format', ['--format', 'xml'], 'csv, ndjson, xlsx'],
   ['an unknown field', ['--fields', 'id,nonsense'], 'nonsense is no field'],
+  ['readable fields as NDJSON', ['--format', 'ndjson', '--fields', 'readable'], 'readable'],
   ['a field twice', ['--fields', 'id,id'], 'named twice'],
 ])('wrong usage is exit 2: %s', async (_what, words, message) => {
   expect(await run('contacts', ...words)).toMatchObject({

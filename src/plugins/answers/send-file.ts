@@ -2,10 +2,10 @@ import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { CallerHungUp } from '../../credentials/requester.ts';
 
-/** A text file that is streamed as a response. */
-interface TextFile {
+/** A file that is streamed as a response. */
+interface StreamedFile {
   /** Starts to read the file. An error becomes an error response. Not called for a HEAD request. */
-  read: () => Promise<AsyncIterable<string>>;
+  read: () => Promise<AsyncIterable<string | Buffer>>;
   /** The content type of the file. */
   type: string;
   name: string;
@@ -14,17 +14,17 @@ interface TextFile {
 }
 
 /**
- * Streams a text file as the response. If reading fails or the request times out, the connection is closed before the
+ * Streams a file as the response. If reading fails or the request times out, the connection is closed before the
  * end of the response. So the caller can detect that the file is incomplete.
  */
-export async function sendText(
+export async function sendFile(
   request: FastifyRequest,
   reply: FastifyReply,
-  { read, type, name, noun }: TextFile,
+  { read, type, name, noun }: StreamedFile,
 ): Promise<FastifyReply> {
   // Fastify would read the whole file of a HEAD request, to drop it. An empty stream gets no `Content-Length`.
-  const lines = request.method === 'HEAD' ? [] : await read();
-  const file = Readable.from(lines, { signal: request.requester.signal! });
+  const pieces = request.method === 'HEAD' ? [] : await read();
+  const file = Readable.from(pieces, { signal: request.requester.signal! });
   file.once('close', () => logCut(request, file, noun));
   return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(file);
 }

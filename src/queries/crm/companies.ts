@@ -14,7 +14,8 @@ import {
   type CompanyPatch,
   type CompanyQuery,
 } from '../../schemas/companies.ts';
-import type { CompanyExport } from '../../schemas/files.ts';
+import type { ExportedRecords } from '../../files/open-export.ts';
+import { companyFileFields, type CompanyExport } from '../../schemas/files.ts';
 import type { Metadata } from '../../schemas/base/wire.ts';
 import { normalise } from '../../text/normalise.ts';
 import { removeCompanies, updateDependants } from './company-changes.ts';
@@ -22,7 +23,7 @@ import type { WrittenTable } from '../records/batch-rows.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { mergeCustomFields } from '../records/custom-fields.ts';
 import { lockAndReadRules } from '../memberships/list-rules.ts';
-import { countRecordPages, readAllRecords, readRecordPage, type RecordPage } from './record-pages.ts';
+import { countRecordPages, readAllRecords, readCustomKeys, readRecordPage, type RecordPage } from './record-pages.ts';
 
 /** The columns of a company that callers can set. */
 export type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
@@ -65,13 +66,21 @@ const projection = (sql: FragmentMaker) => constant(sql, shown);
 export const listCompanies = (db: Database, customerId: string, request: CompanyQuery): Promise<RecordPage<Company>> =>
   readRecordPage(db, parseRecordQuery(companySource, customerId, request), projection);
 
-/** Returns all companies of the customer that match the request, as a generator of pages. */
-export const exportCompanies = (
+/** Returns the customer's companies that match the request, for an export. */
+export function exportCompanies(
   db: Database,
   customerId: string,
   request: Pick<CompanyExport, 'filters' | 'order_by'>,
-): Promise<AsyncGenerator<Company[]>> =>
-  readAllRecords(db, parseRecordQuery(companySource, customerId, request), projection);
+): ExportedRecords {
+  const query = parseRecordQuery(companySource, customerId, request);
+  return {
+    fields: companyFileFields,
+    title: 'Companies',
+    read: () => readAllRecords<Company>(db, query, projection),
+    count: async () => (await countRecordPages(db, query, 'companies')).pagination.total_records,
+    readKeys: (most) => readCustomKeys(db, query, most),
+  };
+}
 
 /** Returns the number of companies that match the request, and the number of pages. */
 export const countCompanies = (db: Database, customerId: string, request: CompanyCount): Promise<Metadata> =>

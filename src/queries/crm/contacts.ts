@@ -16,7 +16,9 @@ import {
   type ContactPatch,
   type ContactQuery,
 } from '../../schemas/contacts.ts';
-import type { ContactExport } from '../../schemas/files.ts';
+import type { ExportedRecords } from '../../files/open-export.ts';
+import { contactFileFields, type ContactExport } from '../../schemas/files.ts';
+import { listNames } from '../../schemas/labels.ts';
 import type { Metadata } from '../../schemas/base/wire.ts';
 import { fold } from '../../text/fold.ts';
 import { normalise } from '../../text/normalise.ts';
@@ -36,7 +38,7 @@ import {
 } from '../memberships/list-members.ts';
 import { lockAndReadRules, lockRulesShared, type LockedRules } from '../memberships/list-rules.ts';
 import { removeFromOpportunities } from '../sales/opportunity-contacts.ts';
-import { countRecordPages, readAllRecords, readRecordPage, type RecordPage } from './record-pages.ts';
+import { countRecordPages, readAllRecords, readCustomKeys, readRecordPage, type RecordPage } from './record-pages.ts';
 
 /** The columns of a contact that callers can set. */
 export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
@@ -84,17 +86,58 @@ const shown = `
   c.updated_at`;
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
+/**
+ * SQL query: a column of the lists to which the contact `c` was added by hand, each value once.
+ */
+const manualLists = (sql: FragmentMaker, customerId: string, column: 'id' | 'name'): Fragment => sql`
+  select l.${constant(sql, column)}
+  from list_members m
+  join lists l on l.customer_id = m.customer_id and l.id = m.list_id
+  where m.customer_id = ${customerId}
+    and m.contact_id = c.id
+    and m.by_hand
+    and l.deleted_at is null
+  union
+  select l.${constant(sql, column)}
+  from lists l
+  cross join lateral (
+    select p.contact_ids
+    from copied_members p
+    where p.customer_id = ${customerId}
+      and p.list_id = l.id
+      and p.first_id <= c.id
+    order by p.first_id desc
+    limit 1
+  ) part
+  where l.customer_id = ${customerId}
+    and l.fill_version is not null
+    and l.deleted_at is null
+    and c.id = any(part.contact_ids)`;
+
+/** SQL column: the names of the lists to which the contact `c` was added by hand. */
+const listNamesOf = (sql: FragmentMaker, customerId: string): Fragment =>
+  sql`array(${manualLists(sql, customerId, 'name')} order by name) as ${constant(sql, listNames)}`;
+
 /** Returns one page of the customer's contacts, with the filters and order of the request. */
 export const listContacts = (db: Database, customerId: string, request: ContactQuery): Promise<RecordPage<Contact>> =>
   readRecordPage(db, parseRecordQuery(contactSource, customerId, request), projection);
 
-/** Returns all contacts of the customer that match the request, as a generator of pages. */
-export const exportContacts = (
+/** Returns the customer's contacts that match the request, for an export. */
+export function exportContacts(
   db: Database,
   customerId: string,
   request: Pick<ContactExport, 'filters' | 'order_by'>,
-): Promise<AsyncGenerator<Contact[]>> =>
-  readAllRecords(db, parseRecordQuery(contactSource, customerId, request), projection);
+): ExportedRecords {
+  const query = parseRecordQuery(contactSource, customerId, request);
+  const withListNames = (sql: FragmentMaker) => sql`${projection(sql)}, ${listNamesOf(sql, customerId)}`;
+  return {
+    fields: contactFileFields,
+    title: 'Contacts',
+    read: (withLists) => readAllRecords<Contact>(db, query, withLists ? withListNames : projection),
+    count: async () => (await countRecordPages(db, query, 'contacts')).pagination.total_records,
+    readKeys: (most) => readCustomKeys(db, query, most),
+  };
+}
 
 /** Returns the number of contacts that match the request, and the number of pages. */
 export const countContacts = (db: Database, customerId: string, request: ContactCount): Promise<Metadata> =>
@@ -126,37 +169,7 @@ export const findContacts = (
     cross join lateral (
       select
         ${projection(sql)},
-        array(
-          select m.list_id
-          from list_members m
-          where m.customer_id = ${customerId}
-            and m.contact_id = c.id
-            and m.by_hand
-            and not exists (
-              select 1
-              from lists deleted
-              where deleted.customer_id = ${customerId}
-                and deleted.id = m.list_id
-                and deleted.deleted_at is not null
-            )
-          union all
-          select l.id
-          from lists l
-          cross join lateral (
-            select p.contact_ids
-            from copied_members p
-            where p.customer_id = ${customerId}
-              and p.list_id = l.id
-              and p.first_id <= c.id
-            order by p.first_id desc
-            limit 1
-          ) part
-          where l.customer_id = ${customerId}
-            and l.fill_version is not null
-            and l.deleted_at is null
-            and c.id = any(part.contact_ids)
-          order by list_id
-        ) as list_ids
+        array(${manualLists(sql, customerId, 'id')} order by id) as list_ids
       from ${fromOf(sql, contactSource, customerId)}
       where c.customer_id = ${customerId}
         and c.id = wanted.id

@@ -21,7 +21,7 @@ import { defaultOrder } from '../../filters/order.ts';
 import { longTextsOf } from '../../filters/paging/page-context.ts';
 import { nextCursor, positionOf, type RecordQuery } from '../../filters/record-query.ts';
 import { recorder, run } from '../../filters/sql-recorder.ts';
-import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
+import { constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { singleList, type Filter } from '../../filters/tree.ts';
 import type { Metadata } from '../../schemas/base/wire.ts';
 import { storedCountClauses, readCount, type Counted } from '../records/counters.ts';
@@ -151,6 +151,31 @@ async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise
     if (!next) return;
     page = await next;
   }
+}
+
+/**
+ * Returns the keys of the custom fields of all records that match a query, in alphabetical order.
+ * @param most maximum number of keys to return
+ */
+export async function readCustomKeys(db: Database, query: RecordQuery, most: number): Promise<string[]> {
+  const keys = constant(recorder, `jsonb_object_keys(${query.source.alias}.custom_fields)`);
+  return readExactly(db, db.search, query, async (sql, exact) => {
+    const { from, where } = countClauses(recorder, exact);
+    const [row] = await run<{ keys: string[] }>(
+      sql,
+      recorder`
+      select array(
+        select distinct key
+        from ${from}
+        cross join lateral ${keys} as key
+        where ${where}
+        order by key
+        limit ${most}::bigint
+      ) as keys
+      ${exact.guard ? recorder`where ${exact.guard(recorder)}` : recorder``}`,
+    );
+    return row?.keys;
+  });
 }
 
 /**

@@ -2,6 +2,7 @@ import {
   companyFileFields,
   contactFileFields,
   exportOrderFields,
+  fieldSets,
   maxFileFields,
   namesOf,
   type FileFields,
@@ -261,7 +262,7 @@ function columnsOf(fields: FileFields): Schema {
   return {
     title: `${titles[fields.noun]}ExportFields`,
     anyOf: [
-      { type: 'string', enum: ['importable', 'all'] },
+      { type: 'string', enum: [...fieldSets] },
       { type: 'array', minItems: 1, maxItems: maxFileFields, uniqueItems: true, items: name },
     ],
   };
