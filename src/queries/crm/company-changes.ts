@@ -24,6 +24,21 @@ export interface ChangedCompany {
 }
 
 /**
+ * Locks the contacts of companies, but not of large companies: workers update those later. A transaction that changes
+ * companies in several batches calls this once for all of them before, because contacts are locked in the order of their
+ * ids.
+ */
+export async function lockDependants(
+  sql: Transaction,
+  customerId: string,
+  ids: readonly string[],
+): Promise<{ large: Set<string>; small: string[]; contactIds: string[] }> {
+  const large = ids.length > 0 ? await findLarge(sql, customerId, ids) : new Set<string>();
+  const small = ids.filter((id) => !large.has(id));
+  return { large, small, contactIds: small.length > 0 ? await lockContactsOfCompanies(sql, customerId, small) : [] };
+}
+
+/**
  * Updates the list memberships of contacts after changes of their companies, because list rules can test the company of
  * a contact. Workers update many contacts later. The caller must have locked the companies.
  */
@@ -35,9 +50,7 @@ export async function updateDependants(
   last: LastWrites,
 ): Promise<void> {
   const concerning = rules.isEmpty ? [] : changes.filter((change) => changedFields(change).length > 0);
-  const large = concerning.length > 0 ? await findLarge(sql, customerId, idsOf(concerning)) : new Set<string>();
-  const small = idsOf(concerning.filter(({ id }) => !large.has(id)));
-  const contactIds = small.length > 0 ? await lockContactsOfCompanies(sql, customerId, small) : [];
+  const { large, contactIds } = await lockDependants(sql, customerId, idsOf(concerning));
   await settleLater(
     sql,
     customerId,
@@ -85,9 +98,7 @@ export async function removeCompanies(
     where customer_id = ${customerId}
       and id = any(${ids as string[]}::uuid[])`;
   last.count('companies', -ids.length);
-  const large = await findLarge(sql, customerId, ids);
-  const small = ids.filter((id) => !large.has(id));
-  const contactIds = small.length > 0 ? await lockContactsOfCompanies(sql, customerId, small) : [];
+  const { large, small, contactIds } = await lockDependants(sql, customerId, ids);
   if (large.size > 0) await beginSettling(sql, customerId, [...large], { isDeletion: true }, last);
   if (small.length > 0) await removeSmall(sql, customerId, rules, { ids: small, contactIds, last });
 }

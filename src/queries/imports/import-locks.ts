@@ -5,6 +5,7 @@ import { externalIdsOf } from '../records/batch-external-ids.ts';
 import { canonicalOf, companyTable, contactTable, lockedValuesOf, matchItems } from '../records/batch-matches.ts';
 import { openItems } from '../records/batches.ts';
 import { lockCompanyRows } from '../crm/companies.ts';
+import { lockDependants } from '../crm/company-changes.ts';
 import { lockCompanies } from '../crm/company-names.ts';
 import { lockContactRows } from '../crm/contacts.ts';
 import type { ImportSettings } from './imports.ts';
@@ -33,7 +34,7 @@ export async function lockForBatches(
   // Also the names of companies that exist: one that is renamed now is missing for a later batch, which then locks its
   // name, and must not have to wait for it.
   values.push(...companies.names.map((value) => ({ kind: 'company_name' as const, value })));
-  await lockRulesShared(sql, customerId);
+  const rulesVersion = await lockRulesShared(sql, customerId);
   if (object === 'contacts') await lockCompanies(sql, customerId, { ...companies, values });
   else await lockValues(sql, customerId, values);
   if (given === null) return new Map();
@@ -44,6 +45,7 @@ export async function lockForBatches(
     object === 'contacts'
       ? await lockContactRows(sql, customerId, ids)
       : await lockCompanyRows(sql, customerId, ids, 'no key update');
+  if (object === 'companies' && rulesVersion !== undefined) await lockDependants(sql, customerId, ids);
   const externalIds = new Map(rows.map(({ id, external_id }) => [id, external_id]));
   return new Map(
     [...matched].flatMap(([value, id]) => {

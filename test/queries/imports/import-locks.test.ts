@@ -31,3 +31,20 @@ test('several batches of one transaction lock all external ids at once, also tho
   });
   expect(held).toEqual([true, true]);
 });
+
+test('several batches of one transaction lock the contacts of all their companies at once, where lists have rules', async () => {
+  const customer = await app.customer();
+  const rules = [{ field: 'company.industry', operator: 'equals', value: 'Steel' }];
+  expect((await customer.post('/list-contact', { name: 'Steel', rules })).status).toBe(201);
+  const names = ['first', 'second'];
+  for (const name of names) {
+    const id = await make(customer, '/company', { company_name: name, type: 'x', external_id: name });
+    expect((await customer.post('/contacts', contactBody({ company: { id } }))).status).toBe(201);
+  }
+  const free = await app.db.transaction(async (sql) => {
+    const items = names.map((external_id) => ({ external_id, industry: 'Steel' }));
+    await lockForBatches(sql, customer.id, { object: 'companies', match: 'external_id' }, items);
+    return app.owner`select from contacts where customer_id = ${customer.id} for no key update skip locked`;
+  });
+  expect(free.count).toBe(0);
+});
