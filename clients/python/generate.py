@@ -14,6 +14,9 @@ TARGET = HERE / "sales_data_client" / "_generated"
 document: dict[str, Any] = json.loads(SOURCE.read_text("utf8"))
 classes: list[str] = []
 
+#: The member that a place of a request has if it says which page is wanted.
+PLACES = {"paginate": "paginate", "root": "cursor", "query": "cursor"}
+
 PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
 
@@ -89,6 +92,9 @@ def main() -> None:
             define(name, schema)
         else:
             aliases.append(f"{name}: TypeAlias = {type_of(schema, name + 'Value')!r}\n")
+    settings = document["components"]["schemas"]["ImportCreate"]
+    members = {key: one for key, one in settings["properties"].items() if key not in ("object", "start")}
+    define("ImportSettings", {**settings, "properties": members, "description": "What is imported and how."})
     operations: dict[str, Any] = {}
     methods = []
     for path, by_method in document["paths"].items():
@@ -116,6 +122,7 @@ def method_of(path: str, method: str, operation: dict[str, Any], operations: dic
     """Returns the method for an operation, and a second one that iterates over its pages. Adds it to the table."""
     name = snake(operation["operationId"])
     parameters = [one["name"].lower() for one in operation.get("parameters", [])]
+    query = {one["name"]: one["schema"] for one in operation.get("parameters", []) if one["in"] == "query"}
     success = next(one for status, one in operation["responses"].items() if status < "400")
     content = success.get("content", {})
     answer = content.get("application/json", {}).get("schema")
@@ -126,7 +133,7 @@ def method_of(path: str, method: str, operation: dict[str, Any], operations: dic
     members = resolved(schema).get("properties", {}) if schema else {}
     pages = None
     if answer and resolved(answer).get("type") == "array":
-        pages = "paginate" if "paginate" in members else "root" if "cursor" in members else None
+        pages = next((place for place, has in (("paginate", members), ("root", members), ("query", query)) if PLACES[place] in has), None)
     operations[name] = {
         "method": method.upper(),
         "path": path,
@@ -135,6 +142,7 @@ def method_of(path: str, method: str, operation: dict[str, Any], operations: dic
         "is_read": method == "get" or re.match(r"(list|count|export|suggest|read)_", name) is not None,
         "is_setting": method == "patch" and not name.startswith("rotate_"),  # each rotation makes another key
         "returns": returns,
+        "query": list(query),
         "pages": pages,
         "has_cursor": "x-next-cursor" in success.get("headers", {}),
     }
@@ -155,14 +163,17 @@ def method_of(path: str, method: str, operation: dict[str, Any], operations: dic
         options.append("if_match")
     if takes == "application/octet-stream":
         options.append("content_encoding")
-    if options:
+    if options or query:
         arguments += ["*"] + [f"{option}: str | None = None" for option in options]
+        arguments += [f"{option}: {type_of(one, own + pascal(option))} | None = None" for option, one in query.items()]
     passed = [repr(name)]
     if "id" in parameters:
         passed.append("id=id")
     if given:
         passed.append("body=body")
     passed += [f"{option}={option}" for option in options]
+    if query:
+        passed.append("query={" + ", ".join(f"{option!r}: {option}" for option in query) + "}")
     text = operation.get("description", operation.get("summary", "")).replace("\\", "\\\\").replace('"""', "'''")
     note = "\n        ".join(text.splitlines())
     call = f"self.call({', '.join(passed)})"
@@ -174,7 +185,7 @@ def method_of(path: str, method: str, operation: dict[str, Any], operations: dic
     ]
     if pages:
         item = result.removeprefix("list[").removesuffix("]")
-        positional = [argument for argument in arguments if argument not in ("*",) and "idempotency" not in argument]
+        positional = arguments[: arguments.index("*")] if "*" in arguments else arguments
         optional = [argument if "= None" in argument or ":" not in argument or argument.startswith("id:") else argument for argument in positional]
         lines += [
             f"    def {name.replace('list_', 'iter_', 1)}({', '.join(optional)}) -> Iterator[{item}]:",

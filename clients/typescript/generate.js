@@ -14,6 +14,10 @@ const resolved = (schema) =>
         .reduce((part, key) => part[key], document)
     : schema;
 
+/** Where a request for a page says which one it wants. */
+const placeOfPages = (body, query) =>
+  'paginate' in body ? 'paginate' : 'cursor' in body ? 'root' : query.includes('cursor') ? 'query' : undefined;
+
 const operations = {};
 for (const [path, methods] of Object.entries(document.paths))
   for (const [method, operation] of Object.entries(methods)) {
@@ -21,6 +25,7 @@ for (const [path, methods] of Object.entries(document.paths))
     const [, success] = Object.entries(operation.responses).find(([status]) => status < '400');
     const types = Object.keys(success.content ?? {});
     const body = resolved(operation.requestBody?.content?.['application/json']?.schema)?.properties ?? {};
+    const query = (operation.parameters ?? []).filter((one) => one.in === 'query').map((one) => one.name);
     const item = resolved(success.content?.['application/json']?.schema)?.type;
     operations[operation.operationId] = {
       method: method.toUpperCase(),
@@ -29,7 +34,8 @@ for (const [path, methods] of Object.entries(document.paths))
       isKeyed: parameters.includes('idempotency-key') || undefined,
       isRead: method === 'get' || /^(list|count|export|suggest|read)[A-Z]/.test(operation.operationId) || undefined,
       returns: types.length === 0 ? 'nothing' : types.includes('application/json') ? 'json' : 'file',
-      pages: item === 'array' ? ('paginate' in body ? 'paginate' : 'cursor' in body ? 'root' : undefined) : undefined,
+      query: query.length > 0 ? query : undefined,
+      pages: item === 'array' ? placeOfPages(body, query) : undefined,
       hasCursor: success.headers?.['x-next-cursor'] ? true : undefined,
     };
   }

@@ -62,6 +62,8 @@ const seenBy = ({ permission, timeout, connection }: Record<'permission' | 'time
   products: ['Chair', 'Lamp', 'Desk'],
   job: { status: 'COMPLETED', processed: 2, last: 'COMPLETED' },
   imported: { status: 'COMPLETED', created: 1, failed: 1 },
+  companies: 1,
+  unreadable: 'FAILED',
   faulty: true,
   exported: 2_501,
   errors: [

@@ -213,6 +213,35 @@ describe('under faults', () => {
     });
   });
 
+  test.each([
+    [
+      'whose file has arrived before goes on',
+      409,
+      'COMPLETED',
+      ['POST', 'PUT', 'GET', 'GET'],
+      { created: 2, failed: 1 },
+    ],
+    [
+      'whose file is refused is cancelled, and its error is thrown',
+      413,
+      'UPLOADING',
+      ['POST', 'PUT', 'POST cancel'],
+      { name: 'PayloadTooLargeError' },
+    ],
+  ])('an import %s', async (_what, status, state, expected, outcome) => {
+    const calls: string[] = [];
+    const api = await clientOf(({ method, url }, response) => {
+      calls.push(url!.endsWith('/cancel') ? `${method} cancel` : method!);
+      response.statusCode = method === 'PUT' ? status : 200;
+      const body = { code: 'no', message: 'no', data: { id: 'x' }, id: 'x', status: state, created: 2, failed: 1 };
+      response.end(JSON.stringify(body));
+    });
+    const imported = api.importContacts('first_name\nAda', { mode: 'create', format: 'csv' });
+    const became = await imported.catch((error: Error) => error);
+    expect(became).toMatchObject(outcome);
+    expect(calls).toEqual(expected);
+  });
+
   test('the message of an error names the first faults', async () => {
     const [baseUrl, , key] = await argumentsOf();
     const api = new SalesData({ baseUrl, key });

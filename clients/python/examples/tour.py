@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from sales_data_client import ResponseError, SalesData, SalesDataError
+from sales_data_client import ImportFailedError, ResponseError, SalesData, SalesDataError
 
 base_url, lying_url, key, read_key = sys.argv[1:]
 api = SalesData(base_url, key)
@@ -67,6 +67,12 @@ job = api.wait_for_job(job_id, timeout=60, on_progress=lambda state: states.appe
 begun = api.create_import({"object": "contacts", "mode": "create", "format": "csv"})["data"]["id"]
 api.upload_import_file(begun, io.BytesIO(b"first_name,last_name,work_email\nGrace,Hopper,grace@navy.example\nNo,Mail,x\n"))
 imported = api.wait_for_import(begun, timeout=60)
+companies = api.import_companies(b"type,company_name\ncustomer,Acme\n", mode="create", format="csv", timeout=60)
+try:
+    api.import_contacts("nonsense\n1\n", mode="create", format="csv", timeout=60)
+    unreadable = "nothing"
+except ImportFailedError as error:
+    unreadable = error.state["status"]
 faulty = b"".join(api.get_import_errors(begun))
 exported = b"".join(api.export_contacts({"format": "ndjson", "fields": ["work_email"]}))
 
@@ -104,6 +110,8 @@ print(
             "products": [one["name"] for one in api.iter_products({"paginate": {"limit": 2}})],
             "job": {"status": job["status"], "processed": job["processed"], "last": states[-1]},
             "imported": {"status": imported["status"], "created": imported["created"], "failed": imported["failed"]},
+            "companies": companies["created"],
+            "unreadable": unreadable,
             "faulty": b"No,Mail,x" in faulty,
             "exported": len(exported.splitlines()),
             "errors": errors,

@@ -6,12 +6,13 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from ._errors import SalesDataError, TimedOutError
 from ._generated.calls import OPERATIONS, Calls
-from ._generated.schema import Import, ServiceJob
-from ._transport import UNEXPECTED
+from ._generated.schema import Import, ImportSettings, ServiceJob
+from ._imports import import_file
+from ._transport import UNEXPECTED, Upload
 
 #: Maximum number of items in one call of a batch, and the largest body that is sent (the service takes 5 MiB).
 MOST_ITEMS, MOST_BYTES = 1_000, int(4.5 * 2**20)
@@ -89,6 +90,54 @@ class SalesData(Calls):
         """Waits until an import is COMPLETED, FAILED or CANCELLED, and returns it. Raises TimedOutError after `timeout` seconds."""
         state: Import = self._wait_for("get_import", id, timeout, on_progress)
         return state
+
+    def import_contacts(
+        self,
+        file: Upload,
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Import], None] | None = None,
+        idempotency_key: str | None = None,
+        content_encoding: str | None = None,
+        **settings: Unpack[ImportSettings],
+    ) -> Import:
+        """
+        Imports contacts from a file (CSV, NDJSON or XLSX): sends it, waits until the import has ended, and returns its
+        numbers. Failed records do not stop the others: look at `failed`. Raises ImportFailedError if the import as a whole has
+        failed or was cancelled, and TimedOutError after `timeout` seconds; the import goes on then.
+        """
+        return import_file(
+            self,
+            "contacts",
+            file,
+            settings,
+            timeout=timeout,
+            on_progress=on_progress,
+            idempotency_key=idempotency_key,
+            content_encoding=content_encoding,
+        )
+
+    def import_companies(
+        self,
+        file: Upload,
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Import], None] | None = None,
+        idempotency_key: str | None = None,
+        content_encoding: str | None = None,
+        **settings: Unpack[ImportSettings],
+    ) -> Import:
+        """Imports companies from a file, as `import_contacts` does contacts."""
+        return import_file(
+            self,
+            "companies",
+            file,
+            settings,
+            timeout=timeout,
+            on_progress=on_progress,
+            idempotency_key=idempotency_key,
+            content_encoding=content_encoding,
+        )
 
     def _wait_for(
         self, name: str, id: str, timeout: float | None, on_progress: Callable[[Any], None] | None

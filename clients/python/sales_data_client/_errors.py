@@ -120,6 +120,18 @@ class TimedOutError(SalesDataError):
     """The call made no progress, or the job or import has not ended, within the time allowed. It may still be executed."""
 
 
+class ImportFailedError(SalesDataError):
+    """An import as a whole has failed or was cancelled. What it had written stays."""
+
+    def __init__(self, message: str, state: Any) -> None:
+        super().__init__(message, state)  # pickle calls the class with these
+        #: The import, as `get_import` returns it.
+        self.state = state
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 CLASSES: dict[int, type[ResponseError]] = {
     400: ValidationError,
     401: AuthenticationError,

@@ -7,11 +7,11 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Union
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 
@@ -92,6 +92,7 @@ class Transport:
         idempotency_key: str | None = None,
         if_match: str | None = None,
         content_encoding: str | None = None,
+        query: Mapping[str, Any] | None = None,
     ) -> Answer:
         """Calls an operation. Unlike the method with its name, it also returns what the headers of the response say."""
         operation = self._operations[name]
@@ -114,7 +115,7 @@ class Transport:
         repeats_writes = operation["is_setting"] and if_match is None and not changes_products
         response = self._send(
             operation["method"],
-            self._base_url + operation["path"].replace("{id}", quote(id or "", safe="")),
+            self._base_url + operation["path"].replace("{id}", quote(id or "", safe="")) + _query_of(query),
             headers,
             content,
             is_stream=operation["returns"] == "file",
@@ -202,12 +203,15 @@ class Transport:
         """Returns the records of all pages of a list, and reads further pages when they are needed."""
         operation = self._operations[name]
         body = dict(body or {})
-        place = dict(body if operation["pages"] == "root" else body.get("paginate") or {})
+        place = dict(body if operation["pages"] != "paginate" else body.get("paginate") or {})
         limit = place.setdefault("limit", PAGE_SIZE)
         page = place.get("page", 1)
         while True:
-            asked = {**body, **place} if operation["pages"] == "root" else {**body, "paginate": place}
-            answer = self.call(name, id=id, body=asked)
+            if operation["pages"] == "query":
+                answer = self.call(name, id=id, query=place)
+            else:
+                asked = {**body, **place} if operation["pages"] == "root" else {**body, "paginate": place}
+                answer = self.call(name, id=id, body=asked)
             if not isinstance(answer.data, list):
                 raise SalesDataError(UNEXPECTED)
             yield from answer.data
@@ -217,6 +221,12 @@ class Transport:
                 raise SalesDataError("The service returned the same page again.")  # would never end
             page += 1
             place = {"limit": limit, "cursor": answer.next_cursor} if operation["has_cursor"] else {"limit": limit, "page": page}
+
+
+def _query_of(query: Mapping[str, Any] | None) -> str:
+    """Returns the query of a URL, with `?`, or an empty text."""
+    said = {name: value for name, value in (query or {}).items() if value is not None}
+    return f"?{urlencode(said)}" if said else ""
 
 
 def _pause_after(error: SalesDataError, retries: int, is_repeatable: bool) -> float | None:

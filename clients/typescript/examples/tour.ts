@@ -1,5 +1,5 @@
 // Uses every part of the client once. The project's test compiles and runs this program against the real service.
-import { ResponseError, SalesData } from 'sales-data-client';
+import { ImportFailedError, ResponseError, SalesData } from 'sales-data-client';
 
 const [baseUrl, lyingUrl, key, readKey] = process.argv.slice(2) as [string, string, string, string];
 const api = new SalesData({ baseUrl, key });
@@ -60,10 +60,20 @@ await api.uploadImportFile({
   body: 'first_name,last_name,work_email\nGrace,Hopper,grace@navy.example\nNo,Mail,x\n',
 });
 const imported = await api.waitForImport(begun.data.id, { timeoutMs: 60_000 });
+const companies = await api.importCompanies(new Blob(['type,company_name\ncustomer,Acme\n']), {
+  mode: 'create',
+  format: 'csv',
+  timeoutMs: 60_000,
+});
 const faulty = await new Response(await api.getImportErrors({ id: begun.data.id })).text();
 const exported = await new Response(
   await api.exportContacts({ body: { format: 'ndjson', fields: ['work_email'] } }),
 ).text();
+
+const unreadable = await api.importContacts('nonsense\n1\n', { mode: 'create', format: 'csv', timeoutMs: 60_000 }).then(
+  () => undefined,
+  (error: unknown) => (error instanceof ImportFailedError ? error : undefined),
+);
 
 const silent = new SalesData({ baseUrl: lyingUrl, key, timeoutMs: 1, maxRetries: 0 });
 const refused = new SalesData({ baseUrl: 'http://127.0.0.1:1', key, maxRetries: 1 });
@@ -97,6 +107,8 @@ process.stdout.write(
     products,
     job: { status: job.status, processed: job.processed, last: states.at(-1) },
     imported: { status: imported.status, created: imported.created, failed: imported.failed },
+    companies: companies.created,
+    unreadable: unreadable?.import.status,
     faulty: faulty.includes('No,Mail,x'),
     exported: exported.trim().split('\n').length,
     errors,

@@ -1,5 +1,6 @@
 import { SalesDataError, TimeoutError } from './errors.ts';
 import { operations } from './generated/operations.ts';
+import { importFile, type ImportOptions } from './imports.ts';
 import { send, sleep, type Settings } from './transport.ts';
 import type {
   BatchItem,
@@ -65,7 +66,10 @@ interface OperationEntry {
   isKeyed?: boolean;
   isRead?: boolean;
   returns: 'json' | 'file' | 'nothing';
-  pages?: 'paginate' | 'root';
+  /** The names of what the query can say. */
+  query?: readonly string[];
+  /** Where a request for a page says which one it wants. */
+  pages?: 'paginate' | 'root' | 'query';
   hasCursor?: boolean;
 }
 
@@ -104,11 +108,13 @@ export class SalesData {
   /** Calls an operation. Unlike the method with its name, it also returns what the headers of the response say. */
   async request<K extends Operation>(name: K, input?: Input<K>, options: CallOptions = {}): Promise<Answer<Result<K>>> {
     const operation: OperationEntry = operations[name];
-    const { body, isGzip, ...path } = (input ?? {}) as { body?: unknown; isGzip?: boolean; [name: string]: unknown };
+    const { body, isGzip, ...named } = (input ?? {}) as { body?: unknown; isGzip?: boolean; [name: string]: unknown };
     const isUpload = operation.takes === 'application/octet-stream';
     const response = await send(this.#settings, {
       method: operation.method,
-      path: operation.path.replace(/\{(\w+)\}/g, (_, part: string) => encodeURIComponent(String(path[part]))),
+      path:
+        operation.path.replace(/\{(\w+)\}/g, (_, part: string) => encodeURIComponent(String(named[part]))) +
+        queryOf(operation, named),
       headers: {
         ...this.#credentials(),
         ...(operation.takes ? { 'content-type': operation.takes } : {}),
@@ -150,11 +156,16 @@ export class SalesData {
   ): AsyncGenerator<Item<K>, void, undefined> {
     const { pages, hasCursor } = operations[name] as OperationEntry;
     const { body = {}, ...rest } = (input ?? {}) as { body?: Record<string, unknown> };
-    const given = (pages === 'root' ? body : (body['paginate'] ?? {})) as { limit?: number; page?: number };
+    const inPlace = { query: rest, root: body, paginate: body['paginate'] ?? {} };
+    const given: { limit?: number; page?: number } = inPlace[pages!];
     const limit = given.limit ?? pageSize;
     for (let place: object = { ...given, limit }, page = given.page ?? 1; ;) {
-      const asked = { ...rest, body: pages === 'root' ? { ...body, ...place } : { ...body, paginate: place } };
-      const { data, nextCursor } = await this.request(name, asked as unknown as Input<K>, options);
+      const asked = {
+        query: { ...rest, ...place },
+        root: { ...rest, body: { ...body, ...place } },
+        paginate: { ...rest, body: { ...body, paginate: place } },
+      };
+      const { data, nextCursor } = await this.request(name, asked[pages!] as unknown as Input<K>, options);
       if (!Array.isArray(data)) throw new SalesDataError(unexpected);
       const records = data as unknown as Item<K>[];
       yield* records;
@@ -208,6 +219,24 @@ export class SalesData {
     return this.#waitFor((call) => this.request('getImport', { id }, call).then(({ data }) => data), options);
   }
 
+  /**
+   * Imports contacts from a file (CSV, NDJSON or XLSX): sends it, waits until the import has ended, and returns its
+   * numbers. Failed records do not stop the others: look at `failed`.
+   *
+   *     const { created, failed } = await client.importContacts(file, { mode: 'upsert', match: 'work_email', format: 'csv' });
+   *
+   * @throws ImportFailedError if the import as a whole has failed or was cancelled
+   * @throws TimeoutError if it has not ended in time; it goes on
+   */
+  importContacts(file: BodyInit, options: ImportOptions): Promise<Import> {
+    return importFile(this, 'contacts', file, options);
+  }
+
+  /** Imports companies from a file, as `importContacts` does contacts. */
+  importCompanies(file: BodyInit, options: ImportOptions): Promise<Import> {
+    return importFile(this, 'companies', file, options);
+  }
+
   async #waitFor<T extends { status: string }>(
     read: (options: CallOptions) => Promise<T>,
     { signal, timeoutMs = Infinity, onProgress }: WaitOptions<T>,
@@ -226,6 +255,12 @@ export class SalesData {
 
 // oxlint-disable-next-line typescript/no-unsafe-declaration-merging -- see the class
 export interface SalesData extends Calls {}
+
+/** Returns the query of a URL, with `?`, or an empty text. */
+function queryOf({ query = [] }: OperationEntry, named: Record<string, unknown>): string {
+  const said = query.filter((name) => named[name] !== undefined).map((name) => [name, String(named[name])]);
+  return said.length > 0 ? `?${new URLSearchParams(said).toString()}` : '';
+}
 
 /** Returns whether a call can be repeated although the service may have executed it. */
 function isRepeatable(

@@ -85,6 +85,16 @@ export class ConnectionError extends SalesDataError {}
 /** The call, or the job or import that was waited for, took longer than allowed. It may still be executed. */
 export class TimeoutError extends SalesDataError {}
 
+/** An import as a whole has failed or was cancelled. What it had written stays. */
+export class ImportFailedError extends SalesDataError {
+  readonly import: Schemas['Import'];
+
+  constructor(state: Schemas['Import']) {
+    super(state.error ?? `The import is ${state.status}`);
+    this.import = state;
+  }
+}
+
 /** The signal of the call was aborted. `cause` is its reason. The service may have executed the call. */
 export class AbortError extends SalesDataError {
   constructor({ reason: cause }: AbortSignal) {

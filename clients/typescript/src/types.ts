@@ -9,6 +9,12 @@ export type Operation = keyof typeof operations;
 
 type PathOf<K extends Operation> = Schema[K]['parameters'] extends { path: infer P } ? P : unknown;
 
+type QueryOf<K extends Operation> = Schema[K]['parameters'] extends { query?: infer Q }
+  ? [NonNullable<Q>] extends [never]
+    ? unknown
+    : NonNullable<Q>
+  : unknown;
+
 type BodyOf<K extends Operation> = (typeof operations)[K] extends { takes: 'application/octet-stream' }
   ? {
       /** The file, as it is or as a stream. */ body: BodyInit;
@@ -20,8 +26,8 @@ type BodyOf<K extends Operation> = (typeof operations)[K] extends { takes: 'appl
       ? { body?: B }
       : unknown;
 
-/** What an operation takes: the id in its path, if it has one, and its body. */
-export type Input<K extends Operation> = PathOf<K> & BodyOf<K>;
+/** What an operation takes: the id in its path, if it has one, what its query can say, and its body. */
+export type Input<K extends Operation> = PathOf<K> & QueryOf<K> & BodyOf<K>;
 
 type JsonOf<R> = R extends { content: { 'application/json': infer T } } ? T : never;
 type Responses<K extends Operation> = Schema[K]['responses'];

@@ -1,0 +1,49 @@
+"""Imports of whole files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from ._errors import ConflictError, ImportFailedError, SalesDataError
+from ._generated.schema import Import
+from ._transport import Upload
+
+if TYPE_CHECKING:
+    from ._client import SalesData
+
+
+def import_file(
+    api: SalesData,
+    kind: Literal["contacts", "companies"],
+    file: Upload,
+    settings: Any,
+    *,
+    timeout: float | None,
+    on_progress: Callable[[Import], None] | None,
+    idempotency_key: str | None,
+    content_encoding: str | None,
+) -> Import:
+    """Sends a file to be imported, and waits until the import is COMPLETED."""
+    body: Any = {**settings, "object": kind}
+    begun = api.create_import(body, idempotency_key=idempotency_key)["data"]["id"]
+    try:
+        api.upload_import_file(begun, file, content_encoding=content_encoding)
+    except SalesDataError as error:
+        # An earlier attempt, or an earlier run of the program, may have sent the file.
+        if not isinstance(error, ConflictError) or api.get_import(begun)["status"] == "UPLOADING":
+            if idempotency_key is None:  # with a key of the caller, the same call can send the file again
+                _cancel(api, begun)
+            raise
+    state = api.wait_for_import(begun, timeout=timeout, on_progress=on_progress)
+    if state["status"] != "COMPLETED":
+        raise ImportFailedError(state["error"] or f"The import is {state['status']}", state)
+    return state
+
+
+def _cancel(api: SalesData, id: str) -> None:
+    """Cancels an import without a file, which would count as unfinished for a day."""
+    try:
+        api.cancel_import(id)
+    except SalesDataError:
+        pass

@@ -1,0 +1,43 @@
+import type { SalesData, WaitOptions } from './client.ts';
+import { ConflictError, ImportFailedError } from './errors.ts';
+import type { Result, Schemas } from './types.ts';
+
+type Import = Result<'getImport'>;
+
+/** What is imported and how, and settings for waiting until the import has ended. */
+export type ImportOptions = Omit<Schemas['ImportCreate'], 'object' | 'start'> &
+  WaitOptions<Import> & {
+    /** Whether the file is packed with gzip. */
+    isGzip?: boolean;
+    /** Identifies the import, so that it is made once, even if the program is started again. Default: a new one. */
+    idempotencyKey?: string;
+  };
+
+/** Sends a file to be imported, and waits until the import is COMPLETED. */
+export async function importFile(
+  api: SalesData,
+  object: Schemas['ImportCreate']['object'],
+  file: BodyInit,
+  { signal, timeoutMs, onProgress, isGzip = false, idempotencyKey, ...settings }: ImportOptions,
+): Promise<Import> {
+  const call = signal ? { signal } : {};
+  const keyed = idempotencyKey === undefined ? call : { ...call, idempotencyKey };
+  const { data } = await api.createImport({ body: { ...settings, object } }, keyed);
+  try {
+    await api.uploadImportFile({ id: data.id, body: file, isGzip }, call);
+  } catch (error) {
+    if (!(error instanceof ConflictError) || !(await hasFile(api, data.id))) {
+      // With a key of the caller, the same call can send the file again.
+      if (idempotencyKey === undefined) await api.cancelImport({ id: data.id }).catch(() => undefined);
+      throw error;
+    }
+  }
+  const waiting = { ...call, ...(timeoutMs === undefined ? {} : { timeoutMs }), ...(onProgress ? { onProgress } : {}) };
+  const state = await api.waitForImport(data.id, waiting);
+  if (state.status !== 'COMPLETED') throw new ImportFailedError(state);
+  return state;
+}
+
+/** Returns whether an earlier attempt, or an earlier run of the program, has sent the file. */
+const hasFile = async (api: SalesData, id: string): Promise<boolean> =>
+  (await api.getImport({ id })).status !== 'UPLOADING';
