@@ -5,7 +5,7 @@ import { readRecords, type FileRecord } from '../../files/read-records.ts';
 import { endReading, saveReading, type ImportPosition, type ImportRow } from '../../queries/imports/import-progress.ts';
 import { endImport } from '../../queries/imports/imports.ts';
 import type { LeasedImport } from '../../queries/jobs/leases.ts';
-import { countRules } from '../../queries/memberships/list-rule-limits.ts';
+import { contactsAtOnce } from '../../queries/memberships/list-rule-limits.ts';
 import { analyzeTable, findChangedTables } from '../../queries/records/statistics.ts';
 import { maxFileRecords } from '../../schemas/imports.ts';
 import type { Handler } from '../handler.ts';
@@ -99,13 +99,8 @@ function recordsOf(context: RunContext, row: ImportRow): AsyncIterable<FileRecor
   return readRecords(importFileOf(row), row.layout as CsvLayout | null, partsFrom(context, row, from.bytes), from);
 }
 
-/** Records that one transaction writes. */
+/** Maximum number of records that one transaction writes. */
 const batchSize = 1_000;
-/**
- * Members that one transaction adds to lists: those in `list_ids`, and those whose rules may match. Takes about 0.1 s,
- * and one second on a machine that is very busy.
- */
-const membersAtOnce = 10_000;
 /** Size of what one transaction writes (bytes); a single record can be larger. */
 const batchBytes = 4 * 1024 * 1024;
 
@@ -148,7 +143,7 @@ async function endedWell({ db, log }: RunContext, { customer_id: customerId, id 
 /** Yields validated records, one array for each transaction. */
 async function* plansOf(context: RunContext, leased: LeasedImport): AsyncGenerator<readonly PlannedRecord[]> {
   let from = positionOf(leased);
-  const size = Math.min(batchSize, Math.ceil(membersAtOnce / Math.max(1, await listsOf(context, leased))));
+  const size = await sizeOf(context, leased);
   for await (const some of recordsOf(context, leased))
     for (let rest = some; rest.length > 0;) {
       const planned = await planRecords(leased, firstOf(rest, size, from));
@@ -173,11 +168,10 @@ async function* readAhead<T>(values: AsyncGenerator<T, void>): AsyncGenerator<T>
   }
 }
 
-/** Returns the number of lists that each record may become a member of. */
-async function listsOf({ db }: RunContext, { customer_id, object, dry_run, list_ids }: ImportRow): Promise<number> {
-  if (object === 'companies' || dry_run) return 0;
-  const { lists } = await db.lookup((sql) => countRules(sql, customer_id));
-  return list_ids.length + lists;
+/** Returns how many records one transaction writes. */
+async function sizeOf({ db }: RunContext, { customer_id, object, dry_run, list_ids }: ImportRow): Promise<number> {
+  if (object === 'companies' || dry_run) return batchSize;
+  return db.lookup((sql) => contactsAtOnce(sql, customer_id, batchSize, list_ids.length));
 }
 
 /** Returns the records of one transaction: at most `size`, and as many as `batchBytes` allows. */

@@ -8,8 +8,9 @@ import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './un
 /** A prospect that the customer has already unlocked costs nothing. */
 export const unlockSelectedContacts: JobBatch = async (context, job) => {
   const { db, catalog } = context;
+  const limit = await unlockBatchSize(context, job);
   const inputs = await db.lookup((sql) =>
-    findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit: unlockBatchSize }),
+    findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit }),
   );
   const last = inputs.at(-1);
   if (!last) return completeUnlocks(context, job);
@@ -36,7 +37,7 @@ export const unlockSelectedContacts: JobBatch = async (context, job) => {
     return { results, progress: { position: last.position }, mayComplete: false };
   });
   await catalog.syncUnlocks([...unlockedIds]);
-  if (inputs.length < unlockBatchSize) await completeUnlocks(context, job);
+  if (inputs.length < limit) await completeUnlocks(context, job);
 };
 
 const nothing = ({ position, item }: JobInput) => ({ position, item, charged: 0 });

@@ -1,5 +1,6 @@
 import type { Transaction } from '../../database/db.ts';
 import { syncProspects } from '../../queries/crm/crm-sync.ts';
+import { contactsAtOnce } from '../../queries/memberships/list-rule-limits.ts';
 import type { LeasedJob } from '../../queries/jobs/leases.ts';
 import type { JobRow, NewResult } from '../../queries/jobs/jobs.ts';
 import { findUnindexedUnlocksOfJob } from '../../queries/catalog/unlocks.ts';
@@ -8,8 +9,12 @@ import type { Prospect } from '../../schemas/prospects.ts';
 import type { JobContext } from '../handler.ts';
 import { settle } from '../settle.ts';
 
-/** Prospects that one batch unlocks. With more, other customers wait longer. */
-export const unlockBatchSize = 250;
+/** Maximum number of prospects that one batch unlocks. With more, other customers wait longer. */
+const maxBatchSize = 250;
+
+/** Returns how many prospects one batch of a job unlocks. */
+export const unlockBatchSize = async ({ db }: JobContext, { customer_id, sync_crm }: LeasedJob): Promise<number> =>
+  sync_crm ? db.lookup((sql) => contactsAtOnce(sql, customer_id, maxBatchSize)) : maxBatchSize;
 
 /**
  * Creates or updates a contact for each prospect, if the job has the option `sync_crm`.

@@ -2,6 +2,7 @@ import type { Transaction } from '../../database/db.ts';
 import { retryLevel } from '../../database/outages.ts';
 import { isUnavailable } from '../../errors.ts';
 import { saveVerifications, type ContactVerification } from '../../queries/crm/contact-verifications.ts';
+import { contactsAtOnce } from '../../queries/memberships/list-rule-limits.ts';
 import {
   findDuplicateInputs,
   findFirstOpenInput,
@@ -21,8 +22,8 @@ import type { JobBatch } from '../turns.ts';
 /** After this time a batch that waits for slow mail servers continues in the background. */
 const yieldMs = 10_000;
 
-/** Contacts with which one transaction stores outcomes: thousands can have the same email. Takes about 0.1 s. */
-const contactsAtOnce = 1_000;
+/** Maximum number of contacts with which one transaction stores outcomes: thousands can have the same email. */
+const maxContactsAtOnce = 1_000;
 
 /**
  * Stores each outcome soon after the verification ends, and also with the contacts if the job has the option
@@ -153,8 +154,9 @@ async function saveAllButLast(
 ): Promise<readonly Outcome[]> {
   if (!job.sync_crm) return [];
   const outcomes = items.flatMap(forContacts(duplicates));
-  const groups = Array.from({ length: Math.ceil(outcomes.length / contactsAtOnce) }, (_, i) =>
-    outcomes.slice(i * contactsAtOnce, (i + 1) * contactsAtOnce),
+  const size = await db.lookup((sql) => contactsAtOnce(sql, job.customer_id, maxContactsAtOnce));
+  const groups = Array.from({ length: Math.ceil(outcomes.length / size) }, (_, i) =>
+    outcomes.slice(i * size, (i + 1) * size),
   );
   for (const group of groups.slice(0, -1))
     await underLease(db, job, (sql) => saveVerifications(sql, job.customer_id, group));

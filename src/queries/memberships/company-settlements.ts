@@ -5,6 +5,7 @@ import { lockedInOrder } from '../records/contact-locks.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 import type { BatchOutcome } from '../records/turns.ts';
 import { refreshMembers } from './list-members.ts';
+import { contactsAtOnce } from './list-rule-limits.ts';
 import { lockAndReadRules } from './list-rules.ts';
 import { detachOpportunities } from '../sales/opportunities.ts';
 import { removeNextRows } from '../sales/opportunity-contacts.ts';
@@ -21,7 +22,8 @@ import { removeNextRows } from '../sales/opportunity-contacts.ts';
 
 /**
  * Maximum number of contacts, or of opportunities, that are updated in the same transaction as their company. More of
- * them are updated in the background. Updating this many takes about 30 ms.
+ * them are updated in the background. Updating this many takes about 30 ms. With very many lists, fewer contacts are
+ * updated at once.
  */
 const maxAtOnce = 500;
 
@@ -59,6 +61,7 @@ export async function findLarge(
   customerId: string,
   companyIds: readonly string[],
 ): Promise<Set<string>> {
+  const room = { contacts: await contactsAtOnce(sql, customerId, maxAtOnce), opportunities: maxAtOnce };
   const numberOf = (table: 'contacts' | 'opportunities') => sql`
     (
       select count(*)::integer
@@ -83,7 +86,6 @@ export async function findLarge(
       ) as is_settling
     from unnest(${companyIds as string[]}::uuid[]) with ordinality as given (id, position)
     order by given.position`;
-  const room = { contacts: maxAtOnce, opportunities: maxAtOnce };
   const isLarge = ({ contacts, opportunities, is_settling }: (typeof companies)[number]): boolean => {
     if (is_settling || contacts > room.contacts || opportunities > room.opportunities) return true;
     room.contacts -= contacts;
@@ -149,7 +151,7 @@ export async function settleBatch(sql: Transaction, customerId: string, size: nu
     order by version
     limit 1`;
   if (!settlement) return (await removeNextRows(sql, customerId, size)) ? 'more' : 'done';
-  const contactIds = await lockNextContacts(sql, customerId, settlement, size);
+  const contactIds = await lockNextContacts(sql, customerId, settlement, await contactsAtOnce(sql, customerId, size));
   if (contactIds.length > 0) {
     if (settlement.is_deletion) await detachContacts(sql, customerId, [settlement.company_id], contactIds);
     await noteProgress(sql, customerId, settlement, contactIds.at(-1)!);
