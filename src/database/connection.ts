@@ -76,12 +76,12 @@ export interface ConnectionOptions {
 const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
 /**
- * Settings of PostgreSQL's query planner for searches: each query is planned for its actual parameter values and runs
- * without parallel workers.
+ * Settings of PostgreSQL's query planner for searches: each query is planned for its actual parameter values, except
+ * those that `runFrequent` prepares, and runs without parallel workers.
  */
 const plannedAnew = {
   // With less `work_mem`, an index scan of a million records reads whole table pages instead of single rows.
-  planner: { plan_cache_mode: 'force_custom_plan', max_parallel_workers_per_gather: '0', work_mem: '32MB' },
+  planner: { plan_cache_mode: 'auto', max_parallel_workers_per_gather: '0', work_mem: '32MB' },
   prepare: false,
   describe_first: false,
 };

@@ -20,7 +20,7 @@ import {
 import { defaultOrder } from '../../filters/order.ts';
 import { longTextsOf } from '../../filters/paging/page-context.ts';
 import { nextCursor, positionOf, type RecordQuery } from '../../filters/record-query.ts';
-import { recorder, run } from '../../filters/sql-recorder.ts';
+import { recorder, run, runFrequent } from '../../filters/sql-recorder.ts';
 import { constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { singleList, type Filter } from '../../filters/tree.ts';
 import type { Metadata } from '../../schemas/base/wire.ts';
@@ -72,7 +72,7 @@ const readRecords = <Row extends object>(
   strategy: typeof readRows,
 ): Promise<Row[]> =>
   readExactly(db, lane, query, (sql, query) =>
-    strategy((page) => readGuarded<Row>(sql, query, statementOf(page, projection)), sql, query),
+    strategy((page) => readGuarded<Row>(sql, query, page, projection), sql, query),
   );
 
 const statementOf = (page: PageClauses, projection: (sql: FragmentMaker) => Fragment): Fragment => recorder`
@@ -83,17 +83,20 @@ const statementOf = (page: PageClauses, projection: (sql: FragmentMaker) => Frag
   limit ${page.limit}`;
 
 /**
- * Runs a statement that reads a page. Returns undefined if the query's SQL condition `guard` is false, because stored
+ * Reads a page. Returns undefined if the query's SQL condition `guard` is false, because stored
  * data may then be out of date.
  */
 async function readGuarded<Row extends object>(
   sql: Sql | Transaction,
   { guard }: ExactQuery,
-  statement: Fragment,
+  page: PageClauses,
+  projection: (sql: FragmentMaker) => Fragment,
 ): Promise<Row[] | undefined> {
-  if (!guard) return run<Row>(sql, statement);
+  const statement = statementOf(page, projection);
+  const runPage = page.hasOnePlan ? runFrequent : run;
+  if (!guard) return runPage<Row>(sql, statement);
   // The row of the guard tells an empty page from stored data that is out of date.
-  const [first, ...others] = await run<Guarded>(
+  const [first, ...others] = await runPage<Guarded>(
     sql,
     recorder`
       select guard.is_exact, page.*
