@@ -1,0 +1,63 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+
+// A table that names a contact, company, list, product or opportunity must say what happens to its rows when that record
+// is deleted. The columns are found in the schema, so that a new table is not forgotten.
+
+/**
+ * For each column that names a record which callers can delete: the module that deletes the row or clears the column when
+ * the record is deleted, or why nothing has to.
+ */
+const dependants: Record<string, { in: string } | { because: string }> = {
+  'contacts.company_id': { in: 'memberships/company-settlements' },
+  'opportunities.company_id': { in: 'sales/opportunities' },
+  'company_settlements.company_id': { in: 'memberships/company-settlements' },
+  'list_members.contact_id': { in: 'memberships/list-members' },
+  'list_members.list_id': { in: 'memberships/large-lists' },
+  'copied_members.contact_ids': { because: 'every statement that reads the table joins the contacts' },
+  'copied_members.list_id': { in: 'memberships/large-lists' },
+  'opportunity_contacts.contact_id': { in: 'sales/opportunity-contacts' },
+  'contact_removals.contact_id': { in: 'sales/opportunity-contacts' },
+  'opportunity_contacts.opportunity_id': { in: 'sales/opportunities' },
+  'opportunity_lines.opportunity_id': { in: 'sales/opportunities' },
+  'opportunity_lines.product_id': { because: 'a product with lines is only marked as deleted' },
+  'imports.list_ids': { because: 'an import ignores lists that no longer exist' },
+  'job_inputs.contact_ids': { because: 'a job shows what it was asked, also after the contact is deleted' },
+  'job_results.contact_id': { because: 'a job shows what it wrote, also after the contact is deleted' },
+};
+
+/** The columns of all tables that name a contact, company, list, product or opportunity. */
+function referencesIn(schema: string): string[] {
+  return [...schema.matchAll(/^create table (\w+) \((.*?)^\);/gms)].flatMap(([, table, body]) =>
+    [...body!.matchAll(/^ {2}"?((?:\w+_)?(?:contact|company|list|product|opportunity)_ids?)"? /gm)].map(
+      ([, column]) => `${table}.${column}`,
+    ),
+  );
+}
+
+test('a table that names a deletable record says what happens when the record is deleted', () => {
+  const schema = readFileSync('sql/schema.sql', 'utf8');
+  expect(referencesIn(schema).toSorted()).toEqual(Object.keys(dependants).toSorted());
+});
+
+test('the module that clears a reference names its table', () => {
+  for (const [column, how] of Object.entries(dependants)) {
+    if ('because' in how) continue;
+    const [table] = column.split('.');
+    const text = readFileSync(`src/queries/${how.in}.ts`, 'utf8');
+    expect(text, column).toMatch(new RegExp(`(delete from|update) ${table}\\b`));
+  }
+});
+
+test('each foreign key to a deletable record is known under the name of its column', () => {
+  const schema = readFileSync('sql/schema.sql', 'utf8');
+  const keys = [...schema.matchAll(/^create table (\w+) \((.*?)^\);/gms)].flatMap(([, table, body]) =>
+    [
+      ...body!.matchAll(
+        /foreign key \(customer_id, (\w+)\) references (?:contacts|companies|lists|products|opportunities)\(/g,
+      ),
+    ].map(([, column]) => `${table}.${column}`),
+  );
+  expect(keys.length).toBeGreaterThan(5);
+  expect(keys.filter((key) => !(key in dependants))).toEqual([]);
+});
