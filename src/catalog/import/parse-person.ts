@@ -134,7 +134,11 @@ function idOf(
   const canonical = typeof id === 'string' ? canonicalId(id.trim()) : undefined;
   if (canonical !== undefined) return { id: canonical };
   if (typeof id !== 'string' || id.trim() !== '') throw new InvalidRecord('_id must be a UUID');
-  if (profnet_url !== null) return ids.ofUrl(profnet_url);
-  if (work_email !== '') return ids.ofEmail(work_email);
+  // What many people have identifies nobody: they would replace each other.
+  if (profnet_url !== null && !isPlaceholder(profnet_url)) return ids.ofUrl(profnet_url);
+  if (work_email.includes('@')) return ids.ofEmail(work_email);
   throw new InvalidRecord('needs one of _id, profnet_url, work_email');
 }
+
+/** True for `n/a`, and for a text without letters and digits, such as `-`. */
+const isPlaceholder = (text: string): boolean => /^(?:#?n\/a|[^\p{L}\p{N}]*)$/iu.test(text);

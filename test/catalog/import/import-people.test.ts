@@ -101,6 +101,19 @@ describe('NDJSON', () => {
     expect(ids.ofEmail('ada@example.com').id).not.toBe(await idOfEmail('ada@example.com'));
   });
 
+  test('two people with the same placeholder for a profile URL or an e-mail address stay two people', async () => {
+    const placeholders = ['n/a', ' N/A ', '#N/A', '-', '—', '???'];
+    const lines = placeholders.flatMap((placeholder, i) => [
+      { first_name: `Ada${i}`, profnet_url: placeholder, work_email: `${i}@x.example` },
+      { first_name: `Eve${i}`, profnet_url: placeholder, work_email: placeholder },
+    ]);
+    const report = await load([...lines, { work_email: 'none' }].map((one) => JSON.stringify(one)).join('\n'));
+    expect(report).toMatchObject({ loaded: placeholders.length, bad: placeholders.length + 1 });
+    for (const [, fault] of report.faults) expect(fault).toBe('needs one of _id, profnet_url, work_email');
+    const found = await catalog.find(await Promise.all(placeholders.map((_, i) => idOfEmail(`${i}@x.example`))));
+    expect(found.map(({ first_name }) => first_name).toSorted()).toEqual(placeholders.map((_, i) => `Ada${i}`));
+  });
+
   test('if lines have the same id, the last one wins, however far apart they are', async () => {
     const lines = Array.from({ length: 5_000 }, (_, i) => line(`same-${i % 7}`, { score: i % 101 }));
     expect(await load(lines.join('\n'))).toMatchObject({ loaded: 5_000 });
