@@ -154,15 +154,19 @@ interface Status {
   unfinished_imports: { line: number }[];
 }
 
+const readStatus = (environment: Record<string, string>) => runCli(['catalog', 'status', '--json'], environment);
+
 async function status(environment: Record<string, string>): Promise<Status> {
-  const { stdout } = await runCli(['catalog', 'status', '--json'], environment);
+  const { stdout } = await readStatus(environment);
   return JSON.parse(stdout) as Status;
 }
 
 /** Waits until the import's saved position is beyond a line. Returns the new line. */
 async function advanced(environment: Record<string, string>, line: number): Promise<number> {
   for (;;) {
-    const [unfinished] = (await status(environment)).unfinished_imports;
+    const { code, stdout } = await readStatus(environment);
+    // While its index is being created, the cluster does not answer searches.
+    const [unfinished] = code === 0 ? (JSON.parse(stdout) as Status).unfinished_imports : [];
     if (unfinished && unfinished.line > line) return unfinished.line;
   }
 }
