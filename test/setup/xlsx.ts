@@ -6,15 +6,16 @@ export interface ReadSheet {
   frozenRows: number | undefined;
   /** Of the first row: whether each cell is bold. */
   boldHeaders: boolean[];
-  headers: unknown[];
+  headers: string[];
   /** Each row below the header, by header. Empty cells are left out. */
-  records: Record<string, unknown>[];
+  records: Record<string, string | number | boolean | Date>[];
 }
 
 export async function readSheet(file: Uint8Array): Promise<ReadSheet> {
   const { sheets } = await readXlsx(file, { readStyles: true });
   const [sheet] = sheets;
-  const [headers = [], ...rows] = sheet!.rows;
+  const [header = [], ...rows] = sheet!.rows;
+  const headers = header.map(String);
   return {
     name: sheet!.name,
     frozenRows: sheet!.freezePane?.rows,
@@ -22,7 +23,7 @@ export async function readSheet(file: Uint8Array): Promise<ReadSheet> {
     headers,
     records: rows.map((row) =>
       Object.fromEntries(
-        row.flatMap((value, i) => (value === null || value === undefined ? [] : [[String(headers[i]), value]])),
+        row.flatMap((value, i) => (value === null || value === undefined ? [] : [[headers[i]!, value]])),
       ),
     ),
   };
