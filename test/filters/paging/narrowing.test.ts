@@ -10,7 +10,7 @@ import {
   newestPageClauses,
   type PageClauses,
 } from '../../../src/filters/paging/page-clauses.ts';
-import { parseRecordQuery, type ListRequest, type RecordQuery } from '../../../src/filters/record-query.ts';
+import { nextCursor, parseRecordQuery, type ListRequest, type RecordQuery } from '../../../src/filters/record-query.ts';
 import { recorder, run } from '../../../src/filters/sql-recorder.ts';
 import type { GivenFilters } from '../../../src/schemas/filters.ts';
 import { createDatabase, type TestDatabase } from '../../setup/database.ts';
@@ -65,6 +65,13 @@ const readIds = ({ source }: Kind, clauses: Clauses, request: ListRequest): Prom
     return rows.map(({ id }) => id);
   });
 
+/** The cursor of the page after these records. */
+const cursorAfter = ({ source, records }: Kind, request: ListRequest, ids: string[]): string | undefined =>
+  nextCursor(
+    parseRecordQuery(source, random.customerId, request),
+    ids.map((id) => records().find((record) => record.id === id)!),
+  );
+
 const count = ({ source }: Kind, filters: GivenFilters): Promise<number> =>
   db.search(async (sql) => {
     const { from, where } = candidateCountClauses(recorder, parseRecordQuery(source, random.customerId, { filters }));
@@ -111,14 +118,31 @@ describe.each(kinds)(`%s (SEED=${seed})`, (_, kind) => {
     expect(matched).toBeGreaterThan(15);
   });
 
-  test('of a small customer are all among the newest', async () => {
+  test('among the newest are those of the model, on every page, by number and by cursor; with a limit on what is read, the first of these', async () => {
     await fc.assert(
-      fc.asyncProperty(filtersOf(kind.source.fields, random.ids), async (filters) => {
-        const ids = expected(kind, filters, newestFirst);
-        expect(await readIds(kind, newestPageClauses, { filters, paginate: { limit: 100 } })).toEqual(
-          ids.slice(0, 100),
-        );
-      }),
+      fc.asyncProperty(
+        filtersOf(kind.source.fields, random.ids),
+        fc.integer({ min: 1, max: 100 }),
+        fc.integer({ min: 1, max: 160 }),
+        async (filters, limit, size) => {
+          const ids = expected(kind, filters, newestFirst);
+          const some: Clauses = (sql, query) => newestPageClauses(sql, query, size);
+          let cursor: string | undefined;
+          for (const page of [1, 2, 3]) {
+            const wanted = ids.slice((page - 1) * limit, page * limit);
+            const byNumber = { filters, paginate: { page, limit } };
+            expect(await readIds(kind, newestPageClauses, byNumber)).toEqual(wanted);
+            const read = await readIds(kind, some, byNumber);
+            expect(read).toEqual(wanted.slice(0, read.length));
+            if (page > 1 && cursor === undefined) break;
+            const byCursor = { filters, paginate: cursor === undefined ? { limit } : { limit, cursor } };
+            expect(await readIds(kind, newestPageClauses, byCursor)).toEqual(wanted);
+            const after = await readIds(kind, some, byCursor);
+            expect(after).toEqual(wanted.slice(0, after.length));
+            cursor = cursorAfter(kind, { filters, paginate: { limit } }, wanted);
+          }
+        },
+      ),
       { numRuns: 50 },
     );
   });
