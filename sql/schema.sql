@@ -396,12 +396,17 @@ create table imports (
   started_at     timestamptz(3),
   finished_at    timestamptz(3),
   purged_at      timestamptz(3),
+  encoding       text           not null default 'auto',
+  sheet          text,
+  found_encoding text,
+  has_mark       boolean        not null default false,
+  is_converted   boolean        not null default false,
   constraint imports_pkey primary key (customer_id, id),
   constraint imports_completed_whole check (status <> 'COMPLETED' or (created + updated + unchanged + failed) = total),
   constraint imports_counts_not_negative check (least(counted, created, updated, unchanged, failed) >= 0),
   constraint imports_end_with_time check ((status = any (array['COMPLETED', 'FAILED', 'CANCELLED'])) = (finished_at is not null)),
   constraint imports_file_before_work check ((status = any (array['UPLOADING', 'CANCELLED'])) or file_bytes is not null),
-  constraint imports_format_known check (format = any (array['csv', 'ndjson'])),
+  constraint imports_format_known check (format = any (array['auto', 'csv', 'ndjson', 'xlsx'])),
   constraint imports_lease_while_unfinished check (lease is null or finished_at is null),
   constraint imports_lease_whole check ((lease is null) = (leased_until is null)),
   constraint imports_match_whole check ((match is null) = (mode = 'create')),
@@ -415,6 +420,7 @@ create index imports_fingerprint on imports using btree (customer_id, fingerprin
 create index imports_unfinished on imports using btree (customer_id, served_at nulls first, id) where finished_at is null;
 grant delete, insert, select, update on imports to sales_data_api;
 comment on column imports.match is 'The field by which a record of the file names the stored record; null for mode create.';
+comment on column imports.format is 'auto: as the file shows; the end of the upload replaces it, unless the file is empty.';
 comment on column imports.mapping is 'Given fields of headers: {"header": "field" or null}.';
 comment on column imports.list_ids is 'Lists to which each written contact is added by hand.';
 comment on column imports.is_automatic is 'Whether the work starts when the file is complete.';
@@ -427,6 +433,11 @@ comment on column imports.failures is 'As in jobs.';
 comment on column imports.lease is 'As in jobs.';
 comment on column imports.served_at is 'As in jobs.';
 comment on column imports.purged_at is 'When the failed records of the ended import were removed.';
+comment on column imports.encoding is 'As given: auto, or the name of an encoding (WHATWG Encoding standard).';
+comment on column imports.sheet is 'Name of the sheet of an XLSX file; null: the first.';
+comment on column imports.found_encoding is 'What the bytes of the file show; null for XLSX, and until the file is complete. Used if encoding is auto.';
+comment on column imports.has_mark is 'Whether the file begins with a byte order mark.';
+comment on column imports.is_converted is 'A worker has replaced the file by what is read from it: UTF-8 of other text, one line of JSON for each row of a sheet.';
 
 create table job_inputs (
   customer_id  uuid    not null,

@@ -16,19 +16,19 @@ import { logger } from '../process/logger.ts';
 import { requireCustomer } from '../queries/accounts/customers.ts';
 import { allImports, findUnreportedImport, requireImport, setReported } from '../queries/imports/imports.ts';
 import type { MatchField } from '../schemas/batches.ts';
-import { fileFormats, type FileFormat } from '../schemas/files.ts';
 import {
+  importFormats,
   importMatches,
   importModes,
   type Import,
   type ImportCreate,
+  type ImportFormat,
   type ImportMode,
   type ImportObject,
   type Mapping,
 } from '../schemas/imports.ts';
 import { asName, asUuid, commandAction, UsageError } from './shell/command.ts';
 import { withDatabase } from './database.ts';
-import { formatOf } from './export.ts';
 import { keepHeapSmall } from './shell/heap.ts';
 import { progressOn, type Progress } from './shell/progress.ts';
 
@@ -36,7 +36,9 @@ interface ImportOptions {
   customer: string;
   mode: ImportMode;
   match?: MatchField;
-  format?: FileFormat;
+  format?: ImportFormat;
+  encoding?: string;
+  sheet?: string;
   mapping?: Mapping;
   ignoreUnknown?: true;
   list?: string[];
@@ -50,7 +52,7 @@ export function defineImport(command: Command, object: ImportObject): void {
   const verb = command
     .command('import <file>')
     .description(
-      `write ${object} from a CSV or NDJSON file, gzipped or not; - is standard input. After an interruption, the same command goes on`,
+      `write ${object} from a CSV, NDJSON or XLSX file, gzipped or not; - is standard input. After an interruption, the same command goes on`,
     )
     .requiredOption('--customer <id>', `customer of the ${object}`, asUuid)
     .addOption(new Option('--mode <mode>', 'what to do with the records').choices(importModes).makeOptionMandatory())
@@ -59,9 +61,11 @@ export function defineImport(command: Command, object: ImportObject): void {
         importMatches[object],
       ),
     )
-    .addOption(new Option('--format <format>', 'needed if the file name does not show it').choices(fileFormats))
-    .option('--mapping <json>', 'fields of CSV headers, such as {"E-Mail": "work_email", "Notes": null}', asMapping)
-    .option('--ignore-unknown', 'leave out CSV columns whose header names no field')
+    .addOption(new Option('--format <format>', 'default: as the file shows').choices(importFormats))
+    .option('--encoding <name>', 'encoding of a CSV file, such as windows-1252; default: as the file shows')
+    .option('--sheet <name>', 'sheet of an XLSX file; default: the first')
+    .option('--mapping <json>', 'fields of headers, such as {"E-Mail": "work_email", "Notes": null}', asMapping)
+    .option('--ignore-unknown', 'leave out columns whose header names no field')
     .option('--dry-run', 'write nothing, only count what would happen')
     .option('--name <name>', 'name of the import', asName)
     .option('--errors <file>', 'file to write the failed records to')
@@ -97,9 +101,8 @@ async function importAndReport(object: ImportObject, file: string, options: Impo
 async function importFile(object: ImportObject, file: string, options: ImportOptions): Promise<Import> {
   keepHeapSmall(50);
   const isStandardInput = file === '-';
-  if (isStandardInput && !options.format) throw new UsageError('standard input has no name: add --format');
   if (!isStandardInput && !(await isFile(file))) throw new UsageError(`there is no file ${file}`);
-  const settings = settingsOf(object, options, options.format ?? formatOf(file.replace(/\.gz$/i, ''), fileFormats));
+  const settings = settingsOf(object, options);
   const open = () => gunzipIfPacked(isStandardInput ? process.stdin : createReadStream(file));
   const fingerprint = isStandardInput ? undefined : await fingerprintOf(settings, open());
   const progress = progressOn(process.stderr, undefined);
@@ -126,12 +129,13 @@ const isFile = (path: string): Promise<boolean> =>
 
 const settingsOf = (
   object: ImportObject,
-  { mode, match, mapping, ignoreUnknown, list, dryRun, name }: ImportOptions,
-  format: FileFormat,
+  { mode, match, format, encoding, sheet, mapping, ignoreUnknown, list, dryRun, name }: ImportOptions,
 ): ImportCreate => ({
   object,
   mode,
-  format,
+  ...(format && { format }),
+  ...(encoding !== undefined && { encoding }),
+  ...(sheet !== undefined && { sheet }),
   ...(match && { match }),
   ...(mapping && { mapping }),
   ...(ignoreUnknown && { ignore_unknown: true }),
@@ -203,6 +207,6 @@ async function waitForEnd(db: Database, customerId: string, id: string, progress
 /** Writes the failed records to a file. Does nothing if the import was cancelled before its file was stored. */
 async function writeErrors(db: Database, customerId: string, { id, total }: Import, output: string): Promise<void> {
   if (total === null) return;
-  const read = await openErrorsFile(db, customerId, { id, visible: allImports });
+  const { read } = await openErrorsFile(db, customerId, { id, visible: allImports });
   await writeFile(output, Readable.from(await read()));
 }

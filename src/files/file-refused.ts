@@ -6,9 +6,11 @@ export class FileRefused extends Error {
   /**
    * @param reason such as `is not valid UTF-8`
    * @param line where the problem is, from 1
+   * @param advice what the user can do
    */
-  constructor(reason: string, line?: number) {
-    super(line === undefined ? `the file ${reason}` : `the file ${reason} (line ${line})`);
+  constructor(reason: string, line?: number, advice?: string) {
+    const place = line === undefined ? '' : ` (line ${line})`;
+    super(`the file ${reason}${place}${advice === undefined ? '' : `: ${advice}`}`);
     this.reason = reason;
     this.line = line;
   }

@@ -1,5 +1,6 @@
-import { companyFileFields, contactFileFields, type FileFields, type FileFormat } from '../schemas/files.ts';
+import { companyFileFields, contactFileFields, type FileFields } from '../schemas/files.ts';
 import type { MatchField } from '../schemas/batches.ts';
+import type { ImportFormat } from '../schemas/imports.ts';
 import { columnNamed, type FileColumn } from './columns.ts';
 
 /** What an import's file contains, and how its records are imported. */
@@ -8,8 +9,9 @@ export interface ImportFile {
   mode: 'create' | 'update' | 'upsert';
   /** Identifies the existing record. Default: `id`. Ignored in the mode `create`. */
   match?: MatchField | undefined;
-  format: FileFormat;
-  /** Field names by header of a CSV file, null to ignore the column. A header without an entry is the field name. */
+  /** `auto` for an empty file. */
+  format: ImportFormat;
+  /** Field names by header of a CSV or XLSX file, null to ignore the column. A header without an entry is the field name. */
   mapping?: Record<string, string | null> | null | undefined;
   /** If false, a column of no known field makes the import fail. */
   ignoreUnknown: boolean;

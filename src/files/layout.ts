@@ -1,6 +1,7 @@
 import type { Fault } from '../errors.ts';
 import { pointerTo } from '../text/json-pointer.ts';
 import type { Cell } from './cells.ts';
+import { invalidBytes } from './encodings.ts';
 import { FileRefused } from './file-refused.ts';
 import { ignoredFields, importColumn, matchOf, type ImportFile } from './import-file.ts';
 import { faultTexts, maxRecordBytes, type FilePosition, type RawRecord } from './raw-records.ts';
@@ -9,7 +10,7 @@ import { RecordScanner } from './record-scanner.ts';
 import { textBlocks } from './text-blocks.ts';
 
 /** Detected from the header line. */
-const separators = [',', ';', '\t'] as const;
+const separators = [',', ';', '\t', '|'] as const;
 type Separator = (typeof separators)[number];
 
 export interface CsvHeader {
@@ -31,7 +32,7 @@ const maxColumns = 10_000;
  * @throws FileRefused if there is no header line, or if the columns cannot be mapped to fields
  */
 export async function readLayout(file: ImportFile, chunks: AsyncIterable<Buffer>): Promise<CsvLayout | null> {
-  if (file.format === 'ndjson') return null;
+  if (file.format === 'ndjson' || file.format === 'auto') return null;
   const header = await readHeader(chunks);
   const { columns, faults } = mapColumns(file, header.headers);
   if (faults.length > 0) throw new FileRefused(`cannot be imported: ${summary(faults)}`);
@@ -53,15 +54,23 @@ function summary(faults: Fault[]): string {
  */
 export async function readHeader(chunks: AsyncIterable<Buffer>): Promise<CsvHeader> {
   const beginning = await readBeginning(chunks);
+  const other = otherFormats.find(([start]) => beginning.text.startsWith(start));
+  if (other) throw new FileRefused('is not CSV', undefined, other[1]);
   if (beginning.text.trim() === '') throw new FileRefused('has no header line');
   const { separator, record } = bestOf(separators.map((separator) => readFirst(beginning, separator)));
   const { cells, cellCount, line, next, fault } = record;
-  if (fault === 'invalid bytes') throw new FileRefused(faultTexts[fault], record.faultLine);
+  if (fault === 'invalid bytes') throw invalidBytes('utf-8', record.faultLine);
   if (fault !== undefined) throw new FileRefused(`has a header line that ${faultTexts[fault]}`, line);
   if (cellCount > maxColumns) throw new FileRefused(`has more than ${maxColumns} columns`, line);
   if (cells.some(({ text }) => text.includes('\0'))) throw new FileRefused('has a NUL character in a header', line);
   return { separator, headers: cells.map(headerOf), start: next };
 }
+
+/** The first bytes of other files, read as text. */
+const otherFormats: readonly (readonly [start: string, advice: string])[] = [
+  ['PK\x03\x04', 'it is a ZIP file: for an Excel file, say `format` xlsx or leave it out'],
+  ['\xd0\xcf\x11\xe0', 'it is an old Excel file, or one with a password: save it as XLSX without a password'],
+];
 
 interface Beginning {
   text: string;

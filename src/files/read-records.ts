@@ -3,6 +3,7 @@ import { TimeSlice } from '../process/event-loop.ts';
 import { maxBatchFaults } from '../schemas/batches.ts';
 import { findUnstorableText } from '../text/unstorable.ts';
 import type { Cell } from './cells.ts';
+import { invalidBytes } from './encodings.ts';
 import { FileRefused } from './file-refused.ts';
 import { ignoredFields, importColumn, type ImportFile } from './import-file.ts';
 import { parseCell } from './json.ts';
@@ -122,8 +123,8 @@ class ItemReader {
   /** @throws FileRefused if the record's fault shows that the whole file cannot be read */
   read(raw: RawRecord): FileRecord {
     const { cells: original, line, next } = raw;
-    if (raw.fault === 'open quote' || raw.fault === 'invalid bytes')
-      throw new FileRefused(faultTexts[raw.fault], raw.faultLine);
+    if (raw.fault === 'invalid bytes') throw invalidBytes('utf-8', raw.faultLine);
+    if (raw.fault === 'open quote') throw new FileRefused(faultTexts[raw.fault], raw.faultLine);
     return { item: this.#itemOf(raw), original, line, next };
   }
 

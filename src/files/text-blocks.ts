@@ -45,7 +45,7 @@ function decode(bytes: Buffer): string {
 }
 
 /** Returns how many bytes at the end belong to an incomplete character. */
-function unfinishedLength(bytes: Buffer): number {
+export function unfinishedLength(bytes: Buffer): number {
   for (let length = 1; length <= Math.min(3, bytes.length); length += 1) {
     const byte = bytes[bytes.length - length]!;
     if (byte < 0x80) return 0;

@@ -59,15 +59,20 @@ const csvWriter = (columns: readonly FileColumn[]): RecordWriter => ({
     ),
 });
 
-export const csvHeader = (names: readonly string[]): string =>
-  csvLines([names.map((name) => (mustBeQuoted.test(name) ? { text: name, isQuoted: true } : name))], names.length);
+export const csvHeader = (names: readonly string[], separator = ','): string =>
+  csvLines(
+    [names.map((name) => (mustBeQuoted.test(name) ? { text: name, isQuoted: true } : name))],
+    names.length,
+    separator,
+  );
 
 /** Names that must be quoted in a header line: they contain a possible separator, or white space at an end. */
-const mustBeQuoted = /[;\t]|^\s|\s$/;
+const mustBeQuoted = /[,;\t|]|^\s|\s$/;
 
 /** @param width number of cells in each row */
-export const csvLines = (rows: (string | Cell)[][], width: number): string =>
+export const csvLines = (rows: (string | Cell)[][], width: number, separator = ','): string =>
   stringify(rows, {
+    delimiter: separator,
     record_delimiter: 'windows',
     // Many readers take a single LF or CR as the end of a record, too.
     quote_record_delimiter: true,

@@ -6,13 +6,14 @@ import { beginImport, cancelImport, changeImport } from '../jobs/imports/start-i
 import { allImports } from '../queries/imports/imports.ts';
 import {
   ImportCreate,
+  importFormats,
   importModes,
   importObjects,
   maxFileBytes,
   type Import,
+  type ImportFormat,
   type ImportMode,
 } from '../schemas/imports.ts';
-import { fileFormats } from '../schemas/files.ts';
 import { compile } from '../validation/validator.ts';
 import { forAdmins } from './access.ts';
 import {
@@ -142,7 +143,7 @@ function draftOf(fields: Fields): ImportCreate {
   return {
     object: text(fields, 'object') as ImportCreate['object'],
     mode,
-    format: text(fields, 'format') as ImportCreate['format'],
+    format: (text(fields, 'format') || 'auto') as ImportFormat,
     start: false,
     ...(name === '' ? {} : { name }),
     ...(match === '' || mode === 'create' ? {} : { match: match as NonNullable<ImportCreate['match']> }),
@@ -194,16 +195,17 @@ function showForm(
       )}
       <fieldset class="choices">
         <legend>Format</legend>
-        !${choices('format', fileFormats, text(fields, 'format') || 'csv')} !${faultText('format', faults)}
+        !${choices('format', importFormats, text(fields, 'format') || 'auto')} !${faultText('format', faults)}
       </fieldset>
       !${field(
         {
           name: 'file',
           label: 'File',
-          hint: 'At most 256 MiB and 1,000,000 records. CSV: UTF-8, with a header line.',
+          hint: 'CSV, XLSX or NDJSON. At most 256 MiB and 1,000,000 records; an Excel file 50 MiB and 200,000 rows.',
           faults,
         },
-        (attributes) => html`<input type="file" !${attributes} accept=".csv,.tsv,.txt,.ndjson,.jsonl" required />`,
+        (attributes) =>
+          html`<input type="file" !${attributes} accept=".csv,.tsv,.txt,.xlsx,.xlsm,.ndjson,.jsonl" required />`,
       )}
     </div>
     <div class="buttons">
@@ -223,11 +225,18 @@ function showForm(
   });
 }
 
+const labelOf = (value: string): string =>
+  value === 'auto'
+    ? 'as the file shows'
+    : (importFormats as readonly string[]).includes(value)
+      ? value.toUpperCase()
+      : value;
+
 const choices = (name: string, all: readonly string[], chosen: string): Html[] =>
   all.map(
     (value) =>
       html`<label>
         <input type="radio" name="${name}" value="${value}" !${value === chosen ? 'checked' : ''} />
-        ${value === 'ndjson' || value === 'csv' ? value.toUpperCase() : value}
+        ${labelOf(value)}
       </label>`,
   );

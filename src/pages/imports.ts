@@ -4,7 +4,6 @@ import { cancelImport, changeImport, startUploaded } from '../jobs/imports/start
 import { sessionOf } from '../plugins/credentials/auth.ts';
 import { sendFile } from '../plugins/answers/send-file.ts';
 import { allImports, listImports, requireImport } from '../queries/imports/imports.ts';
-import { contentTypes } from '../schemas/files.ts';
 import { ImportPatch, type Import } from '../schemas/imports.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/base/wire.ts';
@@ -93,9 +92,9 @@ export async function imports(app: FastifyInstance): Promise<void> {
   const download = { ...forMembers, config: { ...forMembers.config, isLong: true } } as const;
   app.get('/imports/:id/errors.csv', download, async (request, reply) => {
     const ref = { id: idOf(request, 'import'), visible: allImports };
-    const read = await openErrorsFile(request.db, request.caller.customerId, ref);
+    const file = await openErrorsFile(request.db, request.caller.customerId, ref);
     void reply.header('cache-control', 'no-store');
-    return sendFile(request, reply, { read, type: contentTypes.csv, name: 'errors.csv', noun: 'errors file' });
+    return sendFile(request, reply, { ...file, name: 'errors.csv', noun: 'errors file' });
   });
 }
 

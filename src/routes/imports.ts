@@ -8,7 +8,6 @@ import { beginImport, cancelImport, changeImport, startUploaded } from '../jobs/
 import { fileOf, takeFiles } from '../plugins/bodies/file-body.ts';
 import { sendFile } from '../plugins/answers/send-file.ts';
 import { listImports, requireImport, visibleImports, type VisibleImports } from '../queries/imports/imports.ts';
-import { contentTypes } from '../schemas/files.ts';
 import {
   anyImportScope,
   ErrorsFile,
@@ -191,8 +190,8 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     },
     async (request, reply) => {
       const { db, caller, params } = request;
-      const read = await openErrorsFile(db, caller.customerId, { id: params.id, visible: visibleTo(caller) });
-      return sendFile(request, reply, { read, type: contentTypes.csv, name: 'errors.csv', noun: 'errors file' });
+      const file = await openErrorsFile(db, caller.customerId, { id: params.id, visible: visibleTo(caller) });
+      return sendFile(request, reply, { ...file, name: 'errors.csv', noun: 'errors file' });
     },
   );
 

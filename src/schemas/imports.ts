@@ -1,6 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { companyBatches, contactBatches, type MatchField } from './batches.ts';
-import { fileFormats } from './files.ts';
 import type { Scope } from './base/scopes.ts';
 import { CreatedAt, DoneWithId, Enum, Ids, Instant, Name, Nullable, Paginate, Strict, Uuid } from './base/wire.ts';
 
@@ -37,6 +36,13 @@ export const maxFileRecords = 1_000_000;
 /** Of one customer. */
 export const maxUnfinishedImports = 3;
 
+/** Of an XLSX file, as it is sent (bytes). */
+export const maxXlsxBytes = 50 * 1024 * 1024;
+
+/** `auto`: as the bytes of the file show. */
+export const importFormats = ['auto', 'csv', 'ndjson', 'xlsx'] as const;
+export type ImportFormat = (typeof importFormats)[number];
+
 /** Returns the scopes that a key must have to start or read such an import. */
 export function importScopes(object: ImportObject, mode: ImportMode): Scope[] {
   const actions = mode === 'upsert' ? (['create', 'update'] as const) : [mode];
@@ -58,18 +64,39 @@ const Mapping = () =>
     additionalProperties: { type: ['string', 'null'], maxLength: 255 },
     maxProperties: 1_000,
     description:
-      'Only for CSV files: for each header, the field that its column is read as, or null to leave the column out. ' +
+      'Only for CSV and XLSX files: for each header, the field that its column is read as, or null to leave the column out. ' +
       'Headers without an entry are names of fields. Entries of headers that the file lacks are ignored.',
     examples: [{ 'E-Mail': 'work_email', Notes: null }],
   });
 
 const changeable = {
   mapping: Type.Optional(Mapping()),
+  encoding: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 40,
+      default: 'auto',
+      description:
+        'Encoding of a CSV file: a label of the WHATWG Encoding standard, such as `windows-1252`. `auto`: a byte order mark ' +
+        'decides, else UTF-8 if all bytes are valid UTF-8, else Windows-1252. NDJSON is UTF-8, or what its mark says.',
+      examples: ['auto', 'windows-1252'],
+    }),
+  ),
+  sheet: Type.Optional(
+    Nullable(
+      Type.String({
+        minLength: 1,
+        maxLength: 255,
+        description: 'Name of the sheet of an XLSX file. Null: the first.',
+        examples: ['Contacts'],
+      }),
+    ),
+  ),
   ignore_unknown: Type.Optional(
     Type.Boolean({
       default: false,
       description:
-        'Leaves out the columns of a CSV file whose header names no field. If false, such a header fails the import.',
+        'Leaves out the columns of a CSV or XLSX file whose header names no field. If false, such a header fails the import.',
     }),
   ),
   list_ids: Type.Optional(
@@ -101,10 +128,14 @@ export const ImportCreate = Strict(
           '`upsert` it is required, and not `id`. With `create` it is not allowed. `work_email` is for contacts only.',
       }),
     ),
-    format: Enum(fileFormats, {
-      description:
-        '`csv`: UTF-8, with a header line; the separator is `,` `;` or tab. `ndjson`: one JSON object on each line.',
-    }),
+    format: Type.Optional(
+      Enum(importFormats, {
+        default: 'auto',
+        description:
+          '`csv`: with a header line; the separator is `,` `;` tab or `|`. `ndjson`: one JSON object on each line. `xlsx`: a ' +
+          'sheet of an Excel file; the first row with at least two filled cells is the header. `auto`: as the file shows.',
+      }),
+    ),
     ...changeable,
     start: Type.Optional(
       Type.Boolean({
@@ -117,7 +148,7 @@ export const ImportCreate = Strict(
   },
   {
     title: 'ImportCreate',
-    examples: [{ object: 'contacts', mode: 'upsert', match: 'work_email', format: 'csv' }],
+    examples: [{ object: 'contacts', mode: 'upsert', match: 'work_email' }],
   },
 );
 export type ImportCreate = Static<typeof ImportCreate>;
@@ -142,7 +173,12 @@ export const Import = Type.Object(
         description: 'The field by which a record of the file names the stored one. Null with `create`.',
       }),
     ),
-    format: Enum(fileFormats, { description: 'Format of the file.' }),
+    format: Enum(importFormats, {
+      description: 'Format of the file. `auto` until the file is there; of an empty file also afterwards.',
+    }),
+    encoding: Nullable(
+      Type.String({ description: 'Encoding of the file. `auto` until the file is there. Null for XLSX.' }),
+    ),
     dry_run: Type.Boolean({ description: 'Whether the import writes nothing and only counts.' }),
     status: Enum(importStatuses, {
       description:
@@ -172,10 +208,19 @@ export const ImportQuery = Strict(
   { title: 'ImportQuery', examples: [{ paginate: { limit: 25 } }] },
 );
 
+const Finding = Type.Object({
+  path: Type.String({ description: 'JSON pointer (RFC 6901) to the value in this response.' }),
+  message: Type.String({ description: 'What is wrong with the value.' }),
+});
+
 /** The header line, the first records and their errors. */
 export const ImportPreview = Type.Object(
   {
-    headers: Nullable(Type.Array(Type.String(), { description: 'The headers of a CSV file. Null for NDJSON.' })),
+    headers: Nullable(
+      Type.Array(Type.String(), {
+        description: 'The headers of a CSV or XLSX file. Null for NDJSON and an empty file.',
+      }),
+    ),
     mapping: Nullable(
       Type.Unsafe<Mapping>({
         type: 'object',
@@ -183,16 +228,18 @@ export const ImportPreview = Type.Object(
         description: 'For each header, the field that its column is read as; null: none. Null for NDJSON.',
       }),
     ),
+    encoding: Nullable(Type.String({ description: 'The encoding by which the file is read. Null for XLSX.' })),
+    separator: Nullable(
+      Type.String({ description: 'The character between the cells of a CSV file. Null for others.' }),
+    ),
+    sheets: Nullable(
+      Type.Array(Type.String(), { description: 'The names of the sheets of an XLSX file, in order. Null for others.' }),
+    ),
     records: Type.Array(Type.Unsafe<object>({ type: 'object', additionalProperties: true }), {
       description: 'The first 5 records, as items of a batch. `{}` for a record that cannot be read.',
     }),
-    errors: Type.Array(
-      Type.Object({
-        path: Type.String({ description: 'JSON pointer (RFC 6901) to the value in this response.' }),
-        message: Type.String({ description: 'What is wrong with the value.' }),
-      }),
-      { description: 'What is wrong with the header or with these records.' },
-    ),
+    errors: Type.Array(Finding, { description: 'What is wrong with the header or with these records.' }),
+    warnings: Type.Array(Finding, { description: 'What is left out, although nothing is wrong with the file.' }),
   },
   { title: 'ImportPreview' },
 );
@@ -200,7 +247,8 @@ export type ImportPreview = Static<typeof ImportPreview>;
 
 /** Any content type. */
 export const FileBody = {
-  description: 'The file, of at most 256 MiB. Any content type is accepted, and `Content-Encoding: gzip`.',
+  description:
+    'The file, of at most 256 MiB (XLSX: 50 MiB). Any content type is accepted, and `Content-Encoding: gzip`.',
   content: {
     'application/octet-stream': {
       schema: Type.String({ format: 'binary', examples: ['first_name,last_name\nAda,Lovelace\n'] }),
@@ -212,6 +260,7 @@ export const FileBody = {
 export const ErrorsFile = {
   description:
     'The failed records: the columns of the file (of NDJSON the line as `_record`), then `_line`, where the record starts ' +
-    'in the file, and `_error`.',
+    'in the file (of XLSX the row of the sheet), and `_error`. Separator and encoding are those of a CSV file; of others, ' +
+    '`,` and UTF-8.',
   content: { 'text/csv': { schema: Type.String() } },
 };

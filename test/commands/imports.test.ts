@@ -58,7 +58,7 @@ test('the same command goes on with the import of an interrupted run, also if th
   const [first] = await importsOf();
   // As if the first run had been interrupted before it could report the end.
   await app.owner`
-    update imports set fingerprint = sha256(convert_to(${`${JSON.stringify({ object: 'contacts', mode: 'create', format: 'csv' })}\n`}, 'UTF8')
+    update imports set fingerprint = sha256(convert_to(${`${JSON.stringify({ object: 'contacts', mode: 'create' })}\n`}, 'UTF8')
       || convert_to(${contactsCsv(...contactLines(3))}, 'UTF8')) where id = ${first!.id}`;
   expect(await run('contacts', file, ...words)).toMatchObject({
     code: 0,

@@ -294,10 +294,10 @@ describe('the file of failed records', () => {
     const errors = records.map((record) => errorsLine(layout, record, 'is wrong, "really"'));
     expect(errorsHeader(layout) + errors.join('')).toBe(
       [
-        'first_name," a ","b;",_line,_error',
-        '\\N,"\\N","x\n""y",2,"is wrong, ""really"""',
-        'only,,,4,"is wrong, ""really"""',
-        '1,2,3,5,"is wrong, ""really"""',
+        'first_name;" a ";"b;";_line;_error',
+        '\\N;"\\N";"x\n""y";2;"is wrong, ""really"""',
+        'only;;;4;"is wrong, ""really"""',
+        '1;2;3;5;"is wrong, ""really"""',
         '',
       ].join('\r\n'),
     );

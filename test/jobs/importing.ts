@@ -19,6 +19,21 @@ export async function beginImport(customer: TestCustomer, settings: object = new
 export const sendFile = (customer: TestCustomer, id: string, text: string) =>
   customer.call('PUT', `/imports/${id}/file`, text, { 'content-type': 'text/csv' });
 
+/** Begins an import and sends bytes as its file. Returns its id. */
+export async function sendBytes(
+  app: TestApp,
+  customer: TestCustomer,
+  settings: object,
+  payload: Buffer,
+): Promise<string> {
+  const id = await beginImport(customer, settings);
+  const headers = { authorization: `X-API-Key ${customer.key}`, 'content-type': 'application/octet-stream' };
+  const url = `/api/ext/imports/${id}/file`;
+  const sent = await app.fastify.inject({ method: 'PUT', url, headers, payload });
+  expect(sent.statusCode, sent.body).toBe(200);
+  return id;
+}
+
 /** Works at all imports of a customer in this process until none waits. */
 export async function workAtAll(app: TestApp, { id }: Pick<TestCustomer, 'id'>, seconds = 60): Promise<void> {
   while (await workAtImport(contextOf(app), id, { seconds }));

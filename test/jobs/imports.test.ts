@@ -239,8 +239,8 @@ describe('an import', () => {
   test.each([
     ['a header that names no field', Buffer.from('first_name,nothing\nAda,1')],
     [
-      'bytes that are no UTF-8, behind many good records',
-      Buffer.concat([Buffer.from(contactsCsv(...contactLines(1_500))), Buffer.from([10, 0xff])]),
+      'bytes that are no UTF-8, behind its byte order mark and many good records',
+      Buffer.concat([Buffer.from(`\ufeff${contactsCsv(...contactLines(1_500))}`), Buffer.from([10, 0xff])]),
     ],
   ])('with %s is FAILED before it writes anything', async (_name, payload) => {
     const id = await beginImport(customer, newContacts);
@@ -536,13 +536,13 @@ describe('imports in the background', () => {
     const endedAgo = (time: string) =>
       app.owner`update imports set finished_at = now() - ${time}::interval where id = ${done.id}`;
     await endedAgo('29 days 23:59');
-    const download = await openErrorsFile(app.db, customer.id, { id: done.id, visible: allImports });
+    const { read: download } = await openErrorsFile(app.db, customer.id, { id: done.id, visible: allImports });
     // A download that begins now may still run when the records can no longer be read.
     await endedAgo('30 days 00:59');
     await sweepJobs(contextOf(app), {});
     expect((await customer.get(`/imports/${done.id}/errors`)).status).toBe(409);
     let text = '';
-    for await (const piece of await download()) text += piece;
+    for await (const piece of await download()) text += piece.toString();
     expect(text).toContain('no address');
     await endedAgo('31 days');
     await sweepJobs(contextOf(app), {});

@@ -134,7 +134,7 @@ describe('an import with the pages', () => {
   test.each([
     ['no file', {}, undefined, 'Choose a file.'],
     ['an upsert without a field to match', { match: '' }, people, 'Must be one of external_id, work_email.'],
-    ['an unknown format', { format: 'xlsx' }, people, 'Must be one of csv, ndjson.'],
+    ['an unknown format', { format: 'pdf' }, people, 'Must be one of auto, csv, ndjson, xlsx.'],
     ['companies by e-mail', { object: 'companies' }, people, 'Must be one of external_id.'],
   ])('refuses %s beside its field, and keeps nothing', async (_what, fields, file, message) => {
     const { customer, visitor } = await start();

@@ -74,6 +74,7 @@ describe('beginning an import', () => {
       mode: 'create',
       match: null,
       format: 'csv',
+      encoding: 'auto',
       dry_run: false,
       status: 'UPLOADING',
       total: null,

@@ -1,15 +1,22 @@
 import type { Database } from '../../database/db.ts';
 import { conflict, DomainError } from '../../errors.ts';
+import { encoderOf } from '../../files/encodings.ts';
 import { errorsHeader } from '../../files/errors-file.ts';
 import { FileRefused } from '../../files/file-refused.ts';
 import { readHeader, type CsvLayout } from '../../files/layout.ts';
 import { readErrors } from '../../queries/imports/import-errors.ts';
 import { requireImportState, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
-import { partsOf, storedFileOf } from './import-source.ts';
+import { encodingOf, openSource } from './import-source.ts';
+
+export interface ErrorsFile {
+  /** The content type. */
+  type: string;
+  /** No connection is held while the caller processes a piece. */
+  read: () => Promise<AsyncGenerator<Buffer>>;
+}
 
 /**
- * Returns a function that streams the CSV file of failed records. No connection is held while the caller processes a
- * piece.
+ * Returns the CSV file of failed records, with separator and encoding of the original.
  * @throws DomainError `not_found`; `conflict` if no file has been uploaded yet, or if the failed records were removed
  * 30 days after the end of the import
  */
@@ -17,7 +24,7 @@ export async function openErrorsFile(
   db: Database,
   customerId: string,
   given: { id: string; visible: VisibleImports },
-): Promise<() => Promise<AsyncGenerator<string>>> {
+): Promise<ErrorsFile> {
   const find = () => db.lookup((sql) => requireImportState(sql, customerId, given.id, given.visible));
   const found = await find();
   if (found.file_bytes === null) throw conflict('The import has no file yet');
@@ -27,8 +34,17 @@ export async function openErrorsFile(
     // Stored when the first turn has ended. If the import ends while the header is read, it is stored by then.
     ((found.layout ?? (await readStoredHeader(db, customerId, found)) ?? (await find()).layout) as CsvLayout | null) ??
     unreadable;
-  return async () =>
-    errorLines(db, customerId, found.id, errorsHeader(found.format === 'ndjson' ? null : await readLayout()));
+  const hasHeader = found.format === 'csv' || found.format === 'xlsx';
+  const original = found.format === 'csv' ? encodingOf(found) : 'utf-8';
+  const { encoding, mark, encode } = encoderOf(original);
+  async function* bytes(header: string): AsyncGenerator<Buffer> {
+    if (encoding !== 'utf-8' || original !== 'utf-8' || found.has_mark) yield mark;
+    for await (const text of errorLines(db, customerId, found.id, header)) yield encode(text);
+  }
+  return {
+    type: `text/csv; charset=${encoding}`,
+    read: async () => bytes(errorsHeader(hasHeader ? await readLayout() : null)),
+  };
 }
 
 /** For a CSV file whose header line cannot be read. */
@@ -37,7 +53,8 @@ const unreadable: CsvLayout = { separator: ',', headers: [], columns: [], start:
 /** Returns undefined if the header line cannot be read, or the file was removed because the import has ended. */
 async function readStoredHeader(db: Database, customerId: string, found: ImportState): Promise<CsvLayout | undefined> {
   try {
-    return { ...(await readHeader(partsOf(db, customerId, storedFileOf(found), 0))), columns: [] };
+    const source = await openSource(db, customerId, found);
+    return { ...(await readHeader(source.partsFrom(0))), columns: [] };
   } catch (error) {
     if (error instanceof FileRefused || (error instanceof DomainError && error.code === 'conflict')) return undefined;
     throw error;

@@ -9,6 +9,7 @@ import { contactsAtOnce } from '../../queries/memberships/list-rule-limits.ts';
 import { analyzeTable, findChangedTables } from '../../queries/records/statistics.ts';
 import { maxFileRecords } from '../../schemas/imports.ts';
 import type { Handler } from '../handler.ts';
+import { convertFile } from './convert-file.ts';
 import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
 import { underLease } from '../settle.ts';
 import { runOneBatch, takeTurn, type RunBatch, type RunContext } from '../turns.ts';
@@ -42,7 +43,7 @@ const batchOf =
   async (context, leased, signal) => {
     const end = performance.now() + seconds * 1000;
     const isOver = (): boolean => signal.aborted || performance.now() >= end;
-    const read = leased.total === null ? await readWhole(context, leased, isOver) : leased;
+    const read = leased.total === null ? await readWhole(context, leased, isOver, signal) : leased;
     if (read) await writeAll(context, read, isOver);
   };
 
@@ -54,11 +55,15 @@ async function readWhole(
   context: RunContext,
   leased: LeasedImport,
   isOver: () => boolean,
+  signal: AbortSignal,
 ): Promise<LeasedImport | undefined> {
   const { customer_id: customerId } = leased;
   const progress = { ...leased };
   let isEnd = false;
   try {
+    const converted = await convertFile(context, leased, signal);
+    if (!converted) return undefined;
+    Object.assign(progress, converted);
     isEnd = await readOn(context, progress, isOver);
   } catch (error) {
     if (!(error instanceof FileRefused)) throw error;
@@ -77,6 +82,7 @@ async function readWhole(
  * @returns true at the end of the file, false if the time limit is reached first
  */
 async function readOn(context: RunContext, progress: ImportRow, isOver: () => boolean): Promise<boolean> {
+  if (progress.format === 'auto') return true; // The file is empty.
   progress.layout ??= await readLayout(importFileOf(progress), partsFrom(context, progress, 0));
   for await (const records of recordsOf(context, progress)) {
     progress.counted += records.length;

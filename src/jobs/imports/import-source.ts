@@ -1,5 +1,7 @@
 import type { Database } from '../../database/db.ts';
 import { conflict } from '../../errors.ts';
+import { toUtf8 } from '../../files/encodings.ts';
+import { FileRefused } from '../../files/file-refused.ts';
 import type { ImportFile } from '../../files/import-file.ts';
 import { readPart, type StoredFile } from '../../queries/imports/import-files.ts';
 import type { ImportSettings } from '../../queries/imports/imports.ts';
@@ -21,6 +23,54 @@ export const importFileOf = ({ object, mode, match, format, mapping, ...rest }: 
   mapping,
   ignoreUnknown: rest.ignore_unknown,
 });
+
+/** The encoding by which a text file is read. */
+export const encodingOf = ({ format, encoding, found_encoding: found }: ImportSettings): string =>
+  format === 'ndjson' || encoding === 'auto' ? (found ?? 'utf-8') : encoding;
+
+/** A stored file as it is read: UTF-8 text, or the rows of a sheet. */
+export interface ImportSource {
+  /** False if the parts are converted while they are read. */
+  isStored: boolean;
+  /** Names of the sheets of an XLSX file, in order. Null for other formats. */
+  sheets: string[] | null;
+  /**
+   * @param from offset of the first byte
+   * @throws FileRefused if the file cannot be read as what it should be
+   */
+  partsFrom(from: number): AsyncGenerator<Buffer>;
+}
+
+/**
+ * Opens a complete file.
+ * @throws FileRefused if the file begins with the byte order mark of another encoding
+ */
+export async function openSource(
+  db: Database,
+  customerId: string,
+  row: ImportSettings & Parameters<typeof storedFileOf>[0],
+): Promise<ImportSource> {
+  const parts = (from: number) => partsOf(db, customerId, storedFileOf(row), from);
+  const encoding = encodingOf(row);
+  if (row.has_mark && encoding !== row.found_encoding)
+    throw new FileRefused(
+      `begins with the byte order mark of ${row.found_encoding!.toUpperCase()}, but the import names ${encoding}`,
+      undefined,
+      'leave `encoding` out',
+    );
+  if (row.is_converted || encoding === 'utf-8') return { isStored: true, sheets: null, partsFrom: parts };
+  return { isStored: false, sheets: null, partsFrom: (from) => startingAt(toUtf8(parts(0), encoding), from) };
+}
+
+/** Leaves out the first bytes. */
+async function* startingAt(chunks: AsyncIterable<Buffer>, from: number): AsyncGenerator<Buffer> {
+  let skipped = 0;
+  for await (const chunk of chunks) {
+    const rest = chunk.subarray(Math.min(chunk.length, from - skipped));
+    skipped += chunk.length - rest.length;
+    if (rest.length > 0) yield rest;
+  }
+}
 
 /**
  * Yields a stored file in parts of up to 256 KiB. No connection is held while the caller processes one.

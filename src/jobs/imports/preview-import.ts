@@ -6,7 +6,7 @@ import { readRecords, type FileRecord } from '../../files/read-records.ts';
 import { requireImportState, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
 import type { ImportPreview } from '../../schemas/imports.ts';
 import { checkRecords } from './check-records.ts';
-import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
+import { encodingOf, importFileOf, openSource, type ImportSource } from './import-source.ts';
 import { requireUploaded } from './start-import.ts';
 
 const shownRecords = 5;
@@ -22,10 +22,24 @@ export async function previewImport(
 ): Promise<ImportPreview> {
   const found = await db.lookup((sql) => requireImportState(sql, customerId, id, visible));
   requireUploaded(found);
-  const preview: ImportPreview = { headers: null, mapping: null, records: [], errors: [] };
+  const preview: ImportPreview = {
+    headers: null,
+    mapping: null,
+    encoding: found.format === 'xlsx' ? null : encodingOf(found),
+    separator: null,
+    sheets: null,
+    records: [],
+    errors: [],
+    warnings: [],
+  };
+  if (found.format === 'ndjson' && found.mapping)
+    preview.warnings.push({ path: '/mapping', message: 'is left out, because the file is NDJSON' });
+  if (found.format === 'auto') return preview;
   try {
-    const layout = found.format === 'csv' ? await addLayout(preview, db, customerId, found) : null;
-    await addRecords(preview, found, await firstRecords(db, customerId, found, layout));
+    const source = await openSource(db, customerId, found);
+    preview.sheets = source.sheets;
+    const layout = found.format === 'ndjson' ? null : await addLayout(preview, found, source);
+    await addRecords(preview, found, await firstRecords(found, source, layout));
   } catch (error) {
     if (!(error instanceof FileRefused)) throw error;
     preview.errors.push({ path: '', message: error.message });
@@ -37,28 +51,19 @@ export async function previewImport(
  * Adds column names and errors of the header line to the preview.
  * @returns the header line, and the field of each column
  */
-async function addLayout(
-  preview: ImportPreview,
-  db: Database,
-  customerId: string,
-  found: ImportState,
-): Promise<CsvLayout> {
-  const header = await readHeader(partsOf(db, customerId, storedFileOf(found), 0));
+async function addLayout(preview: ImportPreview, found: ImportState, source: ImportSource): Promise<CsvLayout> {
+  const header = await readHeader(source.partsFrom(0));
   const { columns, faults } = mapColumns(importFileOf(found), header.headers);
   preview.headers = header.headers;
+  preview.separator = header.separator;
   preview.mapping = Object.fromEntries(header.headers.map((name, i) => [name, columns[i] ?? null]));
   preview.errors.push(...faults);
   return { ...header, columns };
 }
 
-async function firstRecords(
-  db: Database,
-  customerId: string,
-  found: ImportState,
-  layout: CsvLayout | null,
-): Promise<FileRecord[]> {
+async function firstRecords(found: ImportState, source: ImportSource, layout: CsvLayout | null): Promise<FileRecord[]> {
   const from = layout?.start ?? { bytes: 0, line: 1 };
-  const parts = partsOf(db, customerId, storedFileOf(found), from.bytes);
+  const parts = source.partsFrom(from.bytes);
   const first: FileRecord[] = [];
   for await (const records of readRecords(importFileOf(found), layout, parts, from)) {
     first.push(...records.slice(0, shownRecords - first.length));

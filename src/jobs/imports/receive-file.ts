@@ -1,16 +1,17 @@
 import type { Database, Transaction } from '../../database/db.ts';
 import { conflict, DomainError } from '../../errors.ts';
+import { FileProbe, type FoundFile } from '../../files/file-probe.ts';
 import {
   beginUpload,
-  chunkBytes,
   discardUpload,
   endUpload,
   insertChunk,
   type StoredFile,
 } from '../../queries/imports/import-files.ts';
 import { lockImport, startImport, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
-import { maxFileBytes } from '../../schemas/imports.ts';
+import { maxFileBytes, maxXlsxBytes } from '../../schemas/imports.ts';
 import { enqueueTurn } from '../../queries/records/turns.ts';
+import { inChunks } from './file-chunks.ts';
 
 type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 
@@ -29,11 +30,11 @@ export async function receiveFile(
   const upload = await db.transaction(async (sql) => {
     const found = await lockImport(sql, customerId, id, visible);
     requireNoFile(found);
-    return { importId: found.id, upload: await beginUpload(sql, customerId, found.id) };
+    return { importId: found.id, format: found.format, upload: await beginUpload(sql, customerId, found.id) };
   });
   try {
-    const bytes = await storeChunks(db, customerId, upload, pieces);
-    await db.transaction((sql) => complete(sql, customerId, upload, { bytes, visible }));
+    const stored = await storeChunks(db, customerId, upload, pieces);
+    await db.transaction((sql) => complete(sql, customerId, upload, { ...stored, visible }));
   } catch (error) {
     // If this fails too, the next upload or the end of the import removes the chunks.
     const isComplete = await cleaner.transaction((sql) => discardUpload(sql, customerId, upload)).catch(() => false);
@@ -48,58 +49,45 @@ function requireNoFile({ status }: ImportState): void {
   );
 }
 
-/** @returns the size of the file (bytes) */
+/** @returns the size of the file (bytes), and what its bytes show */
 async function storeChunks(
   db: Database,
   customerId: string,
-  upload: Upload,
+  upload: Upload & Pick<ImportState, 'format'>,
   pieces: AsyncIterable<Buffer>,
-): Promise<number> {
+): Promise<{ bytes: number; found: FoundFile }> {
+  const probe = new FileProbe();
   let bytes = 0;
   let number = 0;
   for await (const chunk of inChunks(pieces)) {
+    probe.add(chunk);
     bytes += chunk.length;
-    if (bytes > maxFileBytes) throw tooLarge();
+    if (bytes > maxFileBytes) throw tooLarge('file', maxFileBytes);
+    const isXlsx = upload.format === 'xlsx' || (upload.format === 'auto' && probe.isZip);
+    if (isXlsx && bytes > maxXlsxBytes) throw tooLarge('XLSX file', maxXlsxBytes);
     const isStored = await db.transaction((sql) => insertChunk(sql, customerId, upload, number, chunk));
     if (!isStored) throw superseded();
     number += 1;
   }
-  return bytes;
+  return { bytes, found: probe.found };
 }
 
-const tooLarge = () =>
-  new DomainError('payload_too_large', `The file is larger than ${maxFileBytes / 1024 / 1024} MiB`);
+const tooLarge = (noun: string, bytes: number) =>
+  new DomainError('payload_too_large', `The ${noun} is larger than ${bytes / 1024 / 1024} MiB`);
 
 const superseded = () => conflict('Another upload of this file has begun, or the import has ended');
-
-/** The last chunk of `chunkBytes` can be smaller. */
-async function* inChunks(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let chunk = Buffer.allocUnsafe(chunkBytes);
-  let filled = 0;
-  for await (const piece of pieces)
-    for (let from = 0; from < piece.length;) {
-      const copied = piece.copy(chunk, filled, from);
-      from += copied;
-      filled += copied;
-      if (filled < chunkBytes) continue;
-      yield chunk;
-      chunk = Buffer.allocUnsafe(chunkBytes);
-      filled = 0;
-    }
-  if (filled > 0) yield chunk.subarray(0, filled);
-}
 
 /** Marks the upload as complete. Then starts the import if its settings say so. */
 async function complete(
   sql: Transaction,
   customerId: string,
   { importId, upload }: Upload,
-  { bytes, visible }: { bytes: number; visible: VisibleImports },
+  { bytes, found: file, visible }: { bytes: number; found: FoundFile; visible: VisibleImports },
 ): Promise<void> {
   const found = await lockImport(sql, customerId, importId, visible);
   requireNoFile(found);
   if (found.upload !== upload) throw superseded();
-  await endUpload(sql, customerId, { importId, bytes });
+  await endUpload(sql, customerId, { importId, bytes }, file);
   if (found.is_automatic) await beginWork(sql, customerId, importId);
 }
 

@@ -1,6 +1,7 @@
 import type { Transaction } from '../../database/db.ts';
 import { conflict, validationFailed, type Fault } from '../../errors.ts';
 import { columnNamed } from '../../files/columns.ts';
+import { encodingNamed } from '../../files/encodings.ts';
 import {
   createImport,
   endImport,
@@ -15,6 +16,7 @@ import { companyFileFields, contactFileFields, type FileFields } from '../../sch
 import {
   importMatches,
   type ImportCreate,
+  type ImportFormat,
   type ImportObject,
   type ImportPatch,
   type Mapping,
@@ -42,7 +44,7 @@ export async function beginImport(
 ): Promise<string> {
   const faults = [...matchFaults(given), ...settingFaults(given, given)];
   if (faults.length > 0) throw validationFailed(faults);
-  return createImport(sql, customerId, { ...given, match: matchOf(given) });
+  return createImport(sql, customerId, { ...withNamedEncoding(given), match: matchOf(given) });
 }
 
 const matchOf = ({ mode, match }: ImportCreate): MatchField | null => (mode === 'create' ? null : (match ?? 'id'));
@@ -58,15 +60,25 @@ function matchFaults(given: ImportCreate): Fault[] {
 
 /** Validates what depends on the kind of records or on the format. */
 function settingFaults(
-  { object, format }: Pick<ImportState, 'object' | 'format'>,
-  { mapping, list_ids: listIds }: ImportPatch,
+  { object, format }: { object: ImportObject; format?: ImportFormat },
+  { mapping, encoding, list_ids: listIds }: ImportPatch,
 ): Fault[] {
-  const lists =
-    listIds && object === 'companies' ? [{ path: '/list_ids', message: 'is only allowed for contacts' }] : [];
-  if (!mapping) return lists;
-  if (format === 'ndjson') return [...lists, { path: '/mapping', message: 'is only allowed for CSV files' }];
-  return [...lists, ...mappingFaults(object, mapping)];
+  const others = [
+    ...(listIds && object === 'companies' ? [{ path: '/list_ids', message: 'is only allowed for contacts' }] : []),
+    ...(encoding !== undefined && namedEncoding(encoding) === undefined
+      ? [{ path: '/encoding', message: 'must be auto or the name of an encoding, such as utf-8 or windows-1252' }]
+      : []),
+  ];
+  if (!mapping) return others;
+  if (format === 'ndjson') return [...others, { path: '/mapping', message: 'is only allowed for CSV and XLSX files' }];
+  return [...others, ...mappingFaults(object, mapping)];
 }
+
+const namedEncoding = (label: string): string | undefined => (label === 'auto' ? label : encodingNamed(label));
+
+/** Replaces the label of an encoding by its name. */
+const withNamedEncoding = <T extends ImportPatch>(given: T): T =>
+  given.encoding === undefined ? given : { ...given, encoding: namedEncoding(given.encoding)! };
 
 const mappingFaults = (object: ImportObject, mapping: Mapping): Fault[] =>
   Object.entries(mapping)
@@ -88,7 +100,7 @@ export async function changeImport(
   const faults = settingFaults(found, patch);
   if (faults.length > 0) throw validationFailed(faults);
   requireUploaded(found);
-  await updateImport(sql, customerId, found, patch);
+  await updateImport(sql, customerId, found, withNamedEncoding(patch));
 }
 
 /** @throws DomainError `not_found`; `conflict` if no file is uploaded yet or the import has started */

@@ -1,4 +1,5 @@
 import type { Sql, Transaction } from '../../database/db.ts';
+import type { FoundFile } from '../../files/file-probe.ts';
 
 /** Bytes. Only the last chunk of a file can be smaller. */
 export const chunkBytes = 1024 * 1024;
@@ -54,10 +55,16 @@ export async function endUpload(
   sql: Transaction,
   customerId: string,
   { importId, bytes }: Pick<StoredFile, 'importId' | 'bytes'>,
+  { format, encoding, hasMark }: FoundFile,
 ): Promise<void> {
   await sql`
     update imports
-    set status = 'UPLOADED', file_bytes = ${bytes}
+    set
+      status = 'UPLOADED',
+      file_bytes = ${bytes},
+      format = case when format = 'auto' then ${format ?? 'auto'} else format end,
+      found_encoding = ${encoding ?? null},
+      has_mark = ${hasMark}
     where customer_id = ${customerId}
       and id = ${importId}`;
 }
@@ -88,6 +95,46 @@ export async function discardUpload(
       and upload = ${upload}
       and file_bytes is not null`;
   return complete.count === 1;
+}
+
+/** Deletes what a worker that was stopped has stored of a converted file. */
+export async function deleteUnfinished(
+  sql: Transaction,
+  customerId: string,
+  { importId, upload }: Pick<StoredFile, 'importId' | 'upload'>,
+): Promise<void> {
+  await sql`
+    delete from import_chunks
+    where customer_id = ${customerId}
+      and import_id = ${importId}
+      and upload <> ${upload}`;
+}
+
+/** The caller must have locked the import. */
+export async function insertConverted(
+  sql: Transaction,
+  customerId: string,
+  { importId, upload }: Pick<StoredFile, 'importId' | 'upload'>,
+  number: number,
+  data: Buffer,
+): Promise<void> {
+  await sql`
+    insert into import_chunks (customer_id, import_id, upload, number, data)
+    values (${customerId}, ${importId}, ${upload}, ${number}, ${data})`;
+}
+
+/** Replaces a file by the converted one. The caller must have locked the import. */
+export async function replaceFile(
+  sql: Transaction,
+  customerId: string,
+  { importId, upload, bytes }: StoredFile,
+): Promise<void> {
+  await sql`
+    update imports
+    set upload = ${upload}, file_bytes = ${bytes}, is_converted = true
+    where customer_id = ${customerId}
+      and id = ${importId}`;
+  await deleteUnfinished(sql, customerId, { importId, upload });
 }
 
 export async function deleteFile(sql: Transaction, customerId: string, importId: string): Promise<void> {

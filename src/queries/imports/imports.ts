@@ -37,6 +37,14 @@ export const allImports: VisibleImports = importObjects.flatMap((object) =>
 const isVisible = (sql: Sql | Transaction, visible: VisibleImports) =>
   sql`i.object || ' ' || i.mode = any(${visible as string[]})`;
 
+/** By which the file is read. */
+const shownEncoding = (sql: Sql | Transaction) => sql`
+  case
+    when i.format = 'xlsx' then null
+    when i.encoding <> 'auto' and i.format <> 'ndjson' then i.encoding
+    else coalesce(i.found_encoding, 'auto')
+  end`;
+
 const projection = (sql: Sql | Transaction) => sql`
   i.id,
   i.name,
@@ -44,6 +52,7 @@ const projection = (sql: Sql | Transaction) => sql`
   i.mode,
   i.match,
   i.format,
+  ${shownEncoding(sql)} as encoding,
   i.dry_run,
   i.status,
   i.total,
@@ -70,15 +79,17 @@ export interface NewImport extends Omit<ImportCreate, 'match'> {
  * unfinished imports
  */
 export async function createImport(sql: Transaction, customerId: string, settings: NewImport): Promise<string> {
-  const { object, mode, match, format, name = '', start = true, fingerprint = null } = settings;
+  const { object, mode, match, name = '', start = true, fingerprint = null } = settings;
+  const { format = 'auto', encoding = 'auto', sheet = null } = settings;
   const listIds = await requireLists(sql, customerId, settings.list_ids);
   await refuseTooMany(sql, customerId);
   const [row] = await sql<[{ id: string }]>`
     insert into imports (
-      customer_id, name, object, mode, match, format, mapping, ignore_unknown, list_ids, dry_run, is_automatic, fingerprint
+      customer_id, name, object, mode, match, format, encoding, sheet, mapping, ignore_unknown, list_ids, dry_run,
+      is_automatic, fingerprint
     )
     values (
-      ${customerId}, ${name.trim()}, ${object}, ${mode}, ${match}, ${format},
+      ${customerId}, ${name.trim()}, ${object}, ${mode}, ${match}, ${format}, ${encoding}, ${sheet},
       ${settings.mapping ? sql.json(settings.mapping) : null}, ${settings.ignore_unknown ?? false}, ${listIds}::uuid[],
       ${settings.dry_run ?? false}, ${start}, ${fingerprint}
     )
@@ -196,13 +207,22 @@ export const listImports = (
 
 /** How an import's file is read, and what is done with the records. */
 export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match' | 'format' | 'dry_run'> {
+  /** As given: `auto`, or the name of an encoding. */
+  encoding: string;
+  sheet: string | null;
+  /** What the bytes of the file show. Null for XLSX, and until the file is complete. */
+  found_encoding: string | null;
+  has_mark: boolean;
+  /** The stored file is what is read from the one that was sent: UTF-8, or the rows of a sheet. */
+  is_converted: boolean;
   mapping: Mapping | null;
   ignore_unknown: boolean;
   list_ids: string[];
 }
 
 export const settingColumns = (sql: Sql | Transaction) => sql`
-  object, mode, match, format, dry_run, mapping, ignore_unknown, list_ids`;
+  object, mode, match, format, encoding, sheet, found_encoding, has_mark, is_converted, dry_run, mapping, ignore_unknown,
+  list_ids`;
 
 /** Settings, status and uploaded file, as routes need them. */
 export interface ImportState extends ImportSettings {
@@ -276,11 +296,13 @@ export async function updateImport(
   patch: ImportPatch,
 ): Promise<void> {
   const listIds = patch.list_ids ? await requireLists(sql, customerId, patch.list_ids) : stored.list_ids;
-  const { mapping, ignore_unknown: ignoreUnknown, dry_run: dryRun } = { ...stored, ...patch };
+  const { mapping, encoding, sheet, ignore_unknown: ignoreUnknown, dry_run: dryRun } = { ...stored, ...patch };
   await sql`
     update imports
     set
       mapping = ${mapping ? sql.json(mapping) : null},
+      encoding = ${encoding},
+      sheet = ${sheet},
       ignore_unknown = ${ignoreUnknown},
       dry_run = ${dryRun},
       list_ids = ${listIds}::uuid[]

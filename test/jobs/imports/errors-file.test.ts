@@ -31,10 +31,10 @@ describe('the errors file has the columns of the import', () => {
 
   test('when the import ends before its file is read', async () => {
     const id = await uploaded('Ada,Lovelace,no address,');
-    const read = await openErrorsFile(app.db, customer.id, { id, visible: allImports });
+    const { read } = await openErrorsFile(app.db, customer.id, { id, visible: allImports });
     await workAtAll(app, customer);
     const pieces: string[] = [];
-    for await (const piece of await read()) pieces.push(piece);
+    for await (const piece of await read()) pieces.push(piece.toString());
     expect(pieces).toEqual([columns, expect.stringMatching(/^Ada,Lovelace,no address,,2,/)]);
   });
 });
@@ -46,9 +46,9 @@ test('a large errors file is read in small parts, which are the whole file', asy
   await app.owner`
     insert into import_errors (customer_id, import_id, position, lines)
     select ${customer.id}, ${id}, n - 1, line from unnest(${lines}::text[]) with ordinality given (line, n)`;
-  const read = await openErrorsFile(app.db, customer.id, { id, visible: allImports });
+  const { read } = await openErrorsFile(app.db, customer.id, { id, visible: allImports });
   const pieces: string[] = [];
-  for await (const piece of await read()) pieces.push(piece);
+  for await (const piece of await read()) pieces.push(piece.toString());
   expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThanOrEqual(256 * 1024);
   expect(pieces.join('') === columns + lines.join('')).toBe(true);
 });

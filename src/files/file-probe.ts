@@ -1,0 +1,58 @@
+import { isUtf8 } from 'node:buffer';
+import { encodingOfMark } from './encodings.ts';
+import { unfinishedLength } from './text-blocks.ts';
+
+/** What a file is, by its bytes. */
+export interface FoundFile {
+  /** Undefined for an empty file. */
+  format: 'csv' | 'ndjson' | 'xlsx' | undefined;
+  /** By the byte order mark, else `utf-8` if all bytes are valid, else `windows-1252`. Undefined for XLSX. */
+  encoding: string | undefined;
+  /** True if the file begins with a byte order mark. */
+  hasMark: boolean;
+}
+
+/** Bytes of the start of a file in which its first character is looked for. */
+const startBytes = 4 * 1024;
+
+/** Detects the format and the encoding of a file while its bytes pass. */
+export class FileProbe {
+  #start: Buffer = Buffer.alloc(0);
+  #isUtf8 = true;
+  /** Bytes of a character that is not complete yet. */
+  #rest: Buffer = Buffer.alloc(0);
+
+  add(chunk: Buffer): void {
+    if (this.#start.length < startBytes)
+      this.#start = Buffer.concat([this.#start, chunk.subarray(0, startBytes - this.#start.length)]);
+    if (!this.#isUtf8 || this.isZip) return;
+    const bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
+    const length = bytes.length - unfinishedLength(bytes);
+    this.#isUtf8 = isUtf8(bytes.subarray(0, length));
+    this.#rest = Buffer.from(bytes.subarray(length));
+  }
+
+  /** The first bytes are those of a ZIP file. */
+  get isZip(): boolean {
+    return (
+      this.#start.length >= 4 &&
+      (this.#start.readUInt32LE() === 0x04034b50 || this.#start.readUInt32LE() === 0x06054b50)
+    );
+  }
+
+  /** To be read after the last chunk. */
+  get found(): FoundFile {
+    if (this.isZip) return { format: 'xlsx', encoding: undefined, hasMark: false };
+    const mark = encodingOfMark(this.#start);
+    // An unfinished character at the end is not valid.
+    const isUtf8Whole = this.#isUtf8 && this.#rest.length === 0;
+    const encoding = mark ?? (isUtf8Whole ? 'utf-8' : 'windows-1252');
+    return { format: this.#textFormat(mark ?? 'latin1'), encoding, hasMark: mark !== undefined };
+  }
+
+  #textFormat(encoding: string): FoundFile['format'] {
+    const text = new TextDecoder(encoding).decode(this.#start);
+    if (text === '') return undefined;
+    return text.trimStart().startsWith('{') ? 'ndjson' : 'csv';
+  }
+}

@@ -1,0 +1,164 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { encodingOfMark } from '../../../src/files/encodings.ts';
+import { openErrorsFile } from '../../../src/jobs/imports/errors-file.ts';
+import { workAtImport } from '../../../src/jobs/imports/import-records.ts';
+import { allImports } from '../../../src/queries/imports/imports.ts';
+import { startApp } from '../../setup/app.ts';
+import type { TestCustomer } from '../../setup/factories.ts';
+import { beginImport, sendBytes, sendFile, workAtAll } from '../importing.ts';
+import { contextOf } from '../working.ts';
+
+const app = await startApp();
+let customer: TestCustomer;
+beforeEach(async () => {
+  customer = await app.customer();
+});
+
+const created = { object: 'contacts', mode: 'create' } as const;
+const waiting = { ...created, start: false } as const;
+
+/** A German Excel saves such a file as "CSV". */
+const german = 'first_name;last_name;work_email\r\nJörg;Müller – €;joerg@example.com\r\nÄnne;Groß;no address\r\n';
+const windows1252 = Buffer.from(
+  [...german].map((letter) => ({ '–': 0x96, '€': 0x80 })[letter] ?? letter.charCodeAt(0)),
+);
+const utf16le = Buffer.from(`\ufeff${german}`, 'utf16le');
+const utf16be = Buffer.from(utf16le).swap16();
+
+async function done(settings: object, bytes: Buffer) {
+  const id = await sendBytes(app, customer, settings, bytes);
+  await workAtAll(app, customer);
+  return (await customer.get(`/imports/${id}`)).body;
+}
+
+async function errorsOf(id: string): Promise<{ type: string; bytes: Buffer }> {
+  const { type, read } = await openErrorsFile(app.db, customer.id, { id, visible: allImports });
+  const pieces: Buffer[] = [];
+  for await (const piece of await read()) pieces.push(piece);
+  return { type, bytes: Buffer.concat(pieces) };
+}
+
+const lastNames = async (): Promise<string[]> =>
+  (await app.owner`select last_name from contacts where customer_id = ${customer.id} order by last_name`).map(
+    (row) => row['last_name'],
+  );
+
+describe('the encoding of a file', () => {
+  test.each([
+    ['UTF-8', 'utf-8', Buffer.from(german)],
+    ['UTF-8 with a mark', 'utf-8', Buffer.from(`\ufeff${german}`)],
+    ['UTF-16, little endian', 'utf-16le', utf16le],
+    ['UTF-16, big endian', 'utf-16be', utf16be],
+    ['Windows-1252', 'windows-1252', windows1252],
+  ])('%s is found, read and kept in the errors file, which can be sent again', async (_name, encoding, bytes) => {
+    const found = await done(created, bytes);
+    expect(found).toMatchObject({ status: 'COMPLETED', format: 'csv', encoding, total: 2, created: 1, failed: 1 });
+    expect(await lastNames()).toEqual(['Müller – €']);
+    const { type, bytes: errors } = await errorsOf(found.id);
+    expect(type).toBe(`text/csv; charset=${encoding}`);
+    const text = new TextDecoder(encoding, { fatal: true }).decode(errors);
+    expect(text.split('\r\n').slice(0, 2)).toEqual([
+      'first_name;last_name;work_email;_line;_error',
+      expect.stringMatching(/^Änne;Groß;no address;3;/),
+    ]);
+    expect(encodingOfMark(errors)).toBe(encodingOfMark(bytes));
+    const mapping = { _line: null, _error: null };
+    const again = await done({ ...created, mapping }, errors);
+    expect(again).toMatchObject({ encoding, total: 1, failed: 1 });
+  });
+
+  test('is shown by the import and its preview, and can be changed before the start', async () => {
+    const id = await sendBytes(app, customer, waiting, Buffer.from('first_name\n\xa3\xb1\n', 'latin1'));
+    expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ format: 'csv', encoding: 'windows-1252' });
+    const shown = (await customer.get(`/imports/${id}/preview`)).body;
+    expect(shown).toMatchObject({ encoding: 'windows-1252', separator: ',', sheets: null });
+    expect(shown.records).toEqual([{ first_name: '£±' }]);
+    expect((await customer.patch(`/imports/${id}`, { encoding: 'Latin2' })).body.encoding).toBe('iso-8859-2');
+    expect((await customer.get(`/imports/${id}/preview`)).body.records).toEqual([{ first_name: 'Łą' }]);
+    expect((await customer.patch(`/imports/${id}`, { encoding: 'auto' })).body.encoding).toBe('windows-1252');
+    const { status, body } = await customer.patch(`/imports/${id}`, { encoding: 'utf-88' });
+    expect(status).toBe(400);
+    expect(JSON.stringify(body)).toContain('/encoding');
+  });
+
+  test('that needs several bytes for a letter is read whole across blocks, and resumed after a worker that died', async () => {
+    // 日本 in Shift JIS. The lengths of the lines differ, so blocks end within letters.
+    const lines = Array.from({ length: 2_500 }, (_, i) => [
+      ...Buffer.from(`${'x'.repeat((i % 97) + 1)},`),
+      0x93,
+      0xfa,
+      0x96,
+      0x7b,
+      ...Buffer.from(`,a${i}@example.com\n`),
+    ]);
+    const bytes = Buffer.from([...Buffer.from('first_name,last_name,work_email\n'), ...lines.flat()]);
+    const id = await sendBytes(app, customer, { ...created, encoding: 'sjis' }, bytes);
+    const stopped = { ...contextOf(app), stopping: AbortSignal.abort() };
+    await workAtImport(stopped, customer.id, { seconds: 0 });
+    while (await workAtImport(contextOf(app), customer.id, { seconds: 0 }));
+    const found = (await customer.get(`/imports/${id}`)).body;
+    expect(found).toMatchObject({ status: 'COMPLETED', encoding: 'shift_jis', total: 2_500, failed: 0 });
+    expect(new Set(await lastNames())).toEqual(new Set(['日本']));
+  });
+
+  test.each([
+    [
+      'UTF-8',
+      { encoding: 'utf-8' },
+      Buffer.from('first_name\nA\nB\xe9\n', 'latin1'),
+      'not valid UTF-8 (line 3): save it',
+    ],
+    ['Shift JIS', { encoding: 'sjis' }, Buffer.from('first_name\nA\nB\xa0\n', 'latin1'), 'SHIFT_JIS (line 3): save it'],
+    ['another mark', { encoding: 'windows-1252' }, utf16le, 'begins with the byte order mark of UTF-16LE'],
+    [
+      'a mark, later other bytes',
+      {},
+      Buffer.from('\xef\xbb\xbffirst_name\nB\xe9\n', 'latin1'),
+      'UTF-8 (line 2): save it',
+    ],
+    ['a letter that is cut', { encoding: 'utf-16le' }, utf16le.subarray(0, -1), 'not valid UTF-16LE (line 4)'],
+    ['a ZIP file as CSV', { format: 'csv' }, Buffer.from('PK\x03\x04x'), 'is not CSV: it is a ZIP file'],
+    ['an old Excel file', {}, Buffer.from('\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1', 'latin1'), 'save it as XLSX'],
+  ])(
+    'that does not fit (%s) makes the import FAILED, with the place and what to do',
+    async (_what, given, bytes, error) => {
+      const found = await done({ ...created, ...given }, bytes);
+      expect(found).toMatchObject({ status: 'FAILED', error: expect.stringContaining(error), total: null });
+    },
+  );
+});
+
+describe('the format of a file', () => {
+  test.each([
+    ['NDJSON', '\ufeff \n{"first_name": "Ada"}\n', 'ndjson', 1],
+    ['CSV', 'first_name|last_name\nAda|Lovelace\n', 'csv', 1],
+    ['a CSV of many blank lines', `${'\n'.repeat(5_000)}{a},first_name\n`, 'csv', 0],
+  ])('is found by its first character: %s', async (_what, text, format, records) => {
+    const id = await beginImport(customer, waiting);
+    const sent = await sendFile(customer, id, text);
+    expect(sent.body).toMatchObject({ format, encoding: 'utf-8', status: 'UPLOADED' });
+    const { body } = await customer.get(`/imports/${id}/preview`);
+    expect(body.records).toHaveLength(records);
+    expect(body.separator).toBe(format === 'ndjson' ? null : text.includes('|') ? '|' : ',');
+  });
+
+  test('that is empty is COMPLETED with total 0', async () => {
+    const id = await beginImport(customer, waiting);
+    expect((await sendFile(customer, id, '')).body).toMatchObject({ format: 'auto', status: 'UPLOADED' });
+    const preview = (await customer.get(`/imports/${id}/preview`)).body;
+    expect(preview).toMatchObject({ headers: null, mapping: null, records: [], errors: [] });
+    await customer.post(`/imports/${id}/start`);
+    await workAtAll(app, customer);
+    expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', total: 0 });
+    expect((await errorsOf(id)).bytes.toString()).toBe('_record,_line,_error\r\n');
+  });
+
+  test('that is NDJSON leaves a mapping out, with a warning', async () => {
+    const mapping = { Mail: 'work_email' };
+    const id = await beginImport(customer, { ...waiting, mapping });
+    await sendFile(customer, id, '{"first_name": "Ada"}\n');
+    const { body } = await customer.get(`/imports/${id}/preview`);
+    expect(body).toMatchObject({ mapping: null, warnings: [{ path: '/mapping' }] });
+    expect((await customer.patch(`/imports/${id}`, { mapping })).status).toBe(400);
+  });
+});
