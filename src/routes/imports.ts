@@ -2,6 +2,7 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import type { Caller } from '../credentials/caller.ts';
 import { forbidden } from '../errors.ts';
 import { openErrorsFile } from '../jobs/imports/errors-file.ts';
+import { readFailures } from '../jobs/imports/failures.ts';
 import { previewImport } from '../jobs/imports/preview-import.ts';
 import { receiveFile } from '../jobs/imports/receive-file.ts';
 import { beginImport, cancelImport, changeImport, startUploaded } from '../jobs/imports/start-import.ts';
@@ -11,9 +12,11 @@ import { listImports, requireImport, visibleImports, type VisibleImports } from 
 import {
   anyImportScope,
   ErrorsFile,
+  FailureQuery,
   Import,
   ImportBegun,
   ImportCreate,
+  ImportFailure,
   ImportPatch,
   ImportPreview,
   ImportQuery,
@@ -192,6 +195,31 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       const { db, caller, params } = request;
       const file = await openErrorsFile(db, caller.customerId, { id: params.id, visible: visibleTo(caller) });
       return sendFile(request, reply, { ...file, name: 'errors.csv', noun: 'errors file' });
+    },
+  );
+
+  app.get(
+    '/imports/:id/failures',
+    {
+      config: { access },
+      schema: {
+        operationId: 'listImportFailures',
+        summary: 'Read the failed records of an import',
+        description:
+          'Returns one page of the failed records in the order of the file, with the reason of each. If there are more, ' +
+          'the header `x-next-cursor` is there; send its value as `cursor`. A page of large records can be shorter than ' +
+          '`limit`. The response is 409 until the file has arrived. Failed records are kept for 30 days.',
+        tags,
+        params: IdParams,
+        querystring: FailureQuery,
+        response: { 200: Type.Array(ImportFailure), 409: ErrorBody },
+      },
+    },
+    async ({ db, caller, params: { id }, query: { limit, cursor } }, reply) => {
+      const given = { id, visible: visibleTo(caller) };
+      const page = await readFailures(db, caller.customerId, given, { limit: Number(limit ?? 25), cursor });
+      if (page.nextCursor !== undefined) void reply.header('x-next-cursor', page.nextCursor);
+      return page.failures;
     },
   );
 

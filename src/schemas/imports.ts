@@ -256,6 +256,30 @@ export const FileBody = {
   },
 };
 
+export const FailureQuery = Strict({
+  limit: Type.Optional(
+    Type.String({
+      pattern: '^([1-9][0-9]?|100)$',
+      description: 'The maximum number of records in a page: 1 to 100, 25 by default.',
+      examples: ['100'],
+    }),
+  ),
+  cursor: Type.Optional(
+    Type.String({ maxLength: 255, description: 'The value of the header `x-next-cursor` of the previous page.' }),
+  ),
+});
+
+export const ImportFailure = Type.Object(
+  {
+    line: Type.Integer({ description: 'Where the record starts in the file; the header line is 1.' }),
+    error: Type.Optional(Type.String({ description: 'Why the record was not written.' })),
+    record: Type.Unsafe<Record<string, string> | string>({
+      description: 'The cells of the record by header; of an NDJSON file the line.',
+    }),
+  },
+  { title: 'ImportFailure' },
+);
+
 /** A CSV file with the failed records. */
 export const ErrorsFile = {
   description:

@@ -84,6 +84,7 @@ const kinds: Record<string, Kind> = {
   '/api/ext/imports/:id/start': 'import',
   '/api/ext/imports/:id/cancel': 'import',
   '/api/ext/imports/:id/errors': 'import',
+  '/api/ext/imports/:id/failures': 'import',
   '/api/api-key/update/:id': 'apiKey',
   '/api/api-key/revoke/:id': 'apiKey',
   '/assigned_to': 'user',

@@ -20,11 +20,31 @@ export interface ErrorsFile {
  * @throws DomainError `not_found`; `conflict` if no file has been uploaded yet, or if the failed records were removed
  * 30 days after the end of the import
  */
-export async function openErrorsFile(
+export async function openErrorsFile(db: Database, customerId: string, given: GivenImport): Promise<ErrorsFile> {
+  const { found, readLayout } = await findErrors(db, customerId, given);
+  const original = found.format === 'csv' ? encodingOf(found) : 'utf-8';
+  const { encoding, mark, encode } = encoderOf(original);
+  async function* bytes(header: string): AsyncGenerator<Buffer> {
+    if (encoding !== 'utf-8' || original !== 'utf-8' || found.has_mark) yield mark;
+    for await (const text of errorLines(db, customerId, found.id, header)) yield encode(text);
+  }
+  return { type: `text/csv; charset=${encoding}`, read: async () => bytes(errorsHeader(await readLayout())) };
+}
+
+interface GivenImport {
+  id: string;
+  visible: VisibleImports;
+}
+
+/**
+ * Finds the import, and returns a function that reads the columns of its file: null if it has no header line.
+ * @throws DomainError `not_found`; `conflict` if no file has been uploaded yet, or if the failed records were removed
+ */
+export async function findErrors(
   db: Database,
   customerId: string,
-  given: { id: string; visible: VisibleImports },
-): Promise<ErrorsFile> {
+  given: GivenImport,
+): Promise<{ found: ImportState; readLayout: () => Promise<CsvLayout | null> }> {
   const find = () => db.lookup((sql) => requireImportState(sql, customerId, given.id, given.visible));
   const found = await find();
   if (found.file_bytes === null) throw conflict('The import has no file yet');
@@ -35,16 +55,7 @@ export async function openErrorsFile(
     ((found.layout ?? (await readStoredHeader(db, customerId, found)) ?? (await find()).layout) as CsvLayout | null) ??
     unreadable;
   const hasHeader = found.format === 'csv' || found.format === 'xlsx';
-  const original = found.format === 'csv' ? encodingOf(found) : 'utf-8';
-  const { encoding, mark, encode } = encoderOf(original);
-  async function* bytes(header: string): AsyncGenerator<Buffer> {
-    if (encoding !== 'utf-8' || original !== 'utf-8' || found.has_mark) yield mark;
-    for await (const text of errorLines(db, customerId, found.id, header)) yield encode(text);
-  }
-  return {
-    type: `text/csv; charset=${encoding}`,
-    read: async () => bytes(errorsHeader(hasHeader ? await readLayout() : null)),
-  };
+  return { found, readLayout: async () => (hasHeader ? readLayout() : null) };
 }
 
 /** For a CSV file whose header line cannot be read. */

@@ -152,12 +152,14 @@ function errorBody(status: number, schema: Json): Json {
 }
 
 /** Returns the headers of a route's response for the OpenAPI document. */
-function answerHeaders({ config }: RouteOptions, body: unknown, status: string): Json {
+function answerHeaders({ config, schema }: RouteOptions, body: unknown, status: string): Json {
   const isSuccess = status.startsWith('2');
   return {
     'x-request-id': headers['x-request-id'],
     ...(isSuccess && config?.etag ? { etag: headers.etag } : {}),
-    ...(isSuccess && takesCursor(body) ? { 'x-next-cursor': headers['x-next-cursor'] } : {}),
+    ...(isSuccess && [body, schema?.querystring].some(takesCursor)
+      ? { 'x-next-cursor': headers['x-next-cursor'] }
+      : {}),
     ...(isSuccess && config?.idempotent ? { 'idempotency-replayed': headers['idempotency-replayed'] } : {}),
     ...(status === '401' ? { 'www-authenticate': headers['www-authenticate'] } : limitHeaders(config)),
     ...(status === '503' || status === '429' ? { 'retry-after': headers['retry-after'] } : {}),

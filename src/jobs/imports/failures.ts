@@ -1,0 +1,90 @@
+import { createHash } from 'node:crypto';
+import type { Database } from '../../database/db.ts';
+import { validationFailed } from '../../errors.ts';
+import { readErrorsLines, type Failure } from '../../files/errors-file.ts';
+import { readErrors, type ErrorsPlace } from '../../queries/imports/import-errors.ts';
+import type { VisibleImports } from '../../queries/imports/imports.ts';
+import { lengthOf } from '../../text/code-points.ts';
+import { findErrors } from './errors-file.ts';
+
+export interface FailurePage {
+  failures: Failure[];
+  /** Undefined on the last page. */
+  nextCursor: string | undefined;
+}
+
+/** Length of a page's text (characters): records can be large, so a page can be shorter than its limit. */
+const pageLength = 512 * 1024;
+
+/**
+ * Reads one page of an import's failed records, in the order of the file.
+ * @throws DomainError `not_found`; `validation_failed` if the cursor is of another import; `conflict` if no file has been
+ * uploaded yet, or if the failed records were removed 30 days after the end of the import
+ */
+export async function readFailures(
+  db: Database,
+  customerId: string,
+  given: { id: string; visible: VisibleImports },
+  { limit, cursor }: { limit: number; cursor: string | undefined },
+): Promise<FailurePage> {
+  const { found, readLayout } = await findErrors(db, customerId, given);
+  let place = cursor === undefined ? start : placeOf(customerId, found.id, cursor);
+  const layout = await readLayout();
+  const failures: Failure[] = [];
+  let length = 0;
+  for (;;) {
+    const part = await readWhole(db, customerId, found.id, place, (text, isLast) =>
+      readErrorsLines(layout, text, { isLast, most: limit - failures.length }),
+    );
+    if (!part) return { failures, nextCursor: undefined };
+    failures.push(...part.failures);
+    place = part.next;
+    length += part.length;
+    if (failures.length === limit || length > pageLength)
+      return { failures, nextCursor: cursorOf(customerId, found.id, place) };
+  }
+}
+
+/** Reads stored lines from a place, until they contain a whole record. Returns undefined at the end. */
+async function readWhole(
+  db: Database,
+  customerId: string,
+  importId: string,
+  from: ErrorsPlace,
+  read: (text: string, isLast: boolean) => { failures: Failure[]; length: number },
+): Promise<{ failures: Failure[]; length: number; next: ErrorsPlace } | undefined> {
+  let text = '';
+  for (let at = from; ;) {
+    const place = at;
+    const part = await db.search((sql) => readErrors(sql, customerId, importId, place));
+    if (!part) return undefined;
+    text += part.text;
+    // The place after the last part of stored lines is the start of the next ones.
+    const isLast = part.next.offset === 0;
+    const { failures, length } = read(text, isLast);
+    const isWhole = length === text.length && isLast;
+    if (failures.length > 0 || isWhole) {
+      const position = part.next.position - (isLast ? 1 : 0);
+      const offset = (position === from.position ? from.offset : 0) + lengthOf(text.slice(0, length));
+      return { failures, length, next: isWhole ? part.next : { position, offset } };
+    }
+    at = part.next;
+  }
+}
+
+const start: ErrorsPlace = { position: 0, offset: 0 };
+
+/** A cursor belongs to one import. */
+const scopeOf = (customerId: string, importId: string): string =>
+  createHash('sha256').update(`failures ${customerId} ${importId}`).digest('base64url').slice(0, 16);
+
+const cursorOf = (customerId: string, importId: string, { position, offset }: ErrorsPlace): string =>
+  Buffer.from(`${scopeOf(customerId, importId)} ${position} ${offset}`).toString('base64url');
+
+function placeOf(customerId: string, importId: string, cursor: string): ErrorsPlace {
+  const [, scope, position, offset] =
+    /^(\S+) (\d{1,15}) (\d{1,9})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? [];
+  if (scope !== scopeOf(customerId, importId))
+    throw validationFailed([{ path: '/cursor', message: 'is no cursor of the failures of this import' }]);
+  return { position: Number(position), offset: Number(offset) };
+}

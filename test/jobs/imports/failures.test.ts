@@ -1,0 +1,88 @@
+import { beforeEach, expect, test } from 'vitest';
+import type { Import } from '../../../src/schemas/imports.ts';
+import { startApp } from '../../setup/app.ts';
+import type { TestCustomer } from '../../setup/factories.ts';
+import { beginImport, contactsCsv, importFile, newContacts } from '../importing.ts';
+
+const app = await startApp();
+let customer: TestCustomer;
+beforeEach(async () => {
+  customer = await app.customer();
+});
+
+interface Failure {
+  line: number;
+  error: string;
+  record: Record<string, string> | string;
+}
+
+/** Reads all pages. Returns the failures of each. */
+async function pagesOf({ id }: Pick<Import, 'id'>, limit: number): Promise<Failure[][]> {
+  const pages: Failure[][] = [];
+  for (let cursor: string | undefined; ;) {
+    const query = cursor === undefined ? '' : `&cursor=${cursor}`;
+    const page = await customer.get(`/imports/${id}/failures?limit=${limit}${query}`);
+    expect(page.status, JSON.stringify(page.body)).toBe(200);
+    pages.push(page.body);
+    cursor = page.headers['x-next-cursor'] as string | undefined;
+    if (cursor === undefined) return pages;
+  }
+}
+
+const importLines = (...lines: string[]): Promise<Import> =>
+  importFile(app, customer, newContacts, contactsCsv(...lines));
+
+test('every failed record is in one page, in the order of the file, with its line and its cells', async () => {
+  // Of several transactions, and of several parts of the stored text.
+  const count = 1_203;
+  const note = (n: number) => `${n} "😀";\n${'é'.repeat(n % 500)}`;
+  const lines = Array.from({ length: count }, (_, n) => `"${note(n).replaceAll('"', '""')}",No ${n},no address,`);
+  const done = await importLines('Ada,Lovelace,ada@example.com,', ...lines);
+  expect(done).toMatchObject({ status: 'COMPLETED', created: 1, failed: count });
+  const pages = await pagesOf(done, 100);
+  expect(pages.map((page) => page.length)).toEqual([...Array.from({ length: 12 }, () => 100), 3]);
+  const expected = Array.from({ length: count }, (_, n) => ({
+    line: 3 + 2 * n,
+    error: expect.stringMatching(/work_email/) as string,
+    record: { first_name: note(n), last_name: `No ${n}`, work_email: 'no address', phone_numbers: '' },
+  }));
+  expect(pages.flat()).toEqual(expected);
+  expect((await pagesOf(done, 7)).flat()).toEqual(expected);
+  const { body } = await customer.get(`/imports/${done.id}/failures`);
+  expect(body).toEqual(expected.slice(0, 25));
+});
+
+test('of an NDJSON file they have the line', async () => {
+  const line = '{"first_name": "Ada, \\"x\\"", "nonsense": 1}';
+  const done = await importFile(app, customer, { ...newContacts, format: 'ndjson' }, `${line}\n`);
+  const [page] = await pagesOf(done, 10);
+  expect(page).toEqual([{ line: 1, error: expect.any(String), record: line }]);
+});
+
+test('a page of large records is shorter', async () => {
+  const large = 'x'.repeat(300_000);
+  const done = await importLines(...Array.from({ length: 5 }, () => `${large},A,no address,`));
+  const pages = await pagesOf(done, 100);
+  expect(Math.max(...pages.map((page) => page.length))).toBeLessThan(4);
+  expect(pages.flat().map(({ line }) => line)).toEqual([2, 3, 4, 5, 6]);
+});
+
+test('without failures the page is empty; before a file is there it is 409', async () => {
+  const done = await importLines('Ada,Lovelace,ada@example.com,');
+  expect(await pagesOf(done, 10)).toEqual([[]]);
+  const waiting = await beginImport(customer);
+  expect(await customer.get(`/imports/${waiting}/failures`)).toMatchObject({ status: 409, body: { code: 'conflict' } });
+});
+
+test('a cursor of another import, a limit that is none and an unknown word are rejected', async () => {
+  const [one, other] = [await importLines('A,B,x,', 'A,B,x,'), await importLines('A,B,x,', 'A,B,x,')];
+  const page = await customer.get(`/imports/${one.id}/failures?limit=1`);
+  const cursor = page.headers['x-next-cursor'] as string;
+  for (const query of [`cursor=${cursor}`, 'cursor=x', 'limit=0', 'limit=101', 'limit=ten', 'page=1'])
+    expect(await customer.get(`/imports/${other.id}/failures?${query}`), query).toMatchObject({
+      status: 400,
+      body: { code: 'validation_failed', errors: [{ path: `/${query.split('=')[0]}` }] },
+    });
+  const stranger = await app.customer();
+  expect((await stranger.get(`/imports/${one.id}/failures`)).status).toBe(404);
+});
