@@ -1,11 +1,10 @@
 import type { Database } from '../database/db.ts';
 import type { Fault } from '../errors.ts';
 import { columnNamed } from '../files/columns.ts';
-import { optionalOf } from '../jobs/imports/check-records.ts';
 import { previewImport } from '../jobs/imports/preview-import.ts';
 import { fileFields } from '../jobs/imports/start-import.ts';
 import type { VisibleImports } from '../queries/imports/imports.ts';
-import { companyBatches, contactBatches } from '../schemas/batches.ts';
+import { fileCompanies, fileContacts } from '../schemas/batches.ts';
 import { companyParts, importableNames } from '../schemas/files.ts';
 import type { Import, ImportObject, ImportPatch, ImportPreview, Mapping } from '../schemas/imports.ts';
 import { option, text, type Fields } from './forms.ts';
@@ -47,12 +46,13 @@ export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
   })),
 ];
 
-/** Returns fields that every new record must have and to which no column is mapped. */
+/** Returns fields, or groups of them, that every new record must have and to which no column is mapped. */
 function missingFields(found: Import, { mapping }: ImportPreview): string[] {
   if (found.mode !== 'create' || !mapping) return [];
-  const { create } = found.object === 'contacts' ? contactBatches : companyBatches;
-  const covered = new Set([...Object.values(mapping), ...optionalOf(found)]);
-  return (create.required ?? []).filter((field) => !covered.has(field));
+  const { create, needsOneOf = [] } = found.object === 'contacts' ? fileContacts : fileCompanies;
+  const covered = new Set(Object.values(mapping));
+  const needed = [...(create.required ?? []).map((field) => [field]), ...needsOneOf];
+  return needed.filter((group) => !group.some((field) => covered.has(field))).map((group) => group.join(' or '));
 }
 
 /** Record fields by other names that users write in headers, in lower case and with `_` between words. */

@@ -28,6 +28,8 @@ export interface BatchKind {
   readonly shown: TObject;
   /** The fields that can identify a record of this kind. */
   readonly matches: readonly MatchField[];
+  /** A new record needs one field of each group, beside what `create` requires. */
+  readonly needsOneOf?: readonly (readonly string[])[];
 }
 
 export const contactBatches: BatchKind = {
@@ -46,6 +48,25 @@ export const companyBatches: BatchKind = {
   patch: CompanyPatch,
   shown: Company,
   matches: ['id', 'external_id'],
+};
+
+/** Records of files. Exports of other programs often lack what the API requires of a contact or a company. */
+export const fileContacts: BatchKind = {
+  ...contactBatches,
+  title: 'FileContact',
+  create: Type.Partial(ContactCreate, { additionalProperties: false }),
+  needsOneOf: [
+    ['work_email', 'external_id', 'profnet_url', 'phone_numbers', 'mobile_phone'],
+    ['first_name', 'last_name', 'work_email'],
+  ],
+};
+
+export const fileCompanies: BatchKind = {
+  ...companyBatches,
+  title: 'FileCompany',
+  create: Type.Composite([Type.Omit(CompanyCreate, ['type']), Type.Partial(Type.Pick(CompanyCreate, ['type']))], {
+    additionalProperties: false,
+  }),
 };
 
 export const maxBatchItems = 1_000;

@@ -8,7 +8,7 @@ import { compile, type Validator } from './validator.ts';
 const validators = new Map<string, Validator>();
 
 function validatorOf(kind: BatchKind, operation: BatchOperation, match: MatchField): Validator {
-  const name = `${kind.noun} ${operation} ${match}`;
+  const name = `${kind.title} ${operation} ${match}`;
   const validator = validators.get(name) ?? compile(batchItem(kind, operation, match));
   validators.set(name, validator);
   return validator;

@@ -115,6 +115,35 @@ describe('an import', () => {
     },
   );
 
+  test.each([
+    [
+      'csv',
+      'external_id,first_name,last_name,phone_numbers,work_email\nx-1,Ada,,,\n,,Hopper,+44 20 79460000,\n,,,,a@b.example\n,Ada,L,,\nx-2,,,,\n',
+    ],
+    [
+      'ndjson',
+      '{"external_id":"x-1","first_name":"Ada"}\n{"last_name":"Hopper","phone_numbers":[{"country_code":"+44","number":"20 79460000"}]}\n' +
+        '{"work_email":"a@b.example"}\n{"first_name":"Ada","last_name":"L"}\n{"external_id":"x-2"}\n',
+    ],
+  ])('creates contacts that can be found and have a name, whatever else they lack (%s)', async (format, text) => {
+    for (const mode of ['create', 'upsert'] as const) {
+      const caller = await app.customer();
+      const match = mode === 'upsert' ? { match: 'external_id' } : {};
+      const done = await importFile(app, caller, { object: 'contacts', mode, format, ...match }, text);
+      const errors = (await errorsOf(caller, done.id)).join('\n');
+      expect(errors).toContain('a new record needs one of first_name, last_name, work_email');
+      expect(countsOf(done)).toMatchObject(mode === 'create' ? { created: 3, failed: 2 } : { created: 1, failed: 4 });
+      expect(errors.includes('a new record needs one of work_email, external_id, profnet_url')).toBe(mode === 'create');
+      const [first] = (await caller.post('/contacts/list', { filters: { external_id: 'x-1' } })).body;
+      expect(first).toMatchObject({ first_name: 'Ada', last_name: '', work_email: '', phone_numbers: [] });
+    }
+  });
+
+  test('creates companies that have a name and no type', async () => {
+    const done = await importFile(app, customer, { ...newContacts, object: 'companies' }, 'company_name\nEngines\n');
+    expect(countsOf(done)).toMatchObject({ created: 1, failed: 0 });
+  });
+
   test('updates records by their id, and reports those that do not exist', async () => {
     const ids = [await make(customer, '/contacts', contactBody()), await make(customer, '/contacts', contactBody())];
     const unknown = crypto.randomUUID();

@@ -1,7 +1,8 @@
 import { DomainError } from '../../errors.ts';
 import type { FileRecord } from '../../files/read-records.ts';
 import type { ImportSettings } from '../../queries/imports/imports.ts';
-import { companyBatches, contactBatches } from '../../schemas/batches.ts';
+import { lacksRequired } from '../../queries/records/batches.ts';
+import { fileCompanies, fileContacts } from '../../schemas/batches.ts';
 import { checkItems } from '../../validation/batch-items.ts';
 
 /** Records in one call of `checkItems`, which reports at most 1,000 errors, and 10 per record. */
@@ -20,17 +21,15 @@ export async function checkRecords(
 
 async function itemsOf(settings: ImportSettings, records: readonly FileRecord[]): Promise<(object | DomainError)[]> {
   const { object, mode, match } = settings;
-  const kind = object === 'contacts' ? contactBatches : companyBatches;
+  const kind = object === 'contacts' ? fileContacts : fileCompanies;
   const rules = { kind, operation: mode, match: match ?? 'id', mayBeUnstorable: false } as const;
-  const added = mode === 'create' ? Object.fromEntries(optionalOf(settings).map((name) => [name, []])) : {};
-  const readable = records.flatMap(({ item }) => (item instanceof DomainError ? [] : [{ ...added, ...item }]));
+  const readable = records.flatMap(({ item }) => (item instanceof DomainError ? [] : [item]));
   const checked = (await checkItems(rules, readable)).values();
-  return records.map(({ item }) => (item instanceof DomainError ? item : checked.next().value!));
-}
+  return records.map(({ item }) => (item instanceof DomainError ? item : checkNew(checked.next().value!)));
 
-/**
- * Returns required array fields that a record may omit: `phone_numbers` in CSV files of contacts, because a cell cannot
- * hold an array well.
- */
-export const optionalOf = ({ object, format }: Pick<ImportSettings, 'object' | 'format'>): string[] =>
-  object === 'contacts' && format === 'csv' ? ['phone_numbers'] : [];
+  // An upsert looks for its record first.
+  function checkNew(item: object): object | DomainError {
+    if (mode !== 'create' || item instanceof DomainError) return item;
+    return lacksRequired(kind, item as Record<string, unknown>) ?? item;
+  }
+}

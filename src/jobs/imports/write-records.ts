@@ -19,7 +19,7 @@ import {
 import { endImport } from '../../queries/imports/imports.ts';
 import { lockRun, type LeasedImport } from '../../queries/jobs/leases.ts';
 import { addToLists } from '../../queries/memberships/manual-members.ts';
-import { checkRecords, optionalOf } from './check-records.ts';
+import { checkRecords } from './check-records.ts';
 import { maxRounds, Rounds } from './import-rounds.ts';
 import { LeaseLost } from '../settle.ts';
 
@@ -198,7 +198,7 @@ async function writeBatch(
   last: LastWrites,
 ): Promise<Outcome[]> {
   const { customer_id: customerId, object, mode, match } = row;
-  const batch = { operation: mode, match: match ?? 'id', isAtomic: false, optional: optionalOf(row), items } as const;
+  const batch = { operation: mode, match: match ?? 'id', isAtomic: false, isFromFile: true, items } as const;
   const write = object === 'contacts' ? writeContactBatch : writeCompanyBatch;
   return write(sql, customerId, batch, last);
 }

@@ -1,6 +1,5 @@
 import type { Sql, Transaction } from '../../database/db.ts';
-import type { MatchField } from '../../schemas/batches.ts';
-import { companyBatches } from '../../schemas/batches.ts';
+import { companyBatches, fileCompanies } from '../../schemas/batches.ts';
 import type { Company } from '../../schemas/companies.ts';
 import { assignExternalIds, externalIdsOf } from '../records/batch-external-ids.ts';
 import {
@@ -60,7 +59,7 @@ export const writeCompanyBatch = (
     const rules = await lockAndReadRules(attempt, customerId);
     await lockValues(attempt, customerId, [...lockedValuesOf(batch.match, items), ...externalIdsOf(items)]);
     await lockCompanies(attempt, customerId, batch, items);
-    if (batch.operation !== 'delete') await setAllColumns(attempt, customerId, batch.match, items);
+    if (batch.operation !== 'delete') await setAllColumns(attempt, customerId, batch, items);
     endIfAtomic(batch, items);
     if (batch.operation === 'delete') await removeCompanies(attempt, customerId, rules, noteDeleted(items), own);
     else await updateDependants(attempt, customerId, rules, await write(attempt, customerId, items, own), own);
@@ -86,16 +85,16 @@ const lockCompanies = (
 async function setAllColumns(
   sql: Transaction,
   customerId: string,
-  match: MatchField,
+  batch: Batch,
   items: readonly CompanyItem[],
 ): Promise<void> {
-  for (const item of alive(items)) setColumnsOf(match, item);
+  for (const item of alive(items)) setColumnsOf(batch, item);
   await assignExternalIds(sql, customerId, companyTable, items);
 }
 
 /** Computes the new company columns for one item. The item fails if it creates a company but lacks a required field. */
-function setColumnsOf(match: MatchField, item: CompanyItem): void {
-  const lacks = item.stored ? undefined : lacksRequired(companyBatches, item.body);
+function setColumnsOf({ match, isFromFile }: Batch, item: CompanyItem): void {
+  const lacks = item.stored ? undefined : lacksRequired(isFromFile ? fileCompanies : companyBatches, item.body);
   if (lacks) return fail(item, lacks);
   return setColumns(item, () =>
     item.stored

@@ -1,7 +1,7 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
-import { contactBatches } from '../../schemas/batches.ts';
+import { contactBatches, fileContacts } from '../../schemas/batches.ts';
 import { fold } from '../../text/fold.ts';
 import { assignExternalIds, externalIdsOf } from '../records/batch-external-ids.ts';
 import {
@@ -139,8 +139,8 @@ const lockContacts = (
  * Computes the new contact columns for one item. The item fails if its company is unknown, or if it creates a contact
  * but lacks a required field.
  */
-function setColumnsOf({ match, optional }: Batch, item: ContactItem, companies: LockedCompanies): void {
-  const lacks = item.stored ? undefined : lacksRequired(contactBatches, item.body, optional);
+function setColumnsOf({ match, isFromFile }: Batch, item: ContactItem, companies: LockedCompanies): void {
+  const lacks = item.stored ? undefined : lacksRequired(isFromFile ? fileContacts : contactBatches, item.body);
   if (lacks) return fail(item, lacks);
   const id = companyOf(item)?.id;
   if (id !== undefined && !companies.byId.has(id)) return fail(item, notFound('company', ['/company/id']));

@@ -21,8 +21,8 @@ export interface Batch {
   match: MatchField;
   /** If true, the batch writes nothing if one of its items fails. */
   isAtomic: boolean;
-  /** Names of required fields that items may omit. A new record then has an empty value in these fields. */
-  optional?: readonly string[];
+  /** The items are records of a file, of which less is required than of other new records. */
+  isFromFile?: boolean;
   /** The items of the batch. An invalid item is represented by its error. */
   items: readonly (object | DomainError)[];
 }
@@ -168,15 +168,18 @@ export function openItems<Row>(
 /**
  * Creates the error for an item without the fields that a new record must have. Returns undefined if the item has all
  * of them.
- * @param optional names of required fields that the item may omit
  */
 export function lacksRequired(
-  { create }: BatchKind,
+  { create, needsOneOf = [] }: BatchKind,
   body: Readonly<Record<string, unknown>>,
-  optional: readonly string[] = [],
 ): DomainError | undefined {
-  const missing = (create.required ?? []).filter((name) => (body[name] ?? null) === null && !optional.includes(name));
-  return missing.length > 0
-    ? validationFailed(missing.map((name) => ({ path: `/${name}`, message: 'is required' })))
-    : undefined;
+  const missing = (create.required ?? []).filter((name) => (body[name] ?? null) === null);
+  const lacking = needsOneOf.filter((names) => names.every((name) => isEmpty(body[name])));
+  const faults = [
+    ...missing.map((name) => ({ path: `/${name}`, message: 'is required' })),
+    ...lacking.map((names) => ({ path: '', message: `a new record needs one of ${names.join(', ')}` })),
+  ];
+  return faults.length > 0 ? validationFailed(faults) : undefined;
 }
+
+const isEmpty = (value: unknown): boolean => (value ?? '') === '' || (Array.isArray(value) && value.length === 0);
