@@ -145,7 +145,9 @@ const additive = {
     },
     { description: 'The score, from 0 to 100.' },
   ),
-  has_email: Type.Boolean({ description: 'true: only prospects with an e-mail address; false: only those without.' }),
+  has_email: Type.Boolean({
+    description: 'true: only prospects with an e-mail address, valid or not; false: only those without.',
+  }),
   has_phone: Type.Boolean({
     description: 'true: only prospects with a mobile phone number; false: only those without.',
   }),
