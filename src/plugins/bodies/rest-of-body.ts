@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import fp from 'fastify-plugin';
+import { yieldToEventLoop } from '../../process/event-loop.ts';
 
 /**
  * Maximum time to receive the rest of a request body after the response was sent (ms). After this time the connection
@@ -27,7 +28,12 @@ const hasBody = ({ headers }: IncomingMessage): boolean =>
 
 function discardRest(raw: IncomingMessage): void {
   raw.unpipe(); // a parser of a form that is no longer read would hold the rest back
-  raw.resume();
+  // Node.js reads up to 2 MiB of each connection in one round of the event loop. Many callers who send large bodies
+  // together would block all others.
+  raw.on('data', () => {
+    raw.pause();
+    void yieldToEventLoop().then(() => raw.resume());
+  });
   keepOpen(raw, raw.socket);
   const timer = setTimeout(() => raw.complete || raw.socket.destroy(), lingerMs).unref();
   raw.once('end', () => clearTimeout(timer));

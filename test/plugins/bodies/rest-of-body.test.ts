@@ -71,4 +71,21 @@ describe('a body that is refused before it has arrived', () => {
     await expect.poll(connections, { timeout: 5_000 }).toBe(0);
     socket.destroy();
   });
+
+  test('is discarded in small pieces, so that other callers are served in between', async () => {
+    const connection = once(app.fastify.server, 'connection') as Promise<[Socket]>;
+    const bytes = 20_000_000;
+    const socket = await begin('close', bytes);
+    const [served] = await connection;
+    socket.write(Buffer.alloc(bytes, 'x'));
+    let [most, before] = [0, served.bytesRead];
+    while (!served.destroyed && before < bytes) {
+      await new Promise((resolve) => setImmediate(resolve));
+      most = Math.max(most, served.bytesRead - before);
+      before = served.bytesRead;
+    }
+    expect(before).toBeGreaterThan(bytes);
+    expect(most).toBeLessThan(2 ** 18);
+    expect(await readAll(socket)).toMatch(/^HTTP\/1\.1 413 /);
+  });
 });
