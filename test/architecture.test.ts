@@ -46,6 +46,8 @@ const keepers: Record<string, RegExp> = {
   '@opentelemetry/api': /^tracing\/opentelemetry\.ts$/,
   '@opentelemetry/sdk-trace-base': /^tracing\/opentelemetry\.ts$/,
   ioredis: /^limits\/redis\.ts$/,
+  yauzl: /^files\/xlsx\/zip\.ts$/,
+  saxes: /^files\/xlsx\/xml\.ts$/,
   'csv-stringify': /^files\/write-records\.ts$/,
   'structured-headers': /^plugins\/limits\/rate-limits\.ts$/,
 };

@@ -61,7 +61,7 @@ const rules: Record<CellType, Rules> = {
   custom: {
     write: (value: string | number | boolean) => (typeof value === 'string' ? value : JSON.stringify(value)),
     read: ({ text, isQuoted }) => (isQuoted ? text : readLiteral(text)),
-    isQuoted: (value: unknown) => typeof value === 'string' && isLiteral(value),
+    isQuoted: (value: unknown) => typeof value === 'string' && mayBeLiteral(value),
   },
 };
 
@@ -88,7 +88,8 @@ export function readCell(type: CellType, cell: Cell): unknown {
 
 const isNumber = (text: string): boolean => /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text);
 
-const isLiteral = (text: string): boolean => text === 'true' || text === 'false' || isNumber(text);
+/** Without quotes, such a text of a custom field would be a number or boolean. */
+export const mayBeLiteral = (text: string): boolean => text === 'true' || text === 'false' || isNumber(text);
 
 function readLiteral(text: string): string | number | boolean {
   if (text === 'true' || text === 'false') return text === 'true';

@@ -5,7 +5,7 @@ import { invalidBytes } from './encodings.ts';
 import { FileRefused } from './file-refused.ts';
 import { ignoredFields, importColumn, matchOf, type ImportFile } from './import-file.ts';
 import { faultTexts, maxRecordBytes, type FilePosition, type RawRecord } from './raw-records.ts';
-import { csvFormat } from './record-formats.ts';
+import { csvFormat, rowFormat, type RecordFormat } from './record-formats.ts';
 import { RecordScanner } from './record-scanner.ts';
 import { textBlocks } from './text-blocks.ts';
 
@@ -14,6 +14,7 @@ const separators = [',', ';', '\t', '|'] as const;
 type Separator = (typeof separators)[number];
 
 export interface CsvHeader {
+  /** Of the errors file, for XLSX. */
   separator: Separator;
   headers: string[];
   /** Of the first record. */
@@ -33,7 +34,7 @@ const maxColumns = 10_000;
  */
 export async function readLayout(file: ImportFile, chunks: AsyncIterable<Buffer>): Promise<CsvLayout | null> {
   if (file.format === 'ndjson' || file.format === 'auto') return null;
-  const header = await readHeader(chunks);
+  const header = await readHeader(file.format, chunks);
   const { columns, faults } = mapColumns(file, header.headers);
   if (faults.length > 0) throw new FileRefused(`cannot be imported: ${summary(faults)}`);
   return { ...header, columns };
@@ -49,15 +50,19 @@ function summary(faults: Fault[]): string {
 
 /**
  * Reads the first line that is not blank.
- * @param chunks of the file from its start; only about the first MiB is read
+ * @param chunks of the file from its start (of XLSX its rows); only about the first MiB is read
  * @throws FileRefused if there is no such line, or if it is too long or not valid CSV
  */
-export async function readHeader(chunks: AsyncIterable<Buffer>): Promise<CsvHeader> {
+export async function readHeader(format: ImportFile['format'], chunks: AsyncIterable<Buffer>): Promise<CsvHeader> {
   const beginning = await readBeginning(chunks);
   const other = otherFormats.find(([start]) => beginning.text.startsWith(start));
   if (other) throw new FileRefused('is not CSV', undefined, other[1]);
   if (beginning.text.trim() === '') throw new FileRefused('has no header line');
-  const { separator, record } = bestOf(separators.map((separator) => readFirst(beginning, separator)));
+  const { separator, record } = bestOf(
+    format === 'xlsx'
+      ? [readFirst(beginning, ',', rowFormat)]
+      : separators.map((separator) => readFirst(beginning, separator, csvFormat(separator, maxColumns))),
+  );
   const { cells, cellCount, line, next, fault } = record;
   if (fault === 'invalid bytes') throw invalidBytes('utf-8', record.faultLine);
   if (fault !== undefined) throw new FileRefused(`has a header line that ${faultTexts[fault]}`, line);
@@ -93,8 +98,8 @@ interface FirstRecord {
   record: RawRecord;
 }
 
-function readFirst({ text, isWholeFile }: Beginning, separator: Separator): FirstRecord {
-  const scanner = new RecordScanner(csvFormat(separator, maxColumns), fileStart);
+function readFirst({ text, isWholeFile }: Beginning, separator: Separator, format: RecordFormat): FirstRecord {
+  const scanner = new RecordScanner(format, fileStart);
   for (const record of scanner.scan(text)) return { separator, record };
   if (isWholeFile) for (const record of scanner.end()) return { separator, record };
   return { separator, record: tooLong };

@@ -9,7 +9,7 @@ import { ignoredFields, importColumn, type ImportFile } from './import-file.ts';
 import { parseCell } from './json.ts';
 import type { CsvLayout } from './layout.ts';
 import { faultTexts, maxRecordBytes, type FilePosition, type RawRecord } from './raw-records.ts';
-import { csvFormat, lineFormat } from './record-formats.ts';
+import { csvFormat, lineFormat, rowFormat, type RecordFormat } from './record-formats.ts';
 import { RecordScanner } from './record-scanner.ts';
 import { itemOfCells } from './records.ts';
 import { textBlocks } from './text-blocks.ts';
@@ -44,7 +44,7 @@ export async function* readRecords(
   chunks: AsyncIterable<Buffer>,
   from: FilePosition,
 ): AsyncGenerator<FileRecord[]> {
-  const scanner = new RecordScanner(layout ? csvFormat(layout.separator, layout.headers.length) : lineFormat, from);
+  const scanner = new RecordScanner(formatOf(file, layout), from);
   const reader = new ItemReader(layout ? cellReader(file, layout) : lineReader(file));
   const batch = new RecordBatch(from);
   const slice = new TimeSlice();
@@ -64,6 +64,11 @@ export async function* readRecords(
     throw error;
   }
   if (!batch.isEmpty) yield batch.take();
+}
+
+function formatOf({ format }: ImportFile, layout: CsvLayout | null): RecordFormat {
+  if (!layout) return lineFormat;
+  return format === 'xlsx' ? rowFormat : csvFormat(layout.separator, layout.headers.length);
 }
 
 /** Collects the next array, up to a number and a size. */

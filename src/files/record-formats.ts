@@ -44,6 +44,44 @@ export const lineFormat: RecordFormat = {
   },
 };
 
+/** Of a row that is too long. */
+export const tooLongLine = '!';
+
+/** @param cells that are filled, by column (from 0), in their order */
+export const rowLine = (cells: readonly (readonly [column: number, text: string, isQuoted: boolean])[]): string =>
+  JSON.stringify(cells.flatMap(([column, text, isQuoted]) => [column, `${isQuoted ? quotedMark : plainMark}${text}`]));
+
+const [quotedMark, plainMark] = ['q', 'p'];
+
+/**
+ * Each line is a row of a sheet: a JSON array in which the number of a column is before each filled cell, and `q` or `p` before
+ * its text (quoted, plain); or `tooLongLine`.
+ */
+export const rowFormat: RecordFormat = {
+  crEndsLine: false,
+  find(text, from, isLast) {
+    const found = lineFormat.find(text, from, isLast);
+    const line = found.end === undefined ? '' : found.cells[0]!.text;
+    if (line === '') return { ...found, cells: [], cellCount: 0 };
+    if (line === tooLongLine) return { ...found, cells: [], cellCount: 0, fault: 'too long' };
+    const cells = cellsOfRow(line);
+    return { ...found, cells, cellCount: cells.length };
+  },
+};
+
+/** Cells that are not filled are empty. */
+function cellsOfRow(line: string): Cell[] {
+  const filled = JSON.parse(line) as (number | string)[];
+  const cells: Cell[] = [];
+  for (let i = 0; i < filled.length; i += 2) {
+    const column = filled[i] as number;
+    const text = filled[i + 1] as string;
+    while (cells.length < column) cells.push(emptyCell);
+    cells.push({ text: text.slice(1), isQuoted: text.startsWith(quotedMark) });
+  }
+  return cells;
+}
+
 /**
  * CSV (RFC 4180). A record ends with LF, CR LF or CR. A quote inside an unquoted cell is an ordinary character.
  * @param maxCells further cells of a record are dropped

@@ -65,7 +65,7 @@ const unreadable: CsvLayout = { separator: ',', headers: [], columns: [], start:
 async function readStoredHeader(db: Database, customerId: string, found: ImportState): Promise<CsvLayout | undefined> {
   try {
     const source = await openSource(db, customerId, found);
-    return { ...(await readHeader(source.partsFrom(0))), columns: [] };
+    return { ...(await readHeader(found.format, source.partsFrom(0))), columns: [] };
   } catch (error) {
     if (error instanceof FileRefused || (error instanceof DomainError && error.code === 'conflict')) return undefined;
     throw error;

@@ -82,7 +82,8 @@ async function readWhole(
  * @returns true at the end of the file, false if the time limit is reached first
  */
 async function readOn(context: RunContext, progress: ImportRow, isOver: () => boolean): Promise<boolean> {
-  if (progress.format === 'auto') return true; // The file is empty.
+  // The file or its sheet is empty.
+  if (progress.format === 'auto' || (progress.format === 'xlsx' && progress.file_bytes === 0)) return true;
   progress.layout ??= await readLayout(importFileOf(progress), partsFrom(context, progress, 0));
   for await (const records of recordsOf(context, progress)) {
     progress.counted += records.length;

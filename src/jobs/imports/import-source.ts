@@ -2,6 +2,7 @@ import type { Database } from '../../database/db.ts';
 import { conflict } from '../../errors.ts';
 import { toUtf8 } from '../../files/encodings.ts';
 import { FileRefused } from '../../files/file-refused.ts';
+import { openXlsx } from '../../files/xlsx/sheet-rows.ts';
 import type { ImportFile } from '../../files/import-file.ts';
 import { readPart, type StoredFile } from '../../queries/imports/import-files.ts';
 import type { ImportSettings } from '../../queries/imports/imports.ts';
@@ -51,6 +52,10 @@ export async function openSource(
   row: ImportSettings & Parameters<typeof storedFileOf>[0],
 ): Promise<ImportSource> {
   const parts = (from: number) => partsOf(db, customerId, storedFileOf(row), from);
+  if (row.format === 'xlsx' && !row.is_converted) {
+    const { sheets, rows } = await openXlsx(parts, row.file_bytes!);
+    return { isStored: false, sheets, partsFrom: (from) => startingAt(rows(row.sheet), from) };
+  }
   const encoding = encodingOf(row);
   if (row.has_mark && encoding !== row.found_encoding)
     throw new FileRefused(

@@ -52,10 +52,10 @@ export async function previewImport(
  * @returns the header line, and the field of each column
  */
 async function addLayout(preview: ImportPreview, found: ImportState, source: ImportSource): Promise<CsvLayout> {
-  const header = await readHeader(source.partsFrom(0));
+  const header = await readHeader(found.format, source.partsFrom(0));
   const { columns, faults } = mapColumns(importFileOf(found), header.headers);
   preview.headers = header.headers;
-  preview.separator = header.separator;
+  preview.separator = found.format === 'csv' ? header.separator : null;
   preview.mapping = Object.fromEntries(header.headers.map((name, i) => [name, columns[i] ?? null]));
   preview.errors.push(...faults);
   return { ...header, columns };

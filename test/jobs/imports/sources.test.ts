@@ -1,3 +1,4 @@
+import { writeXlsx } from 'hucre/xlsx';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { encodingOfMark } from '../../../src/files/encodings.ts';
 import { openErrorsFile } from '../../../src/jobs/imports/errors-file.ts';
@@ -160,5 +161,103 @@ describe('the format of a file', () => {
     const { body } = await customer.get(`/imports/${id}/preview`);
     expect(body).toMatchObject({ mapping: null, warnings: [{ path: '/mapping' }] });
     expect((await customer.patch(`/imports/${id}`, { mapping })).status).toBe(400);
+  });
+});
+
+describe('an XLSX file', () => {
+  const workbook = (): Promise<Uint8Array> =>
+    writeXlsx({
+      sheets: [
+        {
+          name: 'People',
+          rows: [
+            ['Our contacts'],
+            [],
+            [
+              'first_name',
+              'last_name',
+              'work_email',
+              'custom_fields.since',
+              'custom_fields.code',
+              'custom_fields.paid',
+            ],
+            ['Jörg', 'Müller', 'joerg@example.com', new Date('2024-03-15T00:00:00Z'), '007', 1.5],
+            [],
+            ['Änne', 'Groß', 'no address', null, '42', true],
+          ],
+        },
+        { name: 'Others', rows: [['first_name', 'work_email']] },
+        { name: 'Empty', rows: [] },
+      ],
+    });
+
+  test('is found, and read with types; the rows of its errors file are those of the sheet', async () => {
+    const found = await done(created, Buffer.from(await workbook()));
+    expect(found).toMatchObject({ status: 'COMPLETED', format: 'xlsx', encoding: null, total: 2, failed: 1 });
+    const { body } = await customer.post('/contacts/list', { filters: { work_email: 'joerg@example.com' } });
+    expect(JSON.stringify(body)).toContain('"custom_fields":{"code":"007","paid":1.5,"since":"2024-03-15"}');
+    const { type, bytes } = await errorsOf(found.id);
+    expect(type).toBe('text/csv; charset=utf-8');
+    expect(bytes.toString()).toMatch(
+      /^first_name,last_name,work_email,custom_fields\.since,custom_fields\.code,custom_fields\.paid,_line,_error\r\nÄnne,Groß,no address,,"42",true,6,/,
+    );
+  });
+
+  test('has a preview, and another sheet can be chosen before the start', async () => {
+    const id = await sendBytes(app, customer, waiting, Buffer.from(await workbook()));
+    const shown = (await customer.get(`/imports/${id}/preview`)).body;
+    expect(shown).toMatchObject({ encoding: null, separator: null, sheets: ['People', 'Others', 'Empty'] });
+    expect(shown.records[0]).toMatchObject({ first_name: 'Jörg', custom_fields: { code: '007' } });
+    await customer.patch(`/imports/${id}`, { sheet: 'None' });
+    const none = (await customer.get(`/imports/${id}/preview`)).body;
+    expect(none.errors[0].message).toContain('has no sheet "None": it has "People", "Others", "Empty"');
+    await customer.patch(`/imports/${id}`, { sheet: 'Others' });
+    expect((await customer.get(`/imports/${id}/preview`)).body).toMatchObject({ records: [], errors: [] });
+    await customer.patch(`/imports/${id}`, { sheet: 'Empty' });
+    await customer.post(`/imports/${id}/start`);
+    await workAtAll(app, customer);
+    expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', total: 0 });
+  });
+
+  test('is converted again by the next worker if one is stopped, and nothing of the first is kept', async () => {
+    const rows = Array.from({ length: 20_000 }, (_, i) => [
+      'Ada',
+      `No ${i} ${crypto.randomUUID()}`,
+      `a${i}@example.com`,
+    ]);
+    const bytes = Buffer.from(
+      await writeXlsx({ sheets: [{ name: 'S', rows: [['first_name', 'last_name', 'work_email'], ...rows] }] }),
+    );
+    const id = await sendBytes(app, customer, { ...created, dry_run: true }, bytes);
+    const stop = new AbortController();
+    const context = contextOf(app);
+    const stopping = {
+      ...context,
+      stopping: stop.signal,
+      db: {
+        ...context.db,
+        transaction: async (work: Parameters<typeof context.db.transaction>[0]) => {
+          const result = await context.db.transaction(work);
+          const { count } = await app.owner`select from import_chunks where import_id = ${id}`;
+          if (count > Math.ceil(bytes.length / 2 ** 20)) stop.abort();
+          return result;
+        },
+      } as typeof context.db,
+    };
+    await workAtImport(stopping, customer.id, { seconds: 60 });
+    expect(stop.signal.aborted).toBe(true);
+    expect((await customer.get(`/imports/${id}`)).body.total).toBe(null);
+    await workAtImport(context, customer.id, { seconds: 0 });
+    expect((await app.owner`select distinct upload from import_chunks where import_id = ${id}`).count).toBe(1);
+    expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'PROCESSING' });
+  });
+
+  test('of more than 50 MiB is 413, and nothing is kept', async () => {
+    const id = await beginImport(customer, { ...created, format: 'xlsx' });
+    const headers = { authorization: `X-API-Key ${customer.key}` };
+    const payload = Buffer.alloc(50 * 2 ** 20 + 1);
+    const sent = await app.fastify.inject({ method: 'PUT', url: `/api/ext/imports/${id}/file`, headers, payload });
+    expect([sent.statusCode, sent.body.includes('The XLSX file is larger than 50 MiB')]).toEqual([413, true]);
+    expect((await app.owner`select from import_chunks where import_id = ${id}`).count).toBe(0);
   });
 });

@@ -1,0 +1,217 @@
+import PQueue from 'p-queue';
+import { mayBeLiteral } from '../cells.ts';
+import { FileRefused } from '../file-refused.ts';
+import { maxRecordBytes } from '../raw-records.ts';
+import { rowLine, tooLongLine } from '../record-formats.ts';
+import { dateText, isoDateText, numberText, unescapeText, type Formats } from './cell-values.ts';
+import { maxColumnNumber, maxRowNumber, maxRows, maxUnpackedBytes } from './limits.ts';
+import { readSharedStrings, type SharedStrings } from './shared-strings.ts';
+import { readFormats, readWorkbook, type Workbook } from './workbook.ts';
+import { parseXml, type XmlHandler } from './xml.ts';
+import { openZip, type PartsFrom } from './zip.ts';
+
+/** Sheets that a process reads at once: each holds the shared texts of its file in memory. */
+const reading = new PQueue({ concurrency: 2 });
+
+export interface XlsxFile {
+  /** Names, in order. */
+  sheets: string[];
+  /**
+   * Yields the rows of a sheet, each as a line of `rowFormat`; blank rows, and those before the header, are blank lines,
+   * so that the number of the line is that of the row.
+   * @param sheet its name; null: the first
+   * @throws FileRefused
+   */
+  rows(sheet: string | null): AsyncGenerator<Buffer>;
+}
+
+/**
+ * Opens a stored XLSX file. Only its directory and the list of its sheets are read.
+ * @param bytes size of the file
+ * @throws FileRefused
+ */
+export async function openXlsx(partsFrom: PartsFrom, bytes: number): Promise<XlsxFile> {
+  const workbook = await readWorkbook(await openZip(partsFrom, bytes));
+  return {
+    sheets: workbook.sheets.map(({ name }) => name),
+    rows: (sheet) => rowsOf(workbook, sheet),
+  };
+}
+
+async function* rowsOf(workbook: Workbook, name: string | null): AsyncGenerator<Buffer> {
+  const { zip, sheets } = workbook;
+  const sheet = name === null ? sheets[0] : sheets.find((one) => one.name === name);
+  if (!sheet)
+    throw new FileRefused(
+      name === null ? 'has no sheet' : `has no sheet ${JSON.stringify(name)}`,
+      undefined,
+      namesOf(sheets),
+    );
+  const end = await placeToRead();
+  try {
+    const strings = await readSharedStrings(zip, workbook.sharedStrings);
+    const rows = new SheetRows(strings, await readFormats(workbook));
+    let bytes = 0;
+    for await (const _ of parseXml(zip.open(sheet.part), rows)) {
+      const lines = rows.take();
+      if (lines === '') continue;
+      const chunk = Buffer.from(lines);
+      bytes += chunk.length;
+      if (bytes > maxUnpackedBytes)
+        throw new FileRefused(`has more than ${maxUnpackedBytes / 1024 / 1024} MiB of cells`);
+      yield chunk;
+    }
+    rows.end();
+  } finally {
+    end();
+  }
+}
+
+const maxNamed = 10;
+
+function namesOf(sheets: Workbook['sheets']): string | undefined {
+  const names = sheets.slice(0, maxNamed).map(({ name }) => JSON.stringify(name.slice(0, 40)));
+  return names.length === 0 ? undefined : `it has ${names.join(', ')}${sheets.length > maxNamed ? ' and others' : ''}`;
+}
+
+/** @returns a function that ends the reading, so that another may begin */
+async function placeToRead(): Promise<() => void> {
+  const ended = Promise.withResolvers<void>();
+  await new Promise<void>((begin) => {
+    void reading.add(() => {
+      begin();
+      return ended.promise;
+    });
+  });
+  return ended.resolve;
+}
+
+/** Turns the XML of a sheet into lines. */
+class SheetRows implements XmlHandler {
+  readonly #strings: SharedStrings;
+  readonly #formats: Formats;
+  #lines = '';
+  /** Number of the last row in `#lines`. */
+  #written = 0;
+  #row = 0;
+  #cells: [column: number, text: string, isQuoted: boolean][] = [];
+  /** Characters of the row. */
+  #length = 0;
+  #column = 0;
+  #type = '';
+  #style = 0;
+  #value = '';
+  #isValue = false;
+  #isPhonetic = false;
+  #hasCells = false;
+  /** Rows with cells, from the header on. */
+  #rows = 0;
+
+  constructor(strings: SharedStrings, formats: Formats) {
+    this.#strings = strings;
+    this.#formats = formats;
+  }
+
+  /** Returns the lines since the last call. */
+  take(): string {
+    const lines = this.#lines;
+    this.#lines = '';
+    return lines;
+  }
+
+  end(): void {
+    if (this.#hasCells && this.#rows === 0)
+      throw new FileRefused('has no header', undefined, 'the first row with at least two filled cells is the header');
+  }
+
+  open(name: string, { r: place, t: type = 'n', s: style = '0' }: Record<string, string>): void {
+    if (name === 'row') this.#beginRow(place);
+    else if (name === 'c') {
+      this.#column = place === undefined ? this.#column + 1 : columnOf(place);
+      if (this.#column > maxColumnNumber) throw new FileRefused(`has more than ${maxColumnNumber} columns`);
+      this.#type = type;
+      this.#style = Number(style);
+      this.#value = '';
+    } else if (name === 'rPh') this.#isPhonetic = true;
+    else if (name === 'v' || name === 't') this.#isValue = !this.#isPhonetic;
+  }
+
+  text(text: string): void {
+    if (this.#isValue && this.#value.length <= maxRecordBytes) this.#value += text;
+  }
+
+  close(name: string): void {
+    if (name === 'v' || name === 't') this.#isValue = false;
+    else if (name === 'rPh') this.#isPhonetic = false;
+    else if (name === 'c') this.#endCell();
+    else if (name === 'row') this.#endRow();
+  }
+
+  #beginRow(place: string | undefined): void {
+    this.#row = Math.max(this.#row + 1, place === undefined ? 0 : Number(place));
+    if (!(this.#row <= maxRowNumber))
+      throw new FileRefused(`has a row ${String(place).slice(0, 20)}: a sheet has at most ${maxRowNumber} rows`);
+    this.#cells = [];
+    this.#length = 0;
+    this.#column = 0;
+  }
+
+  #endCell(): void {
+    const text = this.#textOfCell();
+    if (text.trim() === '') return;
+    this.#length += text.length;
+    if (this.#length > maxRecordBytes) return;
+    const isText = this.#type === 's' || this.#type === 'str' || this.#type === 'inlineStr';
+    this.#cells.push([this.#column - 1, text, isText && mayBeLiteral(text)]);
+  }
+
+  #textOfCell(): string {
+    const value = this.#value;
+    switch (this.#type) {
+      case 's':
+        return unescapeText(this.#strings.get(Number(value)));
+      case 'str':
+      case 'inlineStr':
+        return unescapeText(value);
+      case 'b':
+        return value === '1' ? 'true' : value === '0' ? 'false' : value;
+      case 'd':
+        return isoDateText(value);
+      case 'n':
+        if (value.trim() === '') return '';
+        return (
+          (this.#formats.isDate[this.#style] ? dateText(Number(value), this.#formats.from1904) : undefined) ??
+          numberText(value)
+        );
+      default:
+        return value;
+    }
+  }
+
+  #endRow(): void {
+    if (this.#cells.length === 0 && this.#length === 0) return;
+    this.#hasCells = true;
+    if (this.#rows === 0 && this.#cells.length < 2) return;
+    this.#rows += 1;
+    if (this.#rows > maxRows + 1)
+      throw new FileRefused(
+        `has more than ${maxRows.toLocaleString('en')} rows`,
+        undefined,
+        'save it as CSV, or split it',
+      );
+    this.#lines += '\n'.repeat(this.#row - this.#written - 1);
+    this.#lines += `${this.#length > maxRecordBytes ? tooLongLine : rowLine(this.#cells)}\n`;
+    this.#written = this.#row;
+  }
+}
+
+/** Returns e.g. 28 for `AB7`. */
+function columnOf(place: string): number {
+  let column = 0;
+  for (let i = 0; i < place.length && i < 5; i += 1) {
+    const letter = place.charCodeAt(i) - 64;
+    if (letter < 1 || letter > 26) break;
+    column = column * 26 + letter;
+  }
+  return Math.max(1, column);
+}

@@ -1,0 +1,156 @@
+import { describe, expect, test } from 'vitest';
+import { openXlsx } from '../../../src/files/xlsx/sheet-rows.ts';
+import { claiming, linesOf, partsOf, refusalOf, sheetOf, zipped } from './workbooks.ts';
+
+const cell = (place: string, value: string, attributes = ''): string =>
+  `<c r="${place}" ${attributes}><v>${value}</v></c>`;
+const inline = (place: string, text: string): string => `<c r="${place}" t="inlineStr"><is><t>${text}</t></is></c>`;
+const header = `<row r="1">${inline('A1', 'first_name')}${inline('B1', 'birth_date')}</row>`;
+
+/** The text of each cell of the second row. A quoted text has quotes around it. */
+async function rowOf(cells: string, strings = ''): Promise<string[]> {
+  const [, line = '[]'] = await linesOf(await zipped(partsOf(`${header}<row r="2">${cells}</row>`, strings)));
+  const filled = JSON.parse(line) as (string | number)[];
+  return filled.flatMap((value) =>
+    typeof value === 'number' ? [] : [value.startsWith('q') ? JSON.stringify(value.slice(1)) : value.slice(1)],
+  );
+}
+
+describe('a cell counts as its value', () => {
+  test.each<[string, string, string[]]>([
+    ['a number', cell('A2', '42'), ['42']],
+    ['a number that is stored with more digits', cell('A2', '0.30000000000000004'), ['0.3']],
+    ['a long number', cell('A2', '4.915112345678E12'), ['4915112345678']],
+    ['a text that looks like a number', inline('A2', '007') + inline('B2', '42'), ['007', '"42"']],
+    ['null', inline('A2', String.raw`\N`), [String.raw`\N`]],
+    ['a truth value', cell('A2', '1', 't="b"'), ['true']],
+    ['an error', cell('A2', '#N/A', 't="e"'), ['#N/A']],
+    ['a formula', '<c r="A2" t="str"><f>A1&amp;"x"</f><v>first_namex</v></c>', ['first_namex']],
+    ['a formula without a value', '<c r="A2"><f>A1</f></c>', []],
+    ['a date', cell('A2', '45366', 's="1"'), ['2024-03-15']],
+    ['a date in a format of its own', cell('A2', '45366', 's="2"'), ['2024-03-15']],
+    ['a number whose format says "days"', cell('A2', '45366', 's="3"'), ['45366']],
+    ['a date with a time', cell('A2', '45366.520833333336', 's="1"'), ['2024-03-15T12:30:00Z']],
+    ['a time', cell('A2', '0.5', 's="4"'), ['12:00:00']],
+    ['a date before the day that Excel invented', cell('A2', '1', 's="1"'), ['1900-01-01']],
+    ['an ISO date', cell('A2', '2024-03-15T00:00:00', 't="d"'), ['2024-03-15']],
+    ['a shared text', cell('A2', '1', 't="s"'), ['Ada & Co']],
+    ['a shared text of parts', cell('A2', '2', 't="s"'), ['Ada Lovelace']],
+    ['a shared text that is missing', cell('A2', '9', 't="s"'), []],
+    ['an escaped character', inline('A2', 'a_x000A_b'), ['a\nb']],
+    ['white space', inline('A2', ' '), []],
+  ])('%s', async (_what, cells, texts) => {
+    const strings =
+      '<si><t>x</t></si><si><t>Ada &amp; Co</t></si><si><r><t>Ada </t></r><r><t>Lovelace</t></r><rPh><t>no</t></rPh></si>';
+    expect(await rowOf(cells, strings)).toEqual(texts);
+  });
+});
+
+describe('the rows of a sheet', () => {
+  test('keep their numbers; the first with two filled cells is the header', async () => {
+    const rows = `<row r="2">${inline('B2', 'Our contacts')}</row><row r="4">${inline('A4', 'a')}${inline('C4', 'b')}</row><row r="7">${inline('C7', 'x')}</row>`;
+    const file = await zipped(partsOf(rows, '', header));
+    expect(await linesOf(file)).toEqual(['', '', '', '[0,"pa",2,"pb"]', '', '', '[2,"px"]']);
+    expect(await linesOf(file, 'Other')).toEqual(['[0,"pfirst_name",1,"pbirth_date"]']);
+    expect(await refusalOf(file, 'people')).toBe(
+      'FileRefused: the file has no sheet "people": it has "People", "Other"',
+    );
+  });
+
+  test('need no places', async () => {
+    const c = (value: number) => `<c><v>${value}</v></c>`;
+    const rows = `<x:row>${c(1)}${c(2)}</x:row><x:row>${c(3)}</x:row>`.replaceAll('x:', '');
+    expect(await linesOf(await zipped(partsOf(rows)))).toEqual(['[0,"p1",1,"p2"]', '[0,"p3"]']);
+  });
+
+  test('without a filled cell are no rows', async () => {
+    expect(await linesOf(await zipped(partsOf('<row r="3"><c r="A3"/></row>')))).toEqual([]);
+  });
+});
+
+describe('a hostile file is refused, or costs little', () => {
+  const much = (text: string, times: number): Buffer => Buffer.alloc(text.length * times, text);
+  const sheet = (bytes: Buffer | string) => ({
+    ...partsOf(''),
+    'xl/worksheets/sheet1.xml': Buffer.concat([
+      Buffer.from(`<worksheet><sheetData>${header}`),
+      Buffer.from(bytes),
+      Buffer.from('</sheetData></worksheet>'),
+    ]),
+  });
+
+  test.each<[string, () => Record<string, string | Buffer>, string]>([
+    [
+      'a cell of 10 MB',
+      () => sheet(Buffer.concat([Buffer.from('<row><c t="inlineStr"><is><t>'), Buffer.alloc(1e7, 'x')])),
+      'a cell that is larger than 1 MiB',
+    ],
+    [
+      'an attribute of 10 MB',
+      () => sheet(Buffer.concat([Buffer.from('<row r="'), Buffer.alloc(1e7, '1')])),
+      'a cell that is larger than 1 MiB',
+    ],
+    [
+      '10⁹ rows',
+      () => sheet(`<row r="1000000000">${cell('A1000000000', '1')}</row>`),
+      'has a row 1000000000: a sheet has at most',
+    ],
+    ['too many columns', () => sheet(`<row r="2">${cell('XFE2', '1')}</row>`), 'has more than 16384 columns'],
+    [
+      'more than 200,000 rows',
+      () => sheet(much('<row><c><v>1</v></c></row>', 200_001)),
+      'has more than 200,000 rows: save it as CSV',
+    ],
+    ['tags in tags', () => sheet(much('<a>', 1_000)), 'is nested too deep'],
+    [
+      'an external entity',
+      () => ({
+        ...partsOf(''),
+        'xl/worksheets/sheet1.xml': `<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]>${sheetOf('')}`,
+      }),
+      'document type declaration',
+    ],
+    ['an unknown entity', () => sheet('<row>&b;</row>'), 'is no XLSX file, or damaged'],
+    [
+      'a cut part',
+      () => ({ ...partsOf(''), 'xl/worksheets/sheet1.xml': '<worksheet><row>' }),
+      'is no XLSX file, or damaged',
+    ],
+    ['no workbook', () => ({ 'word/document.xml': '<a/>' }), 'is a ZIP file, but no XLSX file'],
+    ['only a title', () => partsOf(`<row>${cell('A1', '1')}</row>`), 'has no header: the first row with at least two'],
+  ])('%s', async (_what, parts, message) => {
+    const file = await zipped(parts());
+    expect(await refusalOf(file)).toMatch(new RegExp(`^FileRefused: the file .*${message.replaceAll('.', '\\.')}`));
+  });
+
+  test.each([
+    ['xl/styles.xml', 600 * 2 ** 20, 'is larger than 512 MiB when it is unpacked'],
+    ['xl/sharedStrings.xml', 65 * 2 ** 20, 'has more than 64 MiB of texts: save it as CSV'],
+    ['xl/workbook.xml', 17 * 2 ** 20, 'is no XLSX file: the list of its sheets'],
+    ['xl/worksheets/sheet1.xml', 10, 'is no XLSX file, or damaged'],
+  ])('%s that says it unpacks to %i bytes', async (part, bytes, message) => {
+    expect(await refusalOf(claiming(await zipped(partsOf(header)), part, bytes))).toContain(message);
+  });
+
+  test('a row of more than 1 MiB is a row that is too long', async () => {
+    const long = cell('A2', '0', 't="s"').repeat(3);
+    const file = await zipped({
+      ...partsOf(`${header}<row>${long}</row><row>${cell('A3', '1')}</row>`, `<si><t>${'x'.repeat(500_000)}</t></si>`),
+    });
+    expect((await linesOf(file)).slice(1)).toEqual(['!', '[0,"p1"]']);
+  });
+
+  test('bytes that are no ZIP file, or a cut one', async () => {
+    const file = await zipped(partsOf(header));
+    for (const bytes of [Buffer.from('PK\x03\x04'), Buffer.alloc(100), file.subarray(0, -30), file.subarray(200)])
+      expect(await refusalOf(bytes)).toContain('is no XLSX file, or damaged');
+  });
+
+  test('a part that could not be read is no fault of the file', async () => {
+    const broken = openXlsx(async function* () {
+      yield* [];
+      throw new Error('the database is gone');
+    }, 1_000);
+    await expect(broken).rejects.toThrow('the database is gone');
+  });
+});
