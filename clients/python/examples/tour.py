@@ -67,7 +67,8 @@ job = api.wait_for_job(job_id, timeout=60, on_progress=lambda state: states.appe
 begun = api.create_import({"object": "contacts", "mode": "create", "format": "csv"})["data"]["id"]
 api.upload_import_file(begun, io.BytesIO(b"first_name,last_name,work_email\nGrace,Hopper,grace@navy.example\nNo,Mail,x\n"))
 imported = api.wait_for_import(begun, timeout=60)
-companies = api.import_companies(b"type,company_name\ncustomer,Acme\n", mode="create", format="csv", timeout=60)
+failed = [(one["line"], one["record"]) for one in api.iter_import_failures(begun)]
+companies = api.import_companies(b"type,company_name\ncustomer,Acme\n,Nobody\npartner,\n", mode="create", format="csv", timeout=60)
 try:
     api.import_contacts("nonsense\n1\n", mode="create", format="csv", timeout=60)
     unreadable = "nothing"
@@ -110,7 +111,8 @@ print(
             "products": [one["name"] for one in api.iter_products({"paginate": {"limit": 2}})],
             "job": {"status": job["status"], "processed": job["processed"], "last": states[-1]},
             "imported": {"status": imported["status"], "created": imported["created"], "failed": imported["failed"]},
-            "companies": companies["created"],
+            "failed": failed,
+            "companies": [companies.state["created"], [one["line"] for one in companies.failures()]],
             "unreadable": unreadable,
             "faulty": b"No,Mail,x" in faulty,
             "exported": len(exported.splitlines()),

@@ -22,6 +22,7 @@ from ._errors import (
     UnsupportedMediaTypeError,
     ValidationError,
 )
+from ._imports import ImportResult
 from ._transport import Answer, Upload
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "ConnectionFailedError",
     "IdempotencyMismatchError",
     "ImportFailedError",
+    "ImportResult",
     "InsufficientCreditsError",
     "InternalServerError",
     "MethodNotAllowedError",

@@ -11,7 +11,7 @@ from typing import Any, Literal, Unpack
 from ._errors import SalesDataError, TimedOutError
 from ._generated.calls import OPERATIONS, Calls
 from ._generated.schema import Import, ImportSettings, ServiceJob
-from ._imports import import_file
+from ._imports import ImportResult, import_file
 from ._transport import UNEXPECTED, Upload
 
 #: Maximum number of items in one call of a batch, and the largest body that is sent (the service takes 5 MiB).
@@ -100,10 +100,10 @@ class SalesData(Calls):
         idempotency_key: str | None = None,
         content_encoding: str | None = None,
         **settings: Unpack[ImportSettings],
-    ) -> Import:
+    ) -> ImportResult:
         """
         Imports contacts from a file (CSV, NDJSON or XLSX): sends it, waits until the import has ended, and returns its
-        numbers. Failed records do not stop the others: look at `failed`. Raises ImportFailedError if the import as a whole has
+        numbers (`state`). Failed records do not stop the others: `failures()` reads them. Raises ImportFailedError if the import as a whole has
         failed or was cancelled, and TimedOutError after `timeout` seconds; the import goes on then.
         """
         return import_file(
@@ -126,7 +126,7 @@ class SalesData(Calls):
         idempotency_key: str | None = None,
         content_encoding: str | None = None,
         **settings: Unpack[ImportSettings],
-    ) -> Import:
+    ) -> ImportResult:
         """Imports companies from a file, as `import_contacts` does contacts."""
         return import_file(
             self,

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ._errors import ConflictError, ImportFailedError, SalesDataError
-from ._generated.schema import Import
+from ._generated.schema import Import, ImportFailure
 from ._transport import Upload
 
 if TYPE_CHECKING:
     from ._client import SalesData
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """An import that is COMPLETED."""
+
+    #: The import with its numbers, as `get_import` returns it.
+    state: Import
+    _api: SalesData
+
+    def failures(self) -> Iterator[ImportFailure]:
+        """Reads the failed records, in the order of the file."""
+        return self._api.iter_import_failures(self.state["id"])
 
 
 def import_file(
@@ -23,7 +37,7 @@ def import_file(
     on_progress: Callable[[Import], None] | None,
     idempotency_key: str | None,
     content_encoding: str | None,
-) -> Import:
+) -> ImportResult:
     """Sends a file to be imported, and waits until the import is COMPLETED."""
     body: Any = {**settings, "object": kind}
     begun = api.create_import(body, idempotency_key=idempotency_key)["data"]["id"]
@@ -38,7 +52,7 @@ def import_file(
     state = api.wait_for_import(begun, timeout=timeout, on_progress=on_progress)
     if state["status"] != "COMPLETED":
         raise ImportFailedError(state["error"] or f"The import is {state['status']}", state)
-    return state
+    return ImportResult(state, api)
 
 
 def _cancel(api: SalesData, id: str) -> None:

@@ -60,7 +60,10 @@ await api.uploadImportFile({
   body: 'first_name,last_name,work_email\nGrace,Hopper,grace@navy.example\nNo,Mail,x\n',
 });
 const imported = await api.waitForImport(begun.data.id, { timeoutMs: 60_000 });
-const companies = await api.importCompanies(new Blob(['type,company_name\ncustomer,Acme\n']), {
+const failed: unknown[] = [];
+for await (const { line, record } of api.each('listImportFailures', { id: begun.data.id, limit: '1' }))
+  failed.push([line, record]);
+const companies = await api.importCompanies(new Blob(['type,company_name\ncustomer,Acme\n,Nobody\npartner,\n']), {
   mode: 'create',
   format: 'csv',
   timeoutMs: 60_000,
@@ -70,6 +73,8 @@ const exported = await new Response(
   await api.exportContacts({ body: { format: 'ndjson', fields: ['work_email'] } }),
 ).text();
 
+const refusedLines: number[] = [];
+for await (const { line } of companies.failures()) refusedLines.push(line);
 const unreadable = await api.importContacts('nonsense\n1\n', { mode: 'create', format: 'csv', timeoutMs: 60_000 }).then(
   () => undefined,
   (error: unknown) => (error instanceof ImportFailedError ? error : undefined),
@@ -107,7 +112,8 @@ process.stdout.write(
     products,
     job: { status: job.status, processed: job.processed, last: states.at(-1) },
     imported: { status: imported.status, created: imported.created, failed: imported.failed },
-    companies: companies.created,
+    failed,
+    companies: [companies.created, refusedLines],
     unreadable: unreadable?.import.status,
     faulty: faulty.includes('No,Mail,x'),
     exported: exported.trim().split('\n').length,

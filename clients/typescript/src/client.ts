@@ -1,6 +1,6 @@
 import { SalesDataError, TimeoutError } from './errors.ts';
 import { operations } from './generated/operations.ts';
-import { importFile, type ImportOptions } from './imports.ts';
+import { importFile, type ImportOptions, type ImportResult } from './imports.ts';
 import { send, sleep, type Settings } from './transport.ts';
 import type {
   BatchItem,
@@ -221,19 +221,19 @@ export class SalesData {
 
   /**
    * Imports contacts from a file (CSV, NDJSON or XLSX): sends it, waits until the import has ended, and returns its
-   * numbers. Failed records do not stop the others: look at `failed`.
+   * numbers. Failed records do not stop the others: `failures()` reads them.
    *
-   *     const { created, failed } = await client.importContacts(file, { mode: 'upsert', match: 'work_email', format: 'csv' });
+   *     const { created, failures } = await client.importContacts(file, { mode: 'upsert', match: 'work_email', format: 'csv' });
    *
    * @throws ImportFailedError if the import as a whole has failed or was cancelled
    * @throws TimeoutError if it has not ended in time; it goes on
    */
-  importContacts(file: BodyInit, options: ImportOptions): Promise<Import> {
+  importContacts(file: BodyInit, options: ImportOptions): Promise<ImportResult> {
     return importFile(this, 'contacts', file, options);
   }
 
   /** Imports companies from a file, as `importContacts` does contacts. */
-  importCompanies(file: BodyInit, options: ImportOptions): Promise<Import> {
+  importCompanies(file: BodyInit, options: ImportOptions): Promise<ImportResult> {
     return importFile(this, 'companies', file, options);
   }
 

@@ -13,13 +13,25 @@ export type ImportOptions = Omit<Schemas['ImportCreate'], 'object' | 'start'> &
     idempotencyKey?: string;
   };
 
+/** A record that was not written. */
+export type ImportFailure = Omit<Schemas['ImportFailure'], 'record'> & {
+  /** The cells by header; of an NDJSON file the line. */
+  record: Record<string, string> | string;
+};
+
+/** The numbers of an import that has ended. */
+export type ImportResult = Import & {
+  /** Reads the failed records, in the order of the file. */
+  failures(): AsyncGenerator<ImportFailure, void, undefined>;
+};
+
 /** Sends a file to be imported, and waits until the import is COMPLETED. */
 export async function importFile(
   api: SalesData,
   object: Schemas['ImportCreate']['object'],
   file: BodyInit,
   { signal, timeoutMs, onProgress, isGzip = false, idempotencyKey, ...settings }: ImportOptions,
-): Promise<Import> {
+): Promise<ImportResult> {
   const call = signal ? { signal } : {};
   const keyed = idempotencyKey === undefined ? call : { ...call, idempotencyKey };
   const { data } = await api.createImport({ body: { ...settings, object } }, keyed);
@@ -35,7 +47,10 @@ export async function importFile(
   const waiting = { ...call, ...(timeoutMs === undefined ? {} : { timeoutMs }), ...(onProgress ? { onProgress } : {}) };
   const state = await api.waitForImport(data.id, waiting);
   if (state.status !== 'COMPLETED') throw new ImportFailedError(state);
-  return state;
+  return {
+    ...state,
+    failures: () => api.each('listImportFailures', { id: state.id }) as AsyncGenerator<ImportFailure>,
+  };
 }
 
 /** Returns whether an earlier attempt, or an earlier run of the program, has sent the file. */

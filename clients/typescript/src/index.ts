@@ -1,7 +1,7 @@
 export { SalesData } from './client.ts';
 export type { Answer, Calls, CallOptions, ClientOptions, WaitOptions } from './client.ts';
 export * from './errors.ts';
-export type { ImportOptions } from './imports.ts';
+export type { ImportFailure, ImportOptions, ImportResult } from './imports.ts';
 export type {
   BatchItem,
   BatchOperation,
