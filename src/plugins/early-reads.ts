@@ -7,7 +7,7 @@ import { unlessAborted } from '../credentials/requester.ts';
 import { canonicalId } from '../text/ids.ts';
 
 /** Reads the customer's records with the given ids. Returns them in any order, without unknown ids. */
-export type FindRecords<T extends Identified> = (sql: Sql, customerId: string, ids: string[]) => Promise<T[]>;
+export type FindRecords = (sql: Sql, customerId: string, ids: string[]) => Promise<Identified[]>;
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -15,7 +15,7 @@ declare module 'fastify' {
      * The function that reads the record which the route returns. The route's handler gets the record from
      * `request.record`.
      */
-    record?: FindRecords<Identified>;
+    record?: FindRecords;
   }
   interface FastifyRequest {
     /**
@@ -28,9 +28,8 @@ declare module 'fastify' {
      * Returns the customer's record whose id is in the path, or undefined if there is no such record. Uses the record
      * that `readEarly` has read, if any. Only route handlers may call this function, because they run after
      * authentication.
-     * @param find The function that the route declares in `config.record`.
      */
-    record<T extends Identified>(find: FindRecords<T>): Promise<T | undefined>;
+    record(): Promise<Identified | undefined>;
     /** The record that `readEarly` started to read for this request, if any. */
     early: EarlyRead | undefined;
   }
@@ -57,7 +56,7 @@ interface Owner {
   /**
    * For each kind of record, the function that reads one record by id. Reads that start together share one statement.
    */
-  readers: Map<FindRecords<Identified>, (id: string) => Promise<Identified | undefined>>;
+  readers: Map<FindRecords, (id: string) => Promise<Identified | undefined>>;
 }
 
 /** Maximum number of API keys whose customers this process caches. The cache needs about 2 MB. */
@@ -92,14 +91,12 @@ export default fp(
       record.catch(() => undefined); // thrown where the record is used, if it is
       this.early = { keyName, customerId: owner.customerId, record };
     });
-    app.decorateRequest('record', async function record<
-      T extends Identified,
-    >(this: FastifyRequest, find: FindRecords<T>) {
+    app.decorateRequest('record', async function record(this: FastifyRequest) {
       const { caller, early, requester } = this;
       const { customerId } = caller;
       if (early) noteAccepted(owners, early.keyName, customerId);
-      if (early?.record && early.customerId === customerId && this.routeOptions.config.record === find)
-        return unlessAborted(early.record as Promise<T | undefined>, requester.signal);
+      if (early?.record && early.customerId === customerId) return unlessAborted(early.record, requester.signal);
+      const find = this.routeOptions.config.record!;
       return (await this.db.lookup((sql) => find(sql, customerId, [idOf(this)])))[0];
     });
   },
@@ -116,7 +113,7 @@ function noteAccepted(owners: LRUCache<string, Owner>, keyName: string, customer
 }
 
 /** Returns the function that reads records of one kind for the owner of an API key. */
-function readerOf(app: FastifyInstance, { customerId, readers }: Owner, find: FindRecords<Identified>) {
+function readerOf(app: FastifyInstance, { customerId, readers }: Owner, find: FindRecords) {
   const known = readers.get(find);
   if (known) return known;
   const reader = batchLookups(

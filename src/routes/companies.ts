@@ -1,5 +1,4 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { etagOf } from '../text/etag.ts';
 import { sendExport } from '../plugins/answers/send-export.ts';
 import {
   updateCompany,
@@ -12,11 +11,21 @@ import {
 } from '../queries/crm/companies.ts';
 import { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
 import { CompanyExport, ExportedFile } from '../schemas/files.ts';
-import { done, DoneWithId, ErrorBody, IdParams, Metadata, Nullable } from '../schemas/base/wire.ts';
+import { Metadata, Nullable } from '../schemas/base/wire.ts';
+import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['companies'];
 
 const companies: FastifyPluginAsyncTypebox = async (app) => {
+  const one = recordRoutes(app, {
+    path: '/company',
+    tags,
+    scope: 'companies',
+    operation: 'Company',
+    title: 'a company',
+    noun: 'company',
+  });
+
   app.post(
     '/company/list',
     {
@@ -80,94 +89,33 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     },
   );
 
-  app.post(
-    '/company',
-    {
-      config: { access: { scope: 'companies:create' }, idempotent: true },
-      schema: {
-        operationId: 'createCompany',
-        summary: 'Create a company',
-        description:
-          'Creates a company. Several companies may have the same name. An `external_id` that another company has ' +
-          'is 409; nothing is created then.',
-        tags,
-        body: CompanyCreate,
-        response: { 201: DoneWithId },
-      },
-    },
-    async (request, reply) =>
-      app.once(request, reply, async (sql) => {
-        const id = await createCompany(sql, request.caller.customerId, request.body);
-        return { status: 201, body: done('Company created', id) };
-      }),
-  );
+  one.create(CompanyCreate, createCompany, {
+    description:
+      'Creates a company. Several companies may have the same name. An `external_id` that another company has ' +
+      'is 409; nothing is created then.',
+  });
 
   // An unknown company is answered with 200 `null` instead of 404: the contract requires it, for this resource only.
-  app.get(
-    '/company/:id',
-    {
-      config: { access: { scope: 'companies:read' }, etag: true, nullForUnknown: true, record: findCompanies },
-      schema: {
-        operationId: 'getCompany',
-        summary: 'Read a company',
-        description:
-          'Returns one company, with its version in the header `etag`. Unlike other resources, an unknown id is not ' +
-          '404: the response is 200 with `null`.',
-        tags,
-        params: IdParams,
-        response: { 200: Nullable(Company) },
-      },
-    },
-    async (request, reply) => {
-      const company = (await request.record(findCompanies)) ?? null;
-      if (company) void reply.header('etag', etagOf(company));
-      return reply.send(company);
-    },
-  );
+  one.read(Nullable(Company), findCompanies, {
+    description:
+      'Returns one company, with its version in the header `etag`. Unlike other resources, an unknown id is not ' +
+      '404: the response is 200 with `null`.',
+    nullForUnknown: true,
+  });
 
-  app.patch(
-    '/company/:id',
-    {
-      config: { access: { scope: 'companies:update' } },
-      schema: {
-        operationId: 'updateCompany',
-        summary: 'Update a company',
-        description:
-          'Changes the fields that are sent; others stay. `null` clears a field that can be null; `custom_fields` ' +
-          'is merged key by key. A new name or industry shows in the contacts of the company at once. With ' +
-          '`If-Match` the company is changed only if it still has that version (else 412).',
-        tags,
-        params: IdParams,
-        body: CompanyPatch,
-        response: { 200: DoneWithId, 409: ErrorBody, 412: ErrorBody },
-      },
-    },
-    async ({ db, caller, params, body, headers }) => {
-      await db.transaction((sql) => updateCompany(sql, caller.customerId, params.id, body, headers['if-match']));
-      return done('Company updated', params.id);
-    },
-  );
+  one.update(CompanyPatch, updateCompany, {
+    description:
+      'Changes the fields that are sent; others stay. `null` clears a field that can be null; `custom_fields` ' +
+      'is merged key by key. A new name or industry shows in the contacts of the company at once. With ' +
+      '`If-Match` the company is changed only if it still has that version (else 412).',
+    errors: [409],
+  });
 
-  app.delete(
-    '/company/:id',
-    {
-      config: { access: { scope: 'companies:delete' } },
-      schema: {
-        operationId: 'deleteCompany',
-        summary: 'Delete a company',
-        description:
-          'Deletes a company for good. Its contacts and opportunities stay, without a company. With `If-Match` it ' +
-          'is deleted only if it still has that version (else 412).',
-        tags,
-        params: IdParams,
-        response: { 200: DoneWithId, 412: ErrorBody },
-      },
-    },
-    async ({ db, caller, params, headers }) => {
-      await db.transaction((sql) => deleteCompany(sql, caller.customerId, params.id, headers['if-match']));
-      return done('Company deleted', params.id);
-    },
-  );
+  one.remove(deleteCompany, {
+    description:
+      'Deletes a company for good. Its contacts and opportunities stay, without a company. With `If-Match` it ' +
+      'is deleted only if it still has that version (else 412).',
+  });
 };
 
 export default companies;

@@ -1,6 +1,4 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { notFound } from '../errors.ts';
-import { etagOf } from '../text/etag.ts';
 import { sendExport } from '../plugins/answers/send-export.ts';
 import {
   updateContact,
@@ -20,11 +18,21 @@ import {
   ContactQuery,
 } from '../schemas/contacts.ts';
 import { ContactExport, ExportedFile } from '../schemas/files.ts';
-import { done, DoneWithId, ErrorBody, IdParams, Metadata } from '../schemas/base/wire.ts';
+import { Metadata } from '../schemas/base/wire.ts';
+import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['contacts'];
 
 const contacts: FastifyPluginAsyncTypebox = async (app) => {
+  const one = recordRoutes(app, {
+    path: '/contacts',
+    tags,
+    scope: 'contacts',
+    operation: 'Contact',
+    title: 'a contact',
+    noun: 'contact',
+  });
+
   app.post(
     '/contacts/list',
     {
@@ -88,94 +96,33 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     },
   );
 
-  app.post(
-    '/contacts',
-    {
-      config: { access: { scope: 'contacts:create' }, idempotent: true },
-      schema: {
-        operationId: 'createContact',
-        summary: 'Create a contact',
-        description:
-          'Creates a contact. Several contacts may have the same e-mail address. `company` finds or creates the ' +
-          'company; `list_ids` adds the contact to lists. An unknown id in the body is 404, an `external_id` that ' +
-          'another contact has is 409; nothing is created then.',
-        tags,
-        body: ContactCreate,
-        response: { 201: DoneWithId, 404: ErrorBody },
-      },
-    },
-    async (request, reply) =>
-      app.once(request, reply, async (sql) => {
-        const id = await createContact(sql, request.caller.customerId, request.body);
-        return { status: 201, body: done('Contact created', id) };
-      }),
-  );
+  one.create(ContactCreate, createContact, {
+    description:
+      'Creates a contact. Several contacts may have the same e-mail address. `company` finds or creates the ' +
+      'company; `list_ids` adds the contact to lists. An unknown id in the body is 404, an `external_id` that ' +
+      'another contact has is 409; nothing is created then.',
+    errors: [404],
+  });
 
-  app.get(
-    '/contacts/:id',
-    {
-      config: { access: { scope: 'contacts:read' }, etag: true, record: findContacts },
-      schema: {
-        operationId: 'getContact',
-        summary: 'Read a contact',
-        description:
-          'Returns one contact with the lists to which it was added by hand. The header `etag` holds its version. ' +
-          'An id of another customer is 404, like an unknown one.',
-        tags,
-        params: IdParams,
-        response: { 200: ContactDetail },
-      },
-    },
-    async (request, reply) => {
-      const contact = await request.record(findContacts);
-      if (!contact) throw notFound('contact');
-      return reply.header('etag', etagOf(contact)).send(contact);
-    },
-  );
+  one.read(ContactDetail, findContacts, {
+    description:
+      'Returns one contact with the lists to which it was added by hand. The header `etag` holds its version. ' +
+      'An id of another customer is 404, like an unknown one.',
+  });
 
-  app.patch(
-    '/contacts/:id',
-    {
-      config: { access: { scope: 'contacts:update' } },
-      schema: {
-        operationId: 'updateContact',
-        summary: 'Update a contact',
-        description:
-          'Changes the fields that are sent; others stay. `null` clears a field that can be null. `custom_fields` ' +
-          'is merged key by key; `list_ids` replaces the lists that the contact was added to by hand. With ' +
-          '`If-Match` the contact is changed only if it still has that version (else 412).',
-        tags,
-        params: IdParams,
-        body: ContactPatch,
-        response: { 200: DoneWithId, 409: ErrorBody, 412: ErrorBody },
-      },
-    },
-    async ({ db, caller, params, body, headers }) => {
-      await db.transaction((sql) => updateContact(sql, caller.customerId, params.id, body, headers['if-match']));
-      return done('Contact updated', params.id);
-    },
-  );
+  one.update(ContactPatch, updateContact, {
+    description:
+      'Changes the fields that are sent; others stay. `null` clears a field that can be null. `custom_fields` ' +
+      'is merged key by key; `list_ids` replaces the lists that the contact was added to by hand. With ' +
+      '`If-Match` the contact is changed only if it still has that version (else 412).',
+    errors: [409],
+  });
 
-  app.delete(
-    '/contacts/:id',
-    {
-      config: { access: { scope: 'contacts:delete' } },
-      schema: {
-        operationId: 'deleteContact',
-        summary: 'Delete a contact',
-        description:
-          'Deletes a contact for good, and takes it out of lists and opportunities. With `If-Match` it is deleted ' +
-          'only if it still has that version (else 412).',
-        tags,
-        params: IdParams,
-        response: { 200: DoneWithId, 412: ErrorBody },
-      },
-    },
-    async ({ db, caller, params, headers }) => {
-      await db.transaction((sql) => deleteContact(sql, caller.customerId, params.id, headers['if-match']));
-      return done('Contact deleted', params.id);
-    },
-  );
+  one.remove(deleteContact, {
+    description:
+      'Deletes a contact for good, and takes it out of lists and opportunities. With `If-Match` it is deleted ' +
+      'only if it still has that version (else 412).',
+  });
 };
 
 export default contacts;

@@ -17,10 +17,20 @@ import {
   MembersRemoved,
 } from '../schemas/lists.ts';
 import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/base/wire.ts';
+import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['lists'];
 
 const lists: FastifyPluginAsyncTypebox = async (app) => {
+  const one = recordRoutes(app, {
+    path: '/list-contact',
+    tags,
+    scope: 'list_contacts',
+    operation: 'ContactList',
+    title: 'a contact list',
+    noun: 'list',
+  });
+
   app.post(
     '/list-contact/list',
     {
@@ -88,49 +98,19 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     },
   );
 
-  app.patch(
-    '/list-contact/:id',
-    {
-      config: { access: { scope: 'list_contacts:update' } },
-      schema: {
-        operationId: 'updateContactList',
-        summary: 'Update a contact list',
-        description:
-          'Changes the fields that are sent; others stay. `rules` replaces all rules: contacts that no longer match ' +
-          'leave the list, those that match enter it, and members added by hand stay. With `If-Match` the list is ' +
-          'changed only if it still has that version (else 412).',
-        tags,
-        params: IdParams,
-        body: ListPatch,
-        response: { 200: DoneWithId, 409: ErrorBody, 412: ErrorBody },
-      },
-    },
-    async ({ db, caller, params, body, headers }) => {
-      await db.transaction((sql) => updateList(sql, caller.customerId, params.id, body, headers['if-match']));
-      return done('List updated', params.id);
-    },
-  );
+  one.update(ListPatch, updateList, {
+    description:
+      'Changes the fields that are sent; others stay. `rules` replaces all rules: contacts that no longer match ' +
+      'leave the list, those that match enter it, and members added by hand stay. With `If-Match` the list is ' +
+      'changed only if it still has that version (else 412).',
+    errors: [409],
+  });
 
-  app.delete(
-    '/list-contact/:id',
-    {
-      config: { access: { scope: 'list_contacts:delete' } },
-      schema: {
-        operationId: 'deleteContactList',
-        summary: 'Delete a contact list',
-        description:
-          'Deletes a list for good. Its contacts stay. With `If-Match` it is deleted only if it still has that ' +
-          'version (else 412).',
-        tags,
-        params: IdParams,
-        response: { 200: DoneWithId, 412: ErrorBody },
-      },
-    },
-    async ({ db, caller, params, headers }) => {
-      await db.transaction((sql) => deleteList(sql, caller.customerId, params.id, headers['if-match']));
-      return done('List deleted', params.id);
-    },
-  );
+  one.remove(deleteList, {
+    description:
+      'Deletes a list for good. Its contacts stay. With `If-Match` it is deleted only if it still has that ' +
+      'version (else 412).',
+  });
 
   app.post(
     '/list-contact/duplicate',

@@ -40,7 +40,7 @@ const pipelines: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async (request, reply) => {
-      const pipeline = await request.record(findPipelines);
+      const pipeline = (await request.record()) as Pipeline | undefined;
       if (!pipeline) throw notFound('pipeline');
       return reply.header('etag', etagOf(pipeline)).send(pipeline);
     },

@@ -1,0 +1,128 @@
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import type { Static, TSchema } from '@sinclair/typebox';
+import type { Transaction } from '../database/db.ts';
+import { notFound } from '../errors.ts';
+import type { FindRecords } from './early-reads.ts';
+import type { Scope } from '../schemas/base/scopes.ts';
+import { done, DoneWithId, ErrorBody, IdParams } from '../schemas/base/wire.ts';
+import { etagOf } from '../text/etag.ts';
+
+/** A kind of record, as its routes name it. */
+interface Kind {
+  path: string;
+  tags: string[];
+  scope: Scope extends infer S ? (S extends `${infer Name}:delete` ? Name : never) : never;
+  /** In operation ids, such as `ContactList`. */
+  operation: string;
+  /** In summaries, such as `a contact list`. */
+  title: string;
+  /** In messages and errors, such as `list`. */
+  noun: string;
+}
+
+/** What the document says of a route. `errors` are statuses that only some kinds of record have. */
+interface About {
+  description: string;
+  errors?: number[];
+}
+
+/** Returns functions that add the routes for single records of one kind. Each adds one route. */
+export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind: Kind) => {
+  const { path, tags, scope, operation, title, noun } = kind;
+  const about = (verb: string, summary: string, { description }: About) => ({
+    operationId: `${verb}${operation}`,
+    summary: `${summary} ${title}`,
+    description,
+    tags,
+  });
+  const message = (verb: string) => `${noun.charAt(0).toUpperCase()}${noun.slice(1)} ${verb}`;
+
+  return {
+    create<B extends TSchema>(
+      body: B,
+      insert: (sql: Transaction, customerId: string, body: Static<B>) => Promise<string>,
+      given: About,
+    ): void {
+      app.post(
+        path,
+        {
+          config: { access: { scope: `${scope}:create` }, idempotent: true },
+          schema: { ...about('create', 'Create', given), body, response: { 201: DoneWithId, ...declared(given) } },
+        },
+        async (request, reply) =>
+          app.once(request, reply, async (sql) => {
+            const id = await insert(sql, request.caller.customerId, request.body);
+            return { status: 201, body: done(message('created'), id) };
+          }),
+      );
+    },
+
+    read(record: TSchema, find: FindRecords, given: About & { nullForUnknown?: true }): void {
+      const { nullForUnknown } = given;
+      app.get(
+        `${path}/:id`,
+        {
+          config: {
+            access: { scope: `${scope}:read` },
+            etag: true,
+            record: find,
+            ...(nullForUnknown && { nullForUnknown }),
+          },
+          schema: { ...about('get', 'Read', given), params: IdParams, response: { 200: record } },
+        },
+        async (request, reply) => {
+          const found = await request.record();
+          if (found) void reply.header('etag', etagOf(found));
+          else if (!nullForUnknown) throw notFound(noun);
+          return reply.send(found ?? null);
+        },
+      );
+    },
+
+    update<B extends TSchema>(
+      body: B,
+      update: (sql: Transaction, customerId: string, id: string, patch: Static<B>, ifMatch?: string) => Promise<void>,
+      given: About,
+    ): void {
+      app.patch(
+        `${path}/:id`,
+        {
+          config: { access: { scope: `${scope}:update` } },
+          schema: {
+            ...about('update', 'Update', given),
+            params: IdParams,
+            body,
+            response: { 200: DoneWithId, 412: ErrorBody, ...declared(given) },
+          },
+        },
+        async ({ db, caller, params: { id }, body: patch, headers }) => {
+          await db.transaction((sql) => update(sql, caller.customerId, id, patch, headers['if-match']));
+          return done(message('updated'), id);
+        },
+      );
+    },
+
+    remove(
+      remove: (sql: Transaction, customerId: string, id: string, ifMatch?: string) => Promise<void>,
+      given: About,
+    ): void {
+      app.delete(
+        `${path}/:id`,
+        {
+          config: { access: { scope: `${scope}:delete` } },
+          schema: {
+            ...about('delete', 'Delete', given),
+            params: IdParams,
+            response: { 200: DoneWithId, 412: ErrorBody },
+          },
+        },
+        async ({ db, caller, params: { id }, headers }) => {
+          await db.transaction((sql) => remove(sql, caller.customerId, id, headers['if-match']));
+          return done(message('deleted'), id);
+        },
+      );
+    },
+  };
+};
+
+const declared = ({ errors = [] }: About) => Object.fromEntries(errors.map((status) => [status, ErrorBody]));
