@@ -51,6 +51,23 @@ test('an import needs no worker, reports its numbers, and writes the failed reco
   expect(await importsOf()).toHaveLength(2);
 });
 
+test('takes the encoding and the format from the file, or from options', async () => {
+  const file = join(folder, 'names');
+  await writeFile(file, Buffer.from('first_name;last_name;work_email\n\xa3;L;a@example.com\n', 'latin1'));
+  for (const [words, encoding] of [
+    [[], 'windows-1252'],
+    [['--format', 'csv', '--encoding', 'iso-8859-2'], 'iso-8859-2'],
+  ] as const) {
+    const { stdout } = await run('contacts', file, '--mode', 'create', '--dry-run', ...words, '--json');
+    expect(JSON.parse(stdout)).toMatchObject({ status: 'COMPLETED', format: 'csv', encoding, created: 1 });
+  }
+  const sheet = await run('contacts', file, '--mode', 'create', '--format', 'xlsx', '--sheet', 'People', '--json');
+  expect(JSON.parse(sheet.stdout)).toMatchObject({
+    status: 'FAILED',
+    error: expect.stringContaining('is no XLSX file'),
+  });
+});
+
 test('the same command goes on with the import of an interrupted run, also if that has ended meanwhile', async () => {
   const file = await contactsFile('resumed.csv', ...contactLines(3));
   const words = ['--mode', 'create'];

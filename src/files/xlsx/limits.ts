@@ -11,3 +11,8 @@ export const maxRows = 200_000;
 /** Limits of every spreadsheet program. */
 export const maxRowNumber = 1_048_576;
 export const maxColumnNumber = 16_384;
+/**
+ * Characters. Excel takes half as many. A few bytes of XML can name a text that is shared, so this also limits what a
+ * piece of a sheet can become.
+ */
+export const maxCellLength = 65_536;

@@ -1,5 +1,5 @@
 import { FileRefused } from '../file-refused.ts';
-import { maxSharedBytes } from './limits.ts';
+import { maxCellLength, maxSharedBytes } from './limits.ts';
 import { readXml } from './xml.ts';
 import type { Zip } from './zip.ts';
 
@@ -21,11 +21,11 @@ export class SharedStrings {
       this.#ends = longer;
     }
     const start = this.#startOf(this.#count);
-    this.#ends[this.#count] = start + this.#bytes.write(text, start);
+    this.#ends[this.#count] = start + this.#bytes.write(text.slice(0, maxCellLength + 1), start);
     this.#count += 1;
   }
 
-  /** Returns an empty text for a number that no text has. */
+  /** Returns a text that is too long only as far as `maxCellLength` + 1, and an empty text for a number that no text has. */
   get(number: number): string {
     if (!(number >= 0 && number < this.#count)) return '';
     return this.#bytes.toString('utf8', this.#startOf(number), this.#ends[number]);

@@ -4,7 +4,7 @@ import { FileRefused } from '../file-refused.ts';
 import { maxRecordBytes } from '../raw-records.ts';
 import { rowLine, tooLongLine } from '../record-formats.ts';
 import { dateText, isoDateText, numberText, unescapeText, type Formats } from './cell-values.ts';
-import { maxColumnNumber, maxRowNumber, maxRows, maxUnpackedBytes } from './limits.ts';
+import { maxCellLength, maxColumnNumber, maxRowNumber, maxRows, maxUnpackedBytes } from './limits.ts';
 import { readSharedStrings, type SharedStrings } from './shared-strings.ts';
 import { readFormats, readWorkbook, type Workbook } from './workbook.ts';
 import { parseXml, type XmlHandler } from './xml.ts';
@@ -159,7 +159,8 @@ class SheetRows implements XmlHandler {
   #endCell(): void {
     const text = this.#textOfCell();
     if (text.trim() === '') return;
-    this.#length += text.length;
+    // A row with such a cell is too long.
+    this.#length += text.length > maxCellLength ? maxRecordBytes + 1 : text.length;
     if (this.#length > maxRecordBytes) return;
     const isText = this.#type === 's' || this.#type === 'str' || this.#type === 'inlineStr';
     this.#cells.push([this.#column - 1, text, isText && mayBeLiteral(text)]);

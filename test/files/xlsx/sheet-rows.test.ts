@@ -140,6 +140,19 @@ describe('a hostile file is refused, or costs little', () => {
     expect((await linesOf(file)).slice(1)).toEqual(['!', '[0,"p1"]']);
   });
 
+  test('a long text that many cells share is not held many times', async () => {
+    const row = `<row>${cell('A2', '0', 't="s"').repeat(16)}</row>`.replaceAll(' r="A2"', '');
+    for (const length of [60_000, 70_000]) {
+      const file = await zipped(partsOf(header + row.repeat(300), `<si><t>${'x'.repeat(length)}</t></si>`));
+      let longest = 0;
+      const { rows } = await openXlsx(async function* (from) {
+        yield file.subarray(from);
+      }, file.length);
+      for await (const piece of rows(null)) longest = Math.max(longest, piece.length);
+      expect(longest).toBeLessThan(8 * 2 ** 20);
+    }
+  });
+
   test('bytes that are no ZIP file, or a cut one', async () => {
     const file = await zipped(partsOf(header));
     for (const bytes of [Buffer.from('PK\x03\x04'), Buffer.alloc(100), file.subarray(0, -30), file.subarray(200)])
