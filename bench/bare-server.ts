@@ -5,7 +5,7 @@ import { batchLookups } from '../src/database/batch-lookups.ts';
 import type { Database, Sql, Transaction } from '../src/database/db.ts';
 import { registerArrays, wireTypes } from '../src/database/wire-types.ts';
 import { findKeyStates } from '../src/queries/accounts/api-keys.ts';
-import { createContact, findContact, listContacts } from '../src/queries/crm/contacts.ts';
+import { createContact, findContacts, listContacts } from '../src/queries/crm/contacts.ts';
 import { Contact, ContactDetail, type ContactCreate, type ContactQuery } from '../src/schemas/contacts.ts';
 import { done, DoneWithId } from '../src/schemas/base/wire.ts';
 import type { TokenHash } from '../src/credentials/tokens.ts';
@@ -41,7 +41,7 @@ if (withKeys)
     if (!(await findKey(hash('sha256', key, 'buffer') as TokenHash))) throw new Error('There is no such key');
   });
 app.get<{ Params: { id: string } }>('/contacts/:id', { schema: { response: { 200: ContactDetail } } }, (request) =>
-  db.lookup((sql) => findContact(sql, customerId, request.params.id)),
+  db.lookup(async (sql) => (await findContacts(sql, customerId, [request.params.id]))[0]),
 );
 app.post<{ Body: ContactQuery }>(
   '/contacts/list',

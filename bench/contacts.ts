@@ -5,7 +5,7 @@ import { parseConfig } from '../src/process/config.ts';
 import { openDatabase } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { openEmbeddedPostgres } from '../src/embedded-postgres/server.ts';
-import { findContact } from '../src/queries/crm/contacts.ts';
+import { findContacts } from '../src/queries/crm/contacts.ts';
 import { contactBody, makeCustomer, type TestCustomer } from '../test/setup/factories.ts';
 import { fillContacts } from './people.ts';
 import { alternate, inTurn, load, median, startServer, type Load, type Request, type Server } from './run.ts';
@@ -39,9 +39,9 @@ async function benchAt(size: number, rounds: number, seconds: number): Promise<v
   for (const [name, requests] of Object.entries(casesOf(ids)))
     printCase(name, await measure(servers, requests, rounds, seconds));
   const raw = await alternate(rounds, {
-    raw: () => loop(seconds, (i) => db.lookup((sql) => findContact(sql, customer.id, ids[i % ids.length]!))),
+    raw: () => loop(seconds, (i) => db.lookup((sql) => findContacts(sql, customer.id, [ids[i % ids.length]!]))),
   });
-  process.stdout.write(`  findContact in a loop, no HTTP: ${Math.round(raw.raw)}/s\n`);
+  process.stdout.write(`  findContacts in a loop, no HTTP: ${Math.round(raw.raw)}/s\n`);
 
   for (const { target } of Object.values(servers)) await target.stop();
   await app.close();

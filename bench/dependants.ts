@@ -6,7 +6,13 @@ import { migrate } from '../src/database/migrate.ts';
 import { openEmbeddedPostgres } from '../src/embedded-postgres/server.ts';
 import { fillLists } from '../src/jobs/fill-lists.ts';
 import type { JobContext } from '../src/jobs/handler.ts';
-import { updateContact, countContacts, deleteContact, findContact, listContacts } from '../src/queries/crm/contacts.ts';
+import {
+  updateContact,
+  countContacts,
+  deleteContact,
+  findContacts,
+  listContacts,
+} from '../src/queries/crm/contacts.ts';
 import { createList, deleteList, duplicateList, findList, listLists } from '../src/queries/crm/lists.ts';
 import { createPipeline, salesStages } from '../src/queries/sales/pipelines.ts';
 import { updateProduct, createProduct, deleteProduct, listProducts } from '../src/queries/sales/products.ts';
@@ -42,7 +48,7 @@ export async function benchDependants(members: number, opportunities: number): P
       'that list': () => findList(db, customerId, id),
       'a page of lists': () => listLists(db, customerId, {}),
       'in no list': () => listContacts(db, customerId, { filters: { list_id: null } }),
-      'a contact': () => db.lookup((sql) => findContact(sql, customerId, contact)),
+      'a contact': () => db.lookup((sql) => findContacts(sql, customerId, [contact])),
     };
     for (const [read, work] of Object.entries(all)) print(`${what}: ${read}`, { ms: await milliseconds(work) });
   };

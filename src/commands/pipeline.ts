@@ -1,7 +1,7 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import { requireCustomer } from '../queries/accounts/customers.ts';
 import {
-  findPipeline,
+  findPipelines,
   createPipeline,
   listPipelinesWithStages,
   salesStages,
@@ -67,7 +67,7 @@ const create = ({ customer, stage, ...given }: Creation): Promise<Pipeline> =>
       const { name, description, currency, visibility } = given;
       const stages = stage ?? salesStages;
       const id = await createPipeline(sql, customer, { name, description, currency, visibility, stages });
-      return (await findPipeline(sql, customer, id))!;
+      return (await findPipelines(sql, customer, [id]))[0]!;
     }),
   );
 

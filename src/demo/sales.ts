@@ -1,6 +1,6 @@
 import { faker } from '@faker-js/faker/locale/en';
 import type { Transaction } from '../database/db.ts';
-import { findContact } from '../queries/crm/contacts.ts';
+import { findContacts } from '../queries/crm/contacts.ts';
 import { createList } from '../queries/crm/lists.ts';
 import { addMembers } from '../queries/memberships/manual-members.ts';
 import { createOpportunity } from '../queries/sales/opportunities.ts';
@@ -70,7 +70,7 @@ export async function makeDemoSales(sql: Transaction, team: Team): Promise<void>
 async function makeOpportunity(sql: Transaction, team: Team, stage_id: string, productIds: string[]): Promise<void> {
   const { customerId, userIds, contactIds } = team;
   const contacts_ids = faker.helpers.arrayElements(contactIds, { min: 1, max: 3 });
-  const contact = await findContact(sql, customerId, contacts_ids[0]!);
+  const [contact] = await findContacts(sql, customerId, [contacts_ids[0]!]);
   const sold = faker.helpers.arrayElements([...productIds.keys()], { min: 1, max: 3 });
   const name = `${products[sold[0]!]!.name} for ${contact!.company?.company_name ?? contact!.last_name}`;
   const estimated_closing_date = faker.date.soon({ days: 120 }).toISOString();

@@ -86,16 +86,6 @@ export function exportCompanies(
 export const countCompanies = (db: Database, customerId: string, request: CompanyCount): Promise<Metadata> =>
   countRecordPages(db, parseRecordQuery(companySource, customerId, request), 'companies');
 
-/** Returns the customer's company with this id, or undefined. */
-export async function findCompany(
-  sql: Sql | Transaction,
-  customerId: string,
-  id: string,
-): Promise<Company | undefined> {
-  const [found] = await findCompanies(sql, customerId, [id]);
-  return found;
-}
-
 /** Returns the customer's companies with these ids, in any order. Leaves out unknown ids. */
 export const findCompanies = (sql: Sql | Transaction, customerId: string, ids: readonly string[]): Promise<Company[]> =>
   // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
@@ -208,7 +198,7 @@ async function lockCompany(
 ): Promise<CompanyColumns> {
   const [row] = await lockCompanyRows(sql, customerId, [id], strength);
   if (!row) throw notFound('company');
-  if (ifMatch !== undefined) requireMatch(ifMatch, (await findCompany(sql, customerId, id))!);
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findCompanies(sql, customerId, [id]))[0]!);
   const { id: _, ...columns } = row;
   return columns;
 }

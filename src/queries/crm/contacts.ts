@@ -143,19 +143,6 @@ export function exportContacts(
 export const countContacts = (db: Database, customerId: string, request: ContactCount): Promise<Metadata> =>
   countRecordPages(db, parseRecordQuery(contactSource, customerId, request), 'contacts');
 
-/**
- * Returns the customer's contact with this id, or undefined. The result includes the ids of the lists that the contact
- * was added to manually.
- */
-export async function findContact(
-  sql: Sql | Transaction,
-  customerId: string,
-  id: string,
-): Promise<ContactDetail | undefined> {
-  const [found] = await findContacts(sql, customerId, [id]);
-  return found;
-}
-
 /** Returns the customer's contacts with these ids, in any order. Leaves out unknown ids. */
 export const findContacts = (
   sql: Sql | Transaction,
@@ -336,7 +323,7 @@ async function lockContact(
 ): Promise<ContactColumns> {
   const [row] = await lockContactRows(sql, customerId, [id]);
   if (!row) throw notFound('contact');
-  if (ifMatch !== undefined) requireMatch(ifMatch, (await findContact(sql, customerId, id))!);
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findContacts(sql, customerId, [id]))[0]!);
   const { id: _, ...columns } = row;
   return columns;
 }

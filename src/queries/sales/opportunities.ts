@@ -77,15 +77,6 @@ export const listOpportunities = (sql: Sql, customerId: string, paginate?: Pagin
       ))
     order by o.id desc`;
 
-export async function findOpportunity(
-  sql: Sql | Transaction,
-  customerId: string,
-  id: string,
-): Promise<Opportunity | undefined> {
-  const [found] = await findOpportunities(sql, customerId, [id]);
-  return found;
-}
-
 /** In any order, without unknown ids. */
 export const findOpportunities = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Opportunity[]> =>
   // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
@@ -149,7 +140,7 @@ export async function updateOpportunity(
   const present = patch.products ? await findLineProducts(sql, customerId, id) : new Set<string>();
   const absent = [...missing, ...findAbsentLines(present, products)];
   if (absent.length > 0) throw missingReferences(absent);
-  if (ifMatch !== undefined) requireMatch(ifMatch, (await findOpportunity(sql, customerId, id))!);
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findOpportunities(sql, customerId, [id]))[0]!);
   requireNewLines(present, products);
   if (isEmpty(patch)) return;
   if (contacts_ids) await setContacts(sql, customerId, id, contacts_ids);
@@ -177,7 +168,7 @@ export async function deleteOpportunity(
   ifMatch?: string,
 ): Promise<void> {
   await lockOpportunity(sql, customerId, id);
-  if (ifMatch !== undefined) requireMatch(ifMatch, (await findOpportunity(sql, customerId, id))!);
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findOpportunities(sql, customerId, [id]))[0]!);
   await sql`
     delete from opportunity_lines
     where customer_id = ${customerId}

@@ -50,15 +50,6 @@ export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineLis
     where p.customer_id = ${customerId}
     order by p.id desc`;
 
-export async function findPipeline(
-  sql: Sql | Transaction,
-  customerId: string,
-  id: string,
-): Promise<Pipeline | undefined> {
-  const [found] = await findPipelines(sql, customerId, [id]);
-  return found;
-}
-
 /** In any order, without unknown ids. */
 export const findPipelines = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Pipeline[]> =>
   // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.

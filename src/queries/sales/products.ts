@@ -47,16 +47,6 @@ export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate):
       ))
     order by p.id desc`;
 
-/** Returns undefined also if the product is deleted. */
-export async function findProduct(
-  sql: Sql | Transaction,
-  customerId: string,
-  id: string,
-): Promise<Product | undefined> {
-  const [found] = await findProducts(sql, customerId, [id]);
-  return found;
-}
-
 /** In any order, without unknown ids. */
 export const findProducts = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Product[]> =>
   // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
@@ -157,5 +147,5 @@ async function lockProduct(
       and deleted_at is null
     for ${sql.unsafe(strength)}`;
   if (!product) throw notFound('product');
-  if (ifMatch !== undefined) requireMatch(ifMatch, (await findProduct(sql, customerId, id))!);
+  if (ifMatch !== undefined) requireMatch(ifMatch, (await findProducts(sql, customerId, [id]))[0]!);
 }
