@@ -1,5 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { parseCell } from './json.ts';
+import type { PhoneNumber } from './values/phones.ts';
+import { InvalidCell } from './values/read-value.ts';
 
 /** An unquoted `\N` means null, a quoted `\N` is text. */
 export interface Cell {
@@ -22,9 +24,6 @@ export interface Cell {
  */
 export type CellType = 'text' | 'instant' | 'number' | 'texts' | 'phones' | 'json' | 'custom';
 
-/** The message says what is wrong with a cell. */
-export class InvalidCell extends Error {}
-
 interface Rules {
   /** For a value that is not null. */
   write(value: never): string;
@@ -35,11 +34,6 @@ interface Rules {
   read(cell: Cell): unknown;
   /** True if the cell must be quoted: without quotes, e.g. the text `true` would be read as a boolean. */
   isQuoted?(value: never): boolean;
-}
-
-interface PhoneNumber {
-  country_code: string;
-  number: string;
 }
 
 const asItIs: Rules = { write: (text: string) => text, read: ({ text }) => text };

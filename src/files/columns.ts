@@ -16,6 +16,7 @@ import { formats } from '../schemas/base/formats.ts';
 import { customKey } from '../schemas/filters.ts';
 import { listNames } from '../schemas/labels.ts';
 import type { CellType } from './cells.ts';
+import type { ValueKind } from './values/read-value.ts';
 
 /** A column of a CSV file, or a property of each object in an NDJSON file. */
 export interface FileColumn {
@@ -24,6 +25,8 @@ export interface FileColumn {
   /** What the header line says. */
   header: string;
   type: CellType;
+  /** How imports read what people write; undefined: only as exports write it. */
+  kind?: ValueKind | undefined;
   /**
    * The value's place in a response: a field, and a property if the field is an object, such as `['custom_fields',
    * 'region']`.
@@ -117,7 +120,8 @@ function columnOf(fields: FileFields, name: string): FileColumn {
   if (Object.hasOwn(companyParts, name)) {
     const shown: Path = ['company', companyParts[name as keyof typeof companyParts]];
     const item: Path = ['company', name.slice('company.'.length)];
-    return { name, header: name, type: 'text', shown, item, isNullable: false, mayBeEmpty: false };
+    const kind = name === 'company.name' ? 'name' : 'text';
+    return { name, header: name, type: 'text', kind, shown, item, isNullable: false, mayBeEmpty: false };
   }
   const { shown, create, patch } = fields;
   const written: TSchema = create.properties[name] ?? shown.properties[name]!;
@@ -126,6 +130,7 @@ function columnOf(fields: FileFields, name: string): FileColumn {
     name,
     header: name,
     type: cellTypeOf(shown.properties[name]!),
+    kind: kindOf(name, written),
     shown: [name],
     item: [name],
     isNullable: typesOf(written).includes('null'),
@@ -147,6 +152,24 @@ function cellTypeOf(schema: TSchema): CellType {
     default:
       return 'json';
   }
+}
+
+const kinds: Record<string, ValueKind> = {
+  first_name: 'name',
+  middle_name: 'name',
+  last_name: 'name',
+  company_name: 'name',
+  birth_year: 'year',
+  other_emails: 'emails',
+  mobile_phone: 'phone',
+  phone_numbers: 'phones',
+};
+
+function kindOf(name: string, schema: TSchema): ValueKind | undefined {
+  if (Object.hasOwn(kinds, name)) return kinds[name];
+  if (name.endsWith('_url')) return 'url';
+  if (schema['format'] === 'email' || schema['format'] === 'country') return schema['format'];
+  return typesOf(schema)[0] === 'string' ? 'text' : undefined;
 }
 
 /** True if the field rejects the empty string. */

@@ -13,6 +13,8 @@ import { csvFormat, lineFormat, rowFormat, type RecordFormat } from './record-fo
 import { RecordScanner } from './record-scanner.ts';
 import { itemOfCells } from './records.ts';
 import { textBlocks } from './text-blocks.ts';
+import { ValueReader } from './values/read-value.ts';
+import { readValues } from './values/values.ts';
 
 export interface FileRecord {
   /**
@@ -20,6 +22,8 @@ export interface FileRecord {
    * `validation_failed` if the record cannot be converted.
    */
   item: Record<string, unknown> | DomainError;
+  /** The item as far as it could be read, also if `item` is an error. */
+  shown: Record<string, unknown>;
   /** As in the file. A line of NDJSON is one cell. Empty if the record is too long. */
   original: readonly Cell[];
   /** Where the record starts, from 1. */
@@ -45,7 +49,7 @@ export async function* readRecords(
   from: FilePosition,
 ): AsyncGenerator<FileRecord[]> {
   const scanner = new RecordScanner(formatOf(file, layout), from);
-  const reader = new ItemReader(layout ? cellReader(file, layout) : lineReader(file));
+  const reader = new ItemReader(layout ? cellReader(file, layout, await ValueReader.load()) : lineReader(file));
   const batch = new RecordBatch(from);
   const slice = new TimeSlice();
   try {
@@ -130,32 +134,40 @@ class ItemReader {
     const { cells: original, line, next } = raw;
     if (raw.fault === 'invalid bytes') throw invalidBytes('utf-8', raw.faultLine);
     if (raw.fault === 'open quote') throw new FileRefused(faultTexts[raw.fault], raw.faultLine);
-    return { item: this.#itemOf(raw), original, line, next };
-  }
-
-  #itemOf(raw: RawRecord): Record<string, unknown> | DomainError {
     const { item, faults } = raw.fault === undefined ? this.#read(raw) : recordFault(faultTexts[raw.fault]);
     const all = this.#mayBeUnstorable && faults.length === 0 ? findUnstorableText(item) : faults;
-    if (all.length === 0) return item;
-    const error = validationFailed(all);
-    if (all.length <= maxBatchFaults.ofItem) return error;
-    // The message counts all faults.
-    return new DomainError(error.code, error.message, { faults: all.slice(0, maxBatchFaults.ofItem) });
+    return { item: all.length === 0 ? item : errorOf(all), shown: item, original, line, next };
   }
+}
+
+function errorOf(faults: Fault[]): DomainError {
+  const error = validationFailed(faults);
+  if (faults.length <= maxBatchFaults.ofItem) return error;
+  // The message counts all faults.
+  return new DomainError(error.code, error.message, { faults: faults.slice(0, maxBatchFaults.ofItem) });
 }
 
 const recordFault = (message: string): ReadItem => ({ item: {}, faults: [{ path: '', message }] });
 
-function cellReader(file: ImportFile, { headers, columns: fields }: CsvLayout): (raw: RawRecord) => ReadItem {
+function cellReader(
+  file: ImportFile,
+  { headers, columns: fields }: CsvLayout,
+  values: ValueReader,
+): (raw: RawRecord) => ReadItem {
   const places = [...fields.keys()].filter((i) => fields[i] !== null);
   const columns = places.map((i) => importColumn(file.object, fields[i]!)!);
   return ({ cells, cellCount }) => {
     if (cellCount > headers.length)
       return recordFault(`has more cells than the header line, which has ${headers.length}`);
     if (isHeader(cells, headers)) return recordFault('repeats the header line');
-    return itemOfCells(
+    const wanted = places.map((i) => cells[i]);
+    const read = itemOfCells(columns, wanted);
+    if (read.faults.length > 0) return read;
+    return readValues(
+      values,
       columns,
-      places.map((i) => cells[i]),
+      read.item,
+      wanted.map((cell) => cell?.text),
     );
   };
 }

@@ -1,7 +1,8 @@
 import { maxFaults, type Fault } from '../errors.ts';
 import { pointerTo } from '../text/json-pointer.ts';
-import { InvalidCell, readCell, type Cell } from './cells.ts';
+import { readCell, type Cell } from './cells.ts';
 import type { FileColumn } from './columns.ts';
+import { InvalidCell } from './values/read-value.ts';
 
 type Json = Record<string, unknown>;
 

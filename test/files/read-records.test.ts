@@ -7,6 +7,8 @@ import { readLayout } from '../../src/files/layout.ts';
 import { readRecords } from '../../src/files/read-records.ts';
 import { itemOfRecord } from '../../src/files/records.ts';
 import { recordWriter } from '../../src/files/write-records.ts';
+import { isNothing } from '../../src/files/values/read-value.ts';
+import { fitToStored } from '../../src/files/values/values.ts';
 import { contactFileFields } from '../../src/schemas/files.ts';
 import { asJson, contact, givenIn } from './any-contact.ts';
 import { chunksOf, contacts, itemsOf, lenient, lines, read, readFrom, refusal } from './reading.ts';
@@ -154,7 +156,7 @@ describe('records of a CSV file', () => {
     ['fail if they repeat the header line', 'first_name, last_name\nAda,Lovelace', ['repeats the header line', ada]],
     ['keep doubled quotes as one', '"A""d""a",""""', [{ first_name: 'A"d"a', last_name: '"' }]],
     ['keep quotes inside a cell that begins without one', 'A"da",Lovelace', [{ ...ada, first_name: 'A"da"' }]],
-    ['keep white space around cells', ' Ada," Lovelace "', [{ first_name: ' Ada', last_name: ' Lovelace ' }]],
+    ['lose white space around cells', ' Ada," Lovelace "', [ada]],
     ['keep line breaks in quotes', '"A\r\nd\n\ra",Lovelace', [{ ...ada, first_name: 'A\r\nd\n\ra' }]],
     ['keep what looks like a formula', '=1+1,+1', [{ first_name: '=1+1', last_name: '+1' }]],
     ['fail with text after a quote', '"Ada"x,y\nAda,Lovelace', ['has text after a closing quote', ada]],
@@ -176,14 +178,14 @@ describe('records of a CSV file', () => {
 
   test('read each type of column by its rules', async () => {
     const header = 'birth_year,other_emails,phone_numbers,custom_fields.a,custom_fields.b,company.id,company.name';
-    const body = '1815,a@x.example;b@x.example,+44 20;030,05,true,\\N,Engines\n,,"[{]",1e400,"true"';
+    const body = '1815,a@x.example;b@x.example,+44 20 7946 0000;030 1234,05,true,\\N,Engines\n,,"[{]",1e400,"true"';
     expect(itemsOf(await read(contacts, `${header}\n${body}`))).toEqual([
       {
         birth_year: 1815,
         other_emails: ['a@x.example', 'b@x.example'],
         phone_numbers: [
-          { country_code: '+44', number: '20' },
-          { country_code: '', number: '030' },
+          { country_code: '+44', number: '2079460000' },
+          { country_code: '', number: '030 1234' },
         ],
         custom_fields: { a: '05', b: true },
         company: { name: 'Engines' },
@@ -310,6 +312,14 @@ describe('the file of failed records', () => {
   });
 });
 
+/** Without texts that are blank or stand for nothing, outside names and custom fields. */
+const withoutNothing = (item: Record<string, unknown>): Record<string, unknown> =>
+  Object.fromEntries(
+    Object.entries(item).filter(
+      ([, value]) => typeof value !== 'string' || (value.trim() !== '' && !isNothing(value.trim())),
+    ),
+  );
+
 describe('an exported file', () => {
   test.each(['csv', 'ndjson'] as const)('of the format %s gives the exported values again', async (format) => {
     const columns = columnsOf(contactFileFields, 'importable', format);
@@ -319,8 +329,15 @@ describe('an exported file', () => {
       fc.asyncProperty(fc.array(contact, { maxLength: 5 }), async (records) => {
         const outcome = await read(file, writer.head + writer.write(records));
         const items = records.map((record) => itemOfRecord(columns, record as object as Record<string, unknown>));
-        const expected = format === 'csv' ? items.map(givenIn) : items;
-        expect(asJson(itemsOf(outcome))).toEqual(asJson(expected));
+        const found = asJson(itemsOf(outcome)) as Record<string, unknown>[];
+        const stored = asJson(items) as Record<string, unknown>[];
+        // CSV: as written to the records that were exported. What is blank, or only says so, is not given.
+        const isCsv = format === 'csv';
+        expect(
+          isCsv
+            ? found.map((item, i) => withoutNothing(fitToStored(itemsOf(outcome)[i] as typeof item, stored[i]!)))
+            : found,
+        ).toEqual(isCsv ? stored.map((item) => withoutNothing(givenIn(item))) : stored);
       }),
       { numRuns: 200 },
     );

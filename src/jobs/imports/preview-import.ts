@@ -73,7 +73,7 @@ async function firstRecords(found: ImportState, source: ImportSource, layout: Cs
 }
 
 async function addRecords(preview: ImportPreview, found: ImportState, records: readonly FileRecord[]): Promise<void> {
-  preview.records = records.map(({ item }) => (item instanceof DomainError ? {} : item));
+  preview.records = records.map(({ shown }) => shown);
   for (const [i, checked] of (await checkRecords(found, records)).entries()) {
     const faults = checked instanceof DomainError ? checked.faults : [];
     preview.errors.push(...faults.map(({ path, message }) => ({ path: `/records/${i}${path}`, message })));

@@ -4,6 +4,7 @@ import { DomainError } from '../../errors.ts';
 import { errorsLine } from '../../files/errors-file.ts';
 import type { CsvLayout } from '../../files/layout.ts';
 import type { FileRecord } from '../../files/read-records.ts';
+import { fitToStored } from '../../files/values/values.ts';
 import type { Batch, Outcome } from '../../queries/records/batches.ts';
 import { writeCompanyBatch } from '../../queries/crm/company-batches.ts';
 import { writeContactBatch } from '../../queries/crm/contact-batches.ts';
@@ -198,7 +199,14 @@ async function writeBatch(
   last: LastWrites,
 ): Promise<Outcome[]> {
   const { customer_id: customerId, object, mode, match } = row;
-  const batch = { operation: mode, match: match ?? 'id', isAtomic: false, isFromFile: true, items } as const;
+  const batch = {
+    operation: mode,
+    match: match ?? 'id',
+    isAtomic: false,
+    isFromFile: true,
+    fit: fitToStored,
+    items,
+  } as const;
   const write = object === 'contacts' ? writeContactBatch : writeCompanyBatch;
   return write(sql, customerId, batch, last);
 }

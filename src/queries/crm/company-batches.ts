@@ -13,6 +13,7 @@ import {
 import { isUnchanged, setColumns, without, writeItems } from '../records/batch-rows.ts';
 import {
   alive,
+  bodyOf,
   endIfAtomic,
   fail,
   lacksRequired,
@@ -93,12 +94,13 @@ async function setAllColumns(
 }
 
 /** Computes the new company columns for one item. The item fails if it creates a company but lacks a required field. */
-function setColumnsOf({ match, isFromFile }: Batch, item: CompanyItem): void {
+function setColumnsOf(batch: Batch, item: CompanyItem): void {
+  const { match, isFromFile } = batch;
   const lacks = item.stored ? undefined : lacksRequired(isFromFile ? fileCompanies : companyBatches, item.body);
   if (lacks) return fail(item, lacks);
   return setColumns(item, () =>
     item.stored
-      ? patchedCompany(without('id', item.stored), without(match, item.body))
+      ? patchedCompany(without('id', item.stored), without(match, bodyOf(batch, item)))
       : patchedCompany(blankCompany, item.body),
   );
 }

@@ -15,6 +15,7 @@ import {
 import { isUnchanged, setColumns, without, writeItems } from '../records/batch-rows.ts';
 import {
   alive,
+  bodyOf,
   endIfAtomic,
   fail,
   lacksRequired,
@@ -139,7 +140,8 @@ const lockContacts = (
  * Computes the new contact columns for one item. The item fails if its company is unknown, or if it creates a contact
  * but lacks a required field.
  */
-function setColumnsOf({ match, isFromFile }: Batch, item: ContactItem, companies: LockedCompanies): void {
+function setColumnsOf(batch: Batch, item: ContactItem, companies: LockedCompanies): void {
+  const { match, isFromFile } = batch;
   const lacks = item.stored ? undefined : lacksRequired(isFromFile ? fileContacts : contactBatches, item.body);
   if (lacks) return fail(item, lacks);
   const id = companyOf(item)?.id;
@@ -147,7 +149,7 @@ function setColumnsOf({ match, isFromFile }: Batch, item: ContactItem, companies
   const companyId = companyIdOf(companyOf(item), companies);
   return setColumns(item, () =>
     item.stored
-      ? patchedContact(without('id', item.stored), without(match, item.body), companyId)
+      ? patchedContact(without('id', item.stored), without(match, bodyOf(batch, item)), companyId)
       : patchedContact(blank, item.body, companyId),
   );
 }

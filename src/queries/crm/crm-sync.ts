@@ -7,7 +7,7 @@ import { fold } from '../../text/fold.ts';
 import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
 import { lockContacts } from '../records/contact-locks.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
-import { countryCodes } from './country-codes.ts';
+import { countryCodes } from '../../files/values/country-codes.ts';
 import { refreshMembers } from '../memberships/list-members.ts';
 import { lockAndReadRules } from '../memberships/list-rules.ts';
 import { companyOf, fillIn, syncedColumns, toContact, toRow, type SyncedContact } from './prospect-contacts.ts';

@@ -5,7 +5,7 @@ import { isEmailAddress } from '../../schemas/base/formats.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
 import { blank, type ContactColumns } from './contacts.ts';
-import type { CountryCodes } from './country-codes.ts';
+import type { CountryCodes } from '../../files/values/country-codes.ts';
 
 /**
  * A contact that is created from a prospect: the columns that callers can write, and those that only the service

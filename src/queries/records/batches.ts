@@ -23,6 +23,8 @@ export interface Batch {
   isAtomic: boolean;
   /** The items are records of a file, of which less is required than of other new records. */
   isFromFile?: boolean;
+  /** Returns the body that changes a stored record. Without it, this is the item. */
+  fit?: (body: Record<string, unknown>, stored: Record<string, unknown>) => Record<string, unknown>;
   /** The items of the batch. An invalid item is represented by its error. */
   items: readonly (object | DomainError)[];
 }
@@ -56,6 +58,12 @@ export interface Item<Row> {
 
 /** Returns the items that do not have a result yet. An item that has failed already has a result, so it is left out. */
 export const alive = <Row>(items: readonly Item<Row>[]): Item<Row>[] => items.filter(({ outcome }) => !outcome);
+
+/** Returns the body that changes the record of an item. */
+export const bodyOf = <Row extends object>(
+  { fit }: Pick<Batch, 'fit'>,
+  { body, stored }: Item<Row>,
+): Item<Row>['body'] => (fit && stored ? fit(body, stored) : body);
 
 /** Sets the result of an item to `failed`. Does nothing if the item already has a result. */
 export function fail(item: Item<unknown>, error: DomainError): void {

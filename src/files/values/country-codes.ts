@@ -23,6 +23,8 @@ async function load(): Promise<CountryCodes> {
   const short = new Intl.DisplayNames('en', { type: 'region' });
   for (const [alpha2, alpha3] of Object.entries(names.getAlpha2Codes()))
     for (const name of [alpha2, alpha3, short.of(alpha2)!]) add(name, alpha2);
+  // Parts of the United Kingdom stand as countries in many files.
+  for (const name of ['England', 'Scotland', 'Wales', 'Northern Ireland']) add(name, 'GB');
   for (const language of names.getSupportedLanguages())
     for (const [alpha2, given] of Object.entries(names.getNames(language, { select: 'all' })))
       for (const name of given) add(name, alpha2);

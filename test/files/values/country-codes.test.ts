@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { generatePeople } from '../../../src/demo/generate-people.ts';
-import { countryCodes } from '../../../src/queries/crm/country-codes.ts';
+import { countryCodes } from '../../../src/files/values/country-codes.ts';
 import { formats } from '../../../src/schemas/base/formats.ts';
 
 const codeOf = await countryCodes();
@@ -17,6 +17,9 @@ test.each([
   ['United States', 'US'],
   ['UK', 'GB'],
   ['gb', 'GB'],
+  ['England', 'GB'],
+  ['Scotland', 'GB'],
+  ['Wales', 'GB'],
   ['Côte d’Ivoire', 'CI'],
   ['Syria', 'SY'],
   ['Trinidad & Tobago', 'TT'],

@@ -1,0 +1,88 @@
+import { isEmailAddress } from '../../schemas/base/formats.ts';
+import { countryCodes, type CountryCodes } from './country-codes.ts';
+import { phoneReader, type PhoneNumber, type PhoneReader } from './phones.ts';
+
+/** The message says what is wrong with a cell. */
+export class InvalidCell extends Error {}
+
+/**
+ * What a column contains, for reading it as people write it.
+ *
+ * - `text`: any text.
+ * - `name`: a name, in which `-` or `n/a` is not an empty value.
+ * - `country`: the name of a country in any language, or its code.
+ * - `year`: a year, or a date with it.
+ * - `email`, `emails`: addresses, also as `Ada <ada@example.com>` or `mailto:ada@example.com`.
+ * - `url`: a web address, also without `https://`.
+ * - `phone`, `phones`: phone numbers in any usual form.
+ */
+export type ValueKind = 'text' | 'name' | 'country' | 'year' | 'email' | 'emails' | 'url' | 'phone' | 'phones';
+
+/** Reads the values of cells. */
+export class ValueReader {
+  readonly #codeOf: CountryCodes;
+  readonly #phones: PhoneReader;
+
+  private constructor(codeOf: CountryCodes, phones: PhoneReader) {
+    this.#codeOf = codeOf;
+    this.#phones = phones;
+  }
+
+  static async load(): Promise<ValueReader> {
+    return new ValueReader(...(await Promise.all([countryCodes(), phoneReader()])));
+  }
+
+  /** @throws InvalidCell */
+  country(text: string): string {
+    const code = this.#codeOf(text);
+    if (code === '') throw new InvalidCell(`${quoted(text)} is no country (a name, or a code such as DE)`);
+    return code;
+  }
+
+  /** @param country the record's country, or `""` */
+  phones(texts: readonly string[], country: string): PhoneNumber[] {
+    return texts.map((text) => this.#phones.read(text, country));
+  }
+
+  phone(text: string, country: string): string {
+    return this.#phones.readText(text, country);
+  }
+}
+
+const longestShown = 100;
+
+/** Shows a value in a message. */
+export const quoted = (text: string): string =>
+  JSON.stringify(text.length > longestShown ? `${text.slice(0, longestShown - 1)}…` : text);
+
+const nothing = new Set(['n/a', '#n/a', '-', '—']);
+
+/** True for what people and programs write into a cell without a value. */
+export const isNothing = (text: string): boolean => nothing.has(text.toLowerCase());
+
+// Of a date as people write it: digits, separators, and the name of a month or a zone.
+const dateLike = /^[\p{L}\d\s.,/:+-]{4,40}$/u;
+const fourDigits = /(?<!\d)\d{4}(?!\d)/g;
+
+/** @throws InvalidCell if the text has no year, or several */
+export function readYear(text: string): number {
+  const years = dateLike.test(text) ? (text.replace(/(?<=:\d\d)\.\d+/, '').match(fourDigits) ?? []) : [];
+  if (years.length !== 1) throw new InvalidCell(`${quoted(text)} is no year (such as 1985) and no date with a year`);
+  return Number(years[0]);
+}
+
+/**
+ * Returns the e-mail addresses in a text, in its order, each once.
+ * @throws InvalidCell if it has none
+ */
+export function readEmails(text: string): string[] {
+  const found = text.split(/[\s,;<>()"]+/).map((part) => part.replace(/^mailto:/i, ''));
+  const addresses = [...new Set(found.filter(isEmailAddress))];
+  if (addresses.length === 0) throw new InvalidCell(`${quoted(text)} is no e-mail address`);
+  return addresses;
+}
+
+const host = /^[\p{L}\d-]+(?:\.[\p{L}\d-]+)+(?:[/?#:]\S*)?$/u;
+
+/** Adds the scheme to a web address that has none. */
+export const readUrl = (text: string): string => (host.test(text) ? `https://${text}` : text);

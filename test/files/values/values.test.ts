@@ -1,0 +1,120 @@
+import { describe, expect, test } from 'vitest';
+import { fitToStored } from '../../../src/files/values/values.ts';
+import { contacts, itemsOf, read } from '../reading.ts';
+
+/** The item of a CSV file with one record. */
+async function itemOf(cells: Record<string, string>): Promise<Record<string, unknown>> {
+  const quote = (text: string) => `"${text.replaceAll('"', '""')}"`;
+  const csv = `${Object.keys(cells).join(',')}\n${Object.values(cells).map(quote).join(',')}\n`;
+  return itemsOf(await read(contacts, csv))[0] as Record<string, unknown>;
+}
+
+describe('a phone number in a cell', () => {
+  test.each([
+    ['DE', '+49 151 12345678', { country_code: '+49', number: '15112345678' }],
+    ['', '+4915112345678', { country_code: '+49', number: '15112345678' }],
+    ['', '+49 (0)30 / 901820', { country_code: '+49', number: '30901820' }],
+    ['DE', '030 901820', { country_code: '+49', number: '30901820' }],
+    ['DE', '0044 20 7946 0018', { country_code: '+44', number: '2079460018' }],
+    ['GB', '(020) 7946-0018', { country_code: '+44', number: '2079460018' }],
+    ['US', '(415) 555-2671', { country_code: '+1', number: '4155552671' }],
+    ['US', '415-555-2671 x123', { country_code: '+1', number: '4155552671 ext. 123' }],
+    ['', '030 901820', { country_code: '', number: '030 901820' }],
+    ['', '0049 30 901820', { country_code: '', number: '0049 30 901820' }],
+    ['DE', '12345', { country_code: '', number: '12345' }],
+    ['DE', 'mornings 030 901820', { country_code: '', number: 'mornings 030 901820' }],
+    ['AQ', '030 901820', { country_code: '', number: '030 901820' }],
+  ])('with the country %j, %j is read as %j', async (location_country, phone_numbers, number) => {
+    expect(await itemOf({ phone_numbers, location_country })).toMatchObject({ phone_numbers: [number] });
+  });
+
+  test('is one of several, or JSON, which means what it says', async () => {
+    expect(await itemOf({ phone_numbers: '+49 30 901820; n/a; +33 1 42 68 53 00' })).toEqual({
+      phone_numbers: [
+        { country_code: '+49', number: '30901820' },
+        { country_code: '+33', number: '142685300' },
+      ],
+    });
+    const json = [{ country_code: '+49', number: '(0)30 / 901820' }];
+    expect(await itemOf({ phone_numbers: JSON.stringify(json) })).toEqual({ phone_numbers: json });
+  });
+
+  test.each([
+    ['', '+49 (0)151 12345678', '+4915112345678'],
+    ['DE', '0151/12345678', '+4915112345678'],
+    ['', '0151/12345678', '0151/12345678'],
+    ['US', '415-555-2671 x123', '415-555-2671 x123'],
+  ])('as mobile_phone with the country %j, %j is the text %j', async (location_country, mobile_phone, text) => {
+    expect(await itemOf({ mobile_phone, location_country })).toMatchObject({ mobile_phone: text });
+  });
+});
+
+describe('a cell', () => {
+  test.each([
+    ['location_country', 'Deutschland', 'DE'],
+    ['location_country', ' united states ', 'US'],
+    ['location_country', 'AUT', 'AT'],
+    ['location_country', 'Wales', 'GB'],
+    ['birth_year', '1985', 1985],
+    ['birth_year', '12.03.1985', 1985],
+    ['birth_year', '1985-03-12T00:00:00.000Z', 1985],
+    ['birth_year', '3 March 1985', 1985],
+    ['work_email', 'Ada Lovelace <ada@example.com>', 'ada@example.com'],
+    ['work_email', 'mailto:ada@example.com', 'ada@example.com'],
+    ['profnet_url', 'www.example.com/in/ada', 'https://www.example.com/in/ada'],
+    ['profnet_url', 'http://example.com', 'http://example.com'],
+    ['profnet_url', 'no address', 'no address'],
+    ['job_title', '  Head of Sales ', 'Head of Sales'],
+    ['last_name', ' N/A ', 'N/A'],
+  ])('%s with %j is read as %j', async (field, text, value) => {
+    expect(await itemOf({ [field]: text })).toEqual({ [field]: value });
+  });
+
+  test.each(['n/a', 'N/A', '#N/A', '-', '—', '   '])('with %j is empty', async (text) => {
+    expect(await itemOf({ job_title: text, location_country: text, birth_year: text, phone_numbers: text })).toEqual({
+      phone_numbers: [],
+    });
+  });
+
+  test.each([
+    ['location_country', 'Germoney', '/location_country "Germoney" is no country (a name, or a code such as DE)'],
+    ['birth_year', '1985 or 1986', '/birth_year "1985 or 1986" is no year (such as 1985) and no date with a year'],
+    ['work_email', 'ada at example', '/work_email "ada at example" is no e-mail address'],
+  ])('%s with %j names the value and what would be right', async (field, text, message) => {
+    expect(await itemOf({ [field]: text })).toBe(message);
+  });
+
+  test('with several e-mail addresses gives the others to other_emails', async () => {
+    const work_email = 'nobody; ada@example.com, a.l@example.com ada@example.com';
+    expect(await itemOf({ work_email, other_emails: 'b@example.com' })).toEqual({
+      work_email: 'ada@example.com',
+      other_emails: ['b@example.com', 'a.l@example.com'],
+    });
+  });
+});
+
+describe('for a stored record', () => {
+  test('a value that is exactly what it holds stays as it is', async () => {
+    const stored = {
+      phone_numbers: [{ country_code: '+49', number: '(0)30 / 901820' }],
+      mobile_phone: '0151 12345678',
+    };
+    const cells = { phone_numbers: '+49 (0)30 / 901820', mobile_phone: '0151 12345678', location_country: 'DE' };
+    expect(fitToStored(await itemOf(cells), { ...stored, location_country: 'DE' })).toMatchObject(stored);
+  });
+
+  test('a phone number is read for its country, if the file has none', async () => {
+    const item = await itemOf({ phone_numbers: '030 901820', mobile_phone: '0151 12345678', job_title: ' x' });
+    expect(fitToStored(item, { location_country: 'DE', phone_numbers: [] })).toMatchObject({
+      phone_numbers: [{ country_code: '+49', number: '30901820' }],
+      mobile_phone: '+4915112345678',
+    });
+  });
+
+  test('further addresses of a cell join those that it has', async () => {
+    const item = await itemOf({ work_email: 'a@example.com; b@example.com' });
+    expect(fitToStored(item, { other_emails: ['c@example.com'] })).toMatchObject({
+      other_emails: ['c@example.com', 'b@example.com'],
+    });
+  });
+});
