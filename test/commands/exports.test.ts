@@ -61,6 +61,20 @@ test('an export to an Excel file has titles for people, and the same fields as C
   expect(stdout.split('\r\n')[0]!.split(',').length).toBe(headers.length);
 });
 
+test('an Excel file of importable fields is imported again without a change', async () => {
+  for (const noun of ['contacts', 'companies']) {
+    const output = join(folder, `${noun}-again.xlsx`);
+    const { code } = await run(noun, '--fields', 'importable', '--output', output);
+    const words = [noun, 'import', output, '--customer', customer.id, '--mode', 'update', '--json'];
+    const { stdout } = await runCli(words, { DATABASE_URL: app.url });
+    const count = noun === 'contacts' ? 2 : 1;
+    expect([code, JSON.parse(stdout)]).toEqual([
+      0,
+      expect.objectContaining({ unchanged: count, updated: 0, failed: 0 }),
+    ]);
+  }
+});
+
 test('an export that fails leaves the file as it was, and nothing else', async () => {
   const output = join(folder, 'kept.csv');
   await writeFile(output, 'kept');
