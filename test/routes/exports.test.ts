@@ -550,7 +550,7 @@ describe('over a connection', () => {
 
   test('needs the same memory however large the file is', async () => {
     // 70 MB of it are in use before the first request. The file and its records would need another 110 MB.
-    const child = await startServerProcess(app.url, { NODE_OPTIONS: '--max-old-space-size=128' });
+    const child = await startServerProcess(app.url, { ...patient, NODE_OPTIONS: '--max-old-space-size=144' });
     const read = async (body: object): Promise<number> => {
       const answer = await fetch(`${child.url}/api/ext/contacts/export`, {
         method: 'POST',
