@@ -148,8 +148,15 @@ const onlyCode: Record<string, RegExp[]> = {
   ],
   // `match` decides which members an item has. With `atomic`, the faults of all items are listed with the first one.
   '/batch/': [/^is required$/, /^is not known here; allowed: /, /^no such /, / has it$/, /^must be string$/],
-  // `object` and `mode` decide which values `match` has, and which columns a file.
-  '/imports': [/^must be one of/, /^is not allowed with the mode/, /^names no field/, /^is only allowed for/],
+  // `object` and `mode` decide which values `match` has, and which columns a file. The document does not list all labels of
+  // encodings.
+  '/imports': [
+    /must be auto or the name of an encoding/,
+    /^must be one of/,
+    /^is not allowed with the mode/,
+    /^names no field/,
+    /^is only allowed for/,
+  ],
   // The field of a rule decides which operators and values it takes.
   '/list-contact': [/^must /, /^is not /, /^does not fit the field/],
   '/export': [/^is a part of/],
