@@ -11,7 +11,7 @@ import { itemOfCells } from '../../src/files/records.ts';
 import { exportContacts } from '../../src/queries/crm/contacts.ts';
 import { exportPage } from '../../src/queries/crm/record-pages.ts';
 import { companyFileFields, contactFileFields, fileFormats, type FileFields } from '../../src/schemas/files.ts';
-import { startApp } from '../setup/app.ts';
+import { patient, startApp } from '../setup/app.ts';
 import { asSuperuser, isOnCitus } from '../setup/database.ts';
 import { companyBody, contactBody, dbOf, make, type TestCustomer } from '../setup/factories.ts';
 import { startServerProcess } from '../setup/server-process.ts';
