@@ -34,6 +34,7 @@ function discardRest(raw: IncomingMessage): void {
     raw.pause();
     void yieldToEventLoop().then(() => raw.resume());
   });
+  raw.resume(); // after `unpipe` it does not flow by itself
   keepOpen(raw, raw.socket);
   const timer = setTimeout(() => raw.complete || raw.socket.destroy(), lingerMs).unref();
   raw.once('end', () => clearTimeout(timer));
