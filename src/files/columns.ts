@@ -166,6 +166,7 @@ const kinds: Record<string, ValueKind> = {
 };
 
 function kindOf(name: string, schema: TSchema): ValueKind | undefined {
+  if (name === 'external_id') return undefined; // compared exactly
   if (Object.hasOwn(kinds, name)) return kinds[name];
   if (name.endsWith('_url')) return 'url';
   if (schema['format'] === 'email' || schema['format'] === 'country') return schema['format'];

@@ -73,12 +73,14 @@ export function readYear(text: string): number {
 
 /**
  * Returns the e-mail addresses in a text, in its order, each once.
- * @throws InvalidCell if it has none
+ * @throws InvalidCell if it has none, or one that is not valid, which would be lost
  */
 export function readEmails(text: string): string[] {
   const found = text.split(/[\s,;<>()"]+/).map((part) => part.replace(/^mailto:/i, ''));
+  const invalid = found.find((part) => part.includes('@') && !isEmailAddress(part));
   const addresses = [...new Set(found.filter(isEmailAddress))];
-  if (addresses.length === 0) throw new InvalidCell(`${quoted(text)} is no e-mail address`);
+  if (invalid !== undefined || addresses.length === 0)
+    throw new InvalidCell(`${quoted(invalid ?? text)} is no e-mail address`);
   return addresses;
 }
 

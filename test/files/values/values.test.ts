@@ -66,6 +66,7 @@ describe('a cell', () => {
     ['profnet_url', 'no address', 'no address'],
     ['job_title', '  Head of Sales ', 'Head of Sales'],
     ['last_name', ' N/A ', 'N/A'],
+    ['external_id', ' x ', ' x '],
   ])('%s with %j is read as %j', async (field, text, value) => {
     expect(await itemOf({ [field]: text })).toEqual({ [field]: value });
   });
@@ -79,6 +80,7 @@ describe('a cell', () => {
   test.each([
     ['location_country', 'Germoney', '/location_country "Germoney" is no country (a name, or a code such as DE)'],
     ['birth_year', '1985 or 1986', '/birth_year "1985 or 1986" is no year (such as 1985) and no date with a year'],
+    ['work_email', 'ada@example.com; bob@', '/work_email "bob@" is no e-mail address'],
     ['work_email', 'ada at example', '/work_email "ada at example" is no e-mail address'],
   ])('%s with %j names the value and what would be right', async (field, text, message) => {
     expect(await itemOf({ [field]: text })).toBe(message);
