@@ -63,7 +63,7 @@ const seenBy = ({ permission, timeout, connection }: Record<'permission' | 'time
   job: { status: 'COMPLETED', processed: 2, last: 'COMPLETED' },
   imported: { status: 'COMPLETED', created: 1, failed: 1 },
   failed: [[3, { first_name: 'No', last_name: 'Mail', work_email: 'x' }]],
-  companies: [1, [3, 4]],
+  companies: [2, [4]],
   unreadable: 'FAILED',
   faulty: true,
   exported: 2_501,
