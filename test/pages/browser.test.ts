@@ -196,6 +196,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     expect(await page.getByRole('checkbox', { name: 'Contacts: delete' }).isChecked()).toBe(true);
     await page.getByRole('button', { name: 'Issue the key' }).click();
     await page.getByRole('heading', { name: 'Your new key' }).waitFor();
+    await page.waitForLoadState(); // the script, which deletes the contents, runs before
     expect(await page.evaluate(storedText)).not.toContain('Half done');
     await page.close();
 
