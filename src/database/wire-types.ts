@@ -1,7 +1,8 @@
 import type postgres from 'postgres';
 
-/** No record has this id. */
+/** The smallest and the largest UUID. No record has one of them as its id. */
 export const lowestId = '00000000-0000-0000-0000-000000000000';
+export const highestId = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /** The project's own types for the driver. `instant` is a timestamp as an ISO string. */
 export type WireTypes = { instant: string };

@@ -1,5 +1,6 @@
 import { candidateCondition, candidateIds, withoutTerms } from './candidates.ts';
 import { companySource, type Source } from '../columns.ts';
+import { highestId, lowestId } from '../../database/wire-types.ts';
 import type { RecordQuery } from '../record-query.ts';
 import { constant, type Fragment, type FragmentMaker } from '../sql.ts';
 import { fieldsOf, type Filter } from '../tree.ts';
@@ -84,7 +85,7 @@ export const firstOfNewest = (query: RecordQuery): number => (usesCompany(query)
  */
 export function newestRows(sql: FragmentMaker, query: RecordQuery, size: number): Fragment {
   const { source, customerId, after } = query;
-  const end = after && isNewestFirst(query) ? sql`< (select ${after.id}::uuid)` : sql`<= (select ${maxId}::uuid)`;
+  const end = after && isNewestFirst(query) ? sql`< (select ${after.id}::uuid)` : sql`<= (select ${highestId}::uuid)`;
   // The planner does not know the results of the subqueries for the bounds, and expects few records between them. So it
   // reads these records in the order of the primary key. Otherwise it might read all records of the customer and sort
   // them.
@@ -92,15 +93,12 @@ export function newestRows(sql: FragmentMaker, query: RecordQuery, size: number)
     select newest.*
     from ${constant(sql, source.table)} newest
     where newest.customer_id = ${customerId}::uuid
-      and newest.id >= (select ${minId}::uuid)
+      and newest.id >= (select ${lowestId}::uuid)
       and newest.id ${end}
     order by newest.id desc
     limit ${size}::bigint
   ) ${constant(sql, source.alias)}`;
 }
-
-const minId = '00000000-0000-0000-0000-000000000000';
-const maxId = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /** Condition: the record is a candidate. */
 export function isCandidate(sql: FragmentMaker, query: RecordQuery): Fragment {

@@ -1,5 +1,5 @@
 import type { Sql, Transaction } from '../../database/db.ts';
-import { lowestId } from '../../database/wire-types.ts';
+import { highestId, lowestId } from '../../database/wire-types.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
 import { rulesFilter } from '../../filters/rules.ts';
 import { record, recorder } from '../../filters/sql-recorder.ts';
@@ -57,15 +57,9 @@ export async function beginFill(
   }
 }
 
-/**
- * The largest UUID, which comes after every contact id. A list with `filled_to` set to this value has no contacts left
- * to check.
- */
-const end = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
-
-/** Makes workers write the members of a copied list that has no rules. */
+/** Makes workers write the members of a copied list that has no rules: with this `filled_to`, no contact is checked. */
 export const beginCopy = (sql: Transaction, customerId: string, listId: string, last: LastWrites): Promise<void> =>
-  mark(sql, customerId, listId, sql`filled_to = ${end}`, last);
+  mark(sql, customerId, listId, sql`filled_to = ${highestId}`, last);
 
 /**
  * Marks a list as deleted, so that reads ignore it, and makes workers remove its members. The caller must have locked
