@@ -47,7 +47,7 @@ export const logins: Record<keyof Passwords, string> = {
   owner: 'sales_owner',
   service: 'sales_service',
 };
-/** Followed by the id of the process that uses the folder, and by random characters. */
+/** In the name of a throwaway folder, the id of its process and random characters follow. */
 const throwawayPrefix = 'sales-data-api-throwaway-';
 const throwawayName = /^sales-data-api-throwaway-(\d+)-/;
 

@@ -2,7 +2,7 @@ import { isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { LRUCache } from 'lru-cache';
 
-/** A caller sends many requests, and parsing an IPv6 address takes longer than a look-up here. */
+/** The groups of recent IPv6 addresses, because parsing one takes longer than a look-up. */
 const recent = new LRUCache<string, string>({ max: 1_000 });
 
 /**

@@ -31,8 +31,9 @@ const probeSilences = 1.5;
 
 /**
  * Checks all the time whether one node of a distributed database responds. A node is down if a test query fails because
- * of the node (no connection, or a time limit of the coordinator), or if neither a test query nor any other query got a
- * response for a given time. It is up again as soon as a test query succeeds.
+ * of the node (no connection, or a time limit of the coordinator), if no query gets a response for `silenceMs`, or if a
+ * test query gets none for `probeSilences` times as long. Silence does not count while `isExcused` returns true. The
+ * node is up again as soon as a test query succeeds.
  */
 export class NodeMonitor {
   readonly #options: NodeMonitorOptions;

@@ -51,7 +51,7 @@ export async function estimateUnlock(
 }
 
 /**
- * Unlocks the prospects with these ids. Whether they exist is checked by the job.
+ * Starts a job that unlocks the prospects with these ids. The job checks whether they exist.
  * @throws InsufficientCredits if the customer has fewer than the job may cost
  */
 export async function startSelectedUnlock(

@@ -169,7 +169,7 @@ export async function updateList(
   if (patch.rules && !isSame(rules, current.rules)) await fillNow(sql, customerId, id, rules);
 }
 
-/** Updates the members of a list after its rules have changed, see `beginFill`. Saves the member count. */
+/** Calls `beginFill`, and saves the changes of the member count. */
 const fillNow = (sql: Transaction, customerId: string, listId: string, rules: readonly Rule[]): Promise<void> =>
   withLastWrites(sql, customerId, (last) => beginFill(sql, customerId, listId, rules, last));
 

@@ -13,7 +13,8 @@ import { memberOf, planForAnyCustomer, type StaleList } from './stale-lists.ts';
 const rulesTogether = 500;
 
 /**
- * Counts the members of stale lists: evaluates the lists' rules for the contacts whose stored memberships may be wrong.
+ * Counts the members of stale lists. Evaluates the lists' rules for the contacts whose stored memberships may be wrong,
+ * and counts the contacts of a copied list that are not written yet.
  * Call it in a transaction.
  * @returns a map from list id to number of members
  */

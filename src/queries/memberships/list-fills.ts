@@ -32,8 +32,8 @@ interface Fill {
 const batchSize = 2_000;
 
 /**
- * Updates the members of a list after its rules have changed. If the customer has many contacts, workers do this later.
- * The caller must have locked the customer's rules.
+ * Updates the members of a list after its rules have changed. If the customer has more than `batchSize` contacts, or
+ * the list is still being copied, workers do this later. The caller must have locked the customer's rules.
  */
 export async function beginFill(
   sql: Transaction,

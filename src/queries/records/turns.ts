@@ -27,8 +27,8 @@ export interface Delay {
 }
 
 /**
- * Enqueues a message that makes a worker process one customer's jobs for a short period (a turn). Runs in the caller's
- * transaction: workers see the message after the commit, and a rollback removes the message.
+ * Enqueues a message that makes a worker process one customer's work in a queue for a short period (a turn).
+ * Runs in the caller's transaction: workers see the message after the commit, and a rollback removes the message.
  * @param delay Delay before a worker may process the message. Default: no delay.
  * @returns False if such a message already waits in the queue. Nothing is enqueued then. Messages that a worker has
  * taken, or that wait for another time, do not count.
@@ -80,8 +80,8 @@ export async function enqueueAllTurns(sql: Transaction, customerId: string): Pro
 }
 
 /**
- * Enqueues one message for each of these customers. The message makes a worker process the customer's jobs for a short
- * period (a turn). Skips customers that already have such a message in the queue.
+ * Enqueues one message for each of these customers. The message makes a worker process the customer's work in the queue
+ * for a short period (a turn). Skips customers that already have such a message in the queue.
  * @returns The number of messages enqueued.
  */
 export async function enqueueTurns(sql: Transaction, queue: TurnKind, customerIds: string[]): Promise<number> {
