@@ -8,18 +8,18 @@ import { DomainError } from '../errors.ts';
 import { sendError } from '../plugins/answers/error-handler.ts';
 import { refuseOtherMethods, watchPaths } from '../plugins/method-not-allowed.ts';
 import { isHttps } from '../plugins/credentials/session-cookie.ts';
-import { forMembers } from './access.ts';
-import { assets } from './assets.ts';
-import { audit } from './audit.ts';
-import { credits } from './credits.ts';
-import { errorPage } from './error-page.ts';
-import { requireToken } from './forms.ts';
-import { imports } from './imports.ts';
-import { jobs } from './jobs.ts';
-import { keys } from './keys.ts';
-import { goTo } from './layout.ts';
-import { password } from './password.ts';
-import { sessions } from './sessions.ts';
+import { forMembers } from './base/access.ts';
+import { assets } from './base/assets.ts';
+import { audit } from './access/audit.ts';
+import { credits } from './work/credits.ts';
+import { errorPage } from './base/error-page.ts';
+import { requireToken } from './base/forms.ts';
+import { imports } from './imports/imports.ts';
+import { jobs } from './work/jobs.ts';
+import { keys } from './access/keys.ts';
+import { goTo } from './base/layout.ts';
+import { password } from './access/password.ts';
+import { sessions } from './access/sessions.ts';
 
 /**
  * Serves the pages under `/app`. Users log in, by a session token in a cookie, and see their own customer's data. The

@@ -1,20 +1,20 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { openErrorsFile } from '../jobs/imports/errors-file.ts';
-import { cancelImport, changeImport, startUploaded } from '../jobs/imports/start-import.ts';
-import { sessionOf } from '../plugins/credentials/auth.ts';
-import { sendFile } from '../plugins/answers/send-file.ts';
-import { allImports, listImports, requireImport } from '../queries/imports/imports.ts';
-import { ImportPatch, type Import } from '../schemas/imports.ts';
-import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
-import { defaultLimit } from '../schemas/base/wire.ts';
-import { compile } from '../validation/validator.ts';
-import { forAdmins, forMembers } from './access.ts';
-import { faultsOf, refusalOf, fieldsOf, formFaults, idOf, pageNumberOf, text, type Faults } from './forms.ts';
-import { count, counted, empty, facts, html, moment, notice, pager, table, type Html } from './html.ts';
+import { openErrorsFile } from '../../jobs/imports/errors-file.ts';
+import { cancelImport, changeImport, startUploaded } from '../../jobs/imports/start-import.ts';
+import { sessionOf } from '../../plugins/credentials/auth.ts';
+import { sendFile } from '../../plugins/answers/send-file.ts';
+import { allImports, listImports, requireImport } from '../../queries/imports/imports.ts';
+import { ImportPatch, type Import } from '../../schemas/imports.ts';
+import { finalStatuses, type FinalStatus } from '../../schemas/jobs.ts';
+import { defaultLimit } from '../../schemas/base/wire.ts';
+import { compile } from '../../validation/validator.ts';
+import { forAdmins, forMembers } from '../base/access.ts';
+import { faultsOf, refusalOf, fieldsOf, formFaults, idOf, pageNumberOf, text, type Faults } from '../base/forms.ts';
+import { count, counted, empty, facts, html, moment, notice, pager, table, type Html } from '../base/html.ts';
 import { mappingForm, obstaclesTo, readPreview } from './import-mapping.ts';
 import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
-import { form, goTo, sendConfirmation, sendPage } from './layout.ts';
-import { progressBar, statusBadge } from './progress.ts';
+import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { progressBar, statusBadge } from '../base/progress.ts';
 
 /** The list of imports, the upload, the preview with the column mapping, and the progress. */
 export async function imports(app: FastifyInstance): Promise<void> {

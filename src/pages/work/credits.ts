@@ -1,11 +1,11 @@
 import type { FastifyInstance } from 'fastify';
-import { findCredits, listDailyCharges, listEntries, type DailyCharge } from '../queries/jobs/credits.ts';
-import { pools, type Credits, type EntryKind, type LedgerEntry, type Pool } from '../schemas/credits.ts';
-import { forMembers } from './access.ts';
-import { barChart } from './chart.ts';
-import { queryOf, text } from './forms.ts';
-import { badge, count, empty, html, moment, pager, table, type Html, type Tone } from './html.ts';
-import { sendPage } from './layout.ts';
+import { findCredits, listDailyCharges, listEntries, type DailyCharge } from '../../queries/jobs/credits.ts';
+import { pools, type Credits, type EntryKind, type LedgerEntry, type Pool } from '../../schemas/credits.ts';
+import { forMembers } from '../base/access.ts';
+import { barChart } from '../base/chart.ts';
+import { queryOf, text } from '../base/forms.ts';
+import { badge, count, empty, html, moment, pager, table, type Html, type Tone } from '../base/html.ts';
+import { sendPage } from '../base/layout.ts';
 
 const section = '/app/credits';
 const days = 30;

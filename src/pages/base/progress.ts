@@ -1,5 +1,5 @@
-import type { ImportStatus } from '../schemas/imports.ts';
-import type { ItemStatus, JobStatus } from '../schemas/jobs.ts';
+import type { ImportStatus } from '../../schemas/imports.ts';
+import type { ItemStatus, JobStatus } from '../../schemas/jobs.ts';
 import { badge, count, html, type Html, type Tone } from './html.ts';
 
 const tones: Record<ImportStatus | JobStatus | ItemStatus, Tone> = {

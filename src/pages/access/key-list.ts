@@ -1,8 +1,8 @@
-import { keyLimits, type ApiKey } from '../schemas/api-keys.ts';
-import { scopes } from '../schemas/base/scopes.ts';
-import type { Role } from '../schemas/users.ts';
-import { badge, counted, date, empty, facts, html, moment, notice, type Html } from './html.ts';
-import type { Page } from './layout.ts';
+import { keyLimits, type ApiKey } from '../../schemas/api-keys.ts';
+import { scopes } from '../../schemas/base/scopes.ts';
+import type { Role } from '../../schemas/users.ts';
+import { badge, counted, date, empty, facts, html, moment, notice, type Html } from '../base/html.ts';
+import type { Page } from '../base/layout.ts';
 
 export const section = '/app/keys';
 

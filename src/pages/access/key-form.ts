@@ -1,7 +1,7 @@
-import { durations, type KeyRequest } from '../schemas/api-keys.ts';
-import { scopes, type Scope } from '../schemas/base/scopes.ts';
-import { faultText, field, formFaults, type Faults } from './forms.ts';
-import { html, type Html } from './html.ts';
+import { durations, type KeyRequest } from '../../schemas/api-keys.ts';
+import { scopes, type Scope } from '../../schemas/base/scopes.ts';
+import { faultText, field, formFaults, type Faults } from '../base/forms.ts';
+import { html, type Html } from '../base/html.ts';
 
 /** A new API key as submitted, not validated yet. */
 export type KeyDraft = Required<KeyRequest>;

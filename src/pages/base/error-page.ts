@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { Unauthorized } from '../errors.ts';
-import { answerTo } from '../plugins/answers/error-handler.ts';
-import { sessionCookies } from '../plugins/credentials/session-cookie.ts';
+import { Unauthorized } from '../../errors.ts';
+import { answerTo } from '../../plugins/answers/error-handler.ts';
+import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
 import { html } from './html.ts';
 import { goTo, sendPage } from './layout.ts';
 

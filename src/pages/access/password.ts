@@ -1,15 +1,15 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { replacePassword } from '../accounts/sessions.ts';
-import { Unauthorized } from '../errors.ts';
-import { LoginAttempts } from '../limits/login-attempts.ts';
-import { actorOf, sessionOf } from '../plugins/credentials/auth.ts';
-import { statuses } from '../plugins/answers/error-handler.ts';
-import { PasswordChange } from '../schemas/sessions.ts';
-import { compile } from '../validation/validator.ts';
-import { forMembers } from './access.ts';
-import { faultsOf, field, fieldsOf, formFaults, queryOf, text, type Faults } from './forms.ts';
-import { html, notice } from './html.ts';
-import { form, goTo, sendPage } from './layout.ts';
+import { replacePassword } from '../../accounts/sessions.ts';
+import { Unauthorized } from '../../errors.ts';
+import { LoginAttempts } from '../../limits/login-attempts.ts';
+import { actorOf, sessionOf } from '../../plugins/credentials/auth.ts';
+import { statuses } from '../../plugins/answers/error-handler.ts';
+import { PasswordChange } from '../../schemas/sessions.ts';
+import { compile } from '../../validation/validator.ts';
+import { forMembers } from '../base/access.ts';
+import { faultsOf, field, fieldsOf, formFaults, queryOf, text, type Faults } from '../base/forms.ts';
+import { html, notice } from '../base/html.ts';
+import { form, goTo, sendPage } from '../base/layout.ts';
 
 const path = '/app/password';
 

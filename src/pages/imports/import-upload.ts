@@ -1,9 +1,9 @@
 import multipart, { type MultipartFile } from '@fastify/multipart';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { DomainError, validationFailed } from '../errors.ts';
-import { receiveFile } from '../jobs/imports/receive-file.ts';
-import { beginImport, cancelImport, changeImport } from '../jobs/imports/start-import.ts';
-import { allImports } from '../queries/imports/imports.ts';
+import { DomainError, validationFailed } from '../../errors.ts';
+import { receiveFile } from '../../jobs/imports/receive-file.ts';
+import { beginImport, cancelImport, changeImport } from '../../jobs/imports/start-import.ts';
+import { allImports } from '../../queries/imports/imports.ts';
 import {
   ImportCreate,
   importFormats,
@@ -13,9 +13,9 @@ import {
   type Import,
   type ImportFormat,
   type ImportMode,
-} from '../schemas/imports.ts';
-import { compile } from '../validation/validator.ts';
-import { forAdmins } from './access.ts';
+} from '../../schemas/imports.ts';
+import { compile } from '../../validation/validator.ts';
+import { forAdmins } from '../base/access.ts';
 import {
   faultsOf,
   faultText,
@@ -27,10 +27,10 @@ import {
   text,
   type Faults,
   type Fields,
-} from './forms.ts';
-import { html, type Html } from './html.ts';
+} from '../base/forms.ts';
+import { html, type Html } from '../base/html.ts';
 import { suggestMapping } from './import-mapping.ts';
-import { form, goTo, sendPage } from './layout.ts';
+import { form, goTo, sendPage } from '../base/layout.ts';
 
 export const section = '/app/imports';
 

@@ -1,18 +1,18 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { logIn } from '../accounts/sessions.ts';
-import { DomainError, Unauthorized } from '../errors.ts';
-import { LoginAttempts } from '../limits/login-attempts.ts';
-import { actorOf, sessionOf } from '../plugins/credentials/auth.ts';
-import { statuses } from '../plugins/answers/error-handler.ts';
-import { sessionCookies } from '../plugins/credentials/session-cookie.ts';
-import { deleteSession } from '../queries/accounts/sessions.ts';
-import { Login } from '../schemas/sessions.ts';
-import { compile } from '../validation/validator.ts';
-import { forAll, forMembers } from './access.ts';
-import { ownPath } from './error-page.ts';
-import { faultsOf, field, fieldsOf, formFaults, queryOf, text, type Faults } from './forms.ts';
-import { html, notice } from './html.ts';
-import { form, goTo, sendPage } from './layout.ts';
+import { logIn } from '../../accounts/sessions.ts';
+import { DomainError, Unauthorized } from '../../errors.ts';
+import { LoginAttempts } from '../../limits/login-attempts.ts';
+import { actorOf, sessionOf } from '../../plugins/credentials/auth.ts';
+import { statuses } from '../../plugins/answers/error-handler.ts';
+import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
+import { deleteSession } from '../../queries/accounts/sessions.ts';
+import { Login } from '../../schemas/sessions.ts';
+import { compile } from '../../validation/validator.ts';
+import { forAll, forMembers } from '../base/access.ts';
+import { ownPath } from '../base/error-page.ts';
+import { faultsOf, field, fieldsOf, formFaults, queryOf, text, type Faults } from '../base/forms.ts';
+import { html, notice } from '../base/html.ts';
+import { form, goTo, sendPage } from '../base/layout.ts';
 
 interface LoginForm {
   email?: string;

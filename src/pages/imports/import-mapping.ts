@@ -1,14 +1,14 @@
-import type { Database } from '../database/db.ts';
-import type { Fault } from '../errors.ts';
-import { columnNamed } from '../files/columns.ts';
-import { previewImport } from '../jobs/imports/preview-import.ts';
-import { fileFields } from '../jobs/imports/start-import.ts';
-import type { VisibleImports } from '../queries/imports/imports.ts';
-import { fileCompanies, fileContacts } from '../schemas/batches.ts';
-import { companyParts, importableNames } from '../schemas/files.ts';
-import type { Import, ImportObject, ImportPatch, ImportPreview, Mapping } from '../schemas/imports.ts';
-import { option, text, type Fields } from './forms.ts';
-import { count, html, table, type Html } from './html.ts';
+import type { Database } from '../../database/db.ts';
+import type { Fault } from '../../errors.ts';
+import { columnNamed } from '../../files/columns.ts';
+import { previewImport } from '../../jobs/imports/preview-import.ts';
+import { fileFields } from '../../jobs/imports/start-import.ts';
+import type { VisibleImports } from '../../queries/imports/imports.ts';
+import { fileCompanies, fileContacts } from '../../schemas/batches.ts';
+import { companyParts, importableNames } from '../../schemas/files.ts';
+import type { Import, ImportObject, ImportPatch, ImportPreview, Mapping } from '../../schemas/imports.ts';
+import { option, text, type Fields } from '../base/forms.ts';
+import { count, html, table, type Html } from '../base/html.ts';
 
 /** An import's id, and the kinds of imports that the user may see. */
 interface ImportRef {

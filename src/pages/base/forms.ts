@@ -1,11 +1,11 @@
 import { Tokens } from '@fastify/csrf';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { DomainError, validationFailed, type Fault } from '../errors.ts';
-import { statuses } from '../plugins/answers/error-handler.ts';
-import { sessionCookies } from '../plugins/credentials/session-cookie.ts';
-import { canonicalId } from '../text/ids.ts';
-import { findUnstorableText } from '../text/unstorable.ts';
-import type { Validator } from '../validation/validator.ts';
+import { DomainError, validationFailed, type Fault } from '../../errors.ts';
+import { statuses } from '../../plugins/answers/error-handler.ts';
+import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
+import { canonicalId } from '../../text/ids.ts';
+import { findUnstorableText } from '../../text/unstorable.ts';
+import type { Validator } from '../../validation/validator.ts';
 import { html, type Html } from './html.ts';
 
 /** The fields of a submitted form. Values of fields with the same name are in an array. */

@@ -10,8 +10,8 @@ import { forAll } from './access.ts';
 /** Path on disk by file name in the URL. */
 const files = {
   'pico.css': createRequire(import.meta.url).resolve('@picocss/pico/css/pico.min.css'),
-  'style.css': fileURLToPath(new URL('files/style.css', import.meta.url)),
-  'pages.js': fileURLToPath(new URL('files/pages.js', import.meta.url)),
+  'style.css': fileURLToPath(new URL('../files/style.css', import.meta.url)),
+  'pages.js': fileURLToPath(new URL('../files/pages.js', import.meta.url)),
 };
 
 type Asset = keyof typeof files;

@@ -1,10 +1,10 @@
 import type { FastifyInstance } from 'fastify';
-import { listEvents } from '../queries/accounts/audit.ts';
-import type { AuditEvent, AuditEventName } from '../schemas/audit.ts';
-import { forAdmins } from './access.ts';
-import { queryOf, text } from './forms.ts';
-import { empty, html, moment, table, type Html } from './html.ts';
-import { sendPage } from './layout.ts';
+import { listEvents } from '../../queries/accounts/audit.ts';
+import type { AuditEvent, AuditEventName } from '../../schemas/audit.ts';
+import { forAdmins } from '../base/access.ts';
+import { queryOf, text } from '../base/forms.ts';
+import { empty, html, moment, table, type Html } from '../base/html.ts';
+import { sendPage } from '../base/layout.ts';
 
 const section = '/app/audit';
 const fewEvents = 100;

@@ -1,18 +1,18 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { issueKey, replaceKey, type Issued } from '../accounts/api-keys.ts';
-import { publicUrl } from '../process/config.ts';
-import { DomainError, notFound } from '../errors.ts';
-import { actorOf, sessionOf } from '../plugins/credentials/auth.ts';
-import { findApiKey, findKeyVersions, listApiKeys, revokeApiKey } from '../queries/accounts/api-keys.ts';
-import { markSent } from '../queries/records/sent-forms.ts';
-import { durations, KeyRequest, type ApiKey } from '../schemas/api-keys.ts';
-import { compile } from '../validation/validator.ts';
-import { forAdmins, forMembers } from './access.ts';
-import { faultsOf, fieldsOf, idOf, integer, queryOf, text, tokenOf, values, type Faults } from './forms.ts';
-import { counted, date, html } from './html.ts';
+import { issueKey, replaceKey, type Issued } from '../../accounts/api-keys.ts';
+import { publicUrl } from '../../process/config.ts';
+import { DomainError, notFound } from '../../errors.ts';
+import { actorOf, sessionOf } from '../../plugins/credentials/auth.ts';
+import { findApiKey, findKeyVersions, listApiKeys, revokeApiKey } from '../../queries/accounts/api-keys.ts';
+import { markSent } from '../../queries/records/sent-forms.ts';
+import { durations, KeyRequest, type ApiKey } from '../../schemas/api-keys.ts';
+import { compile } from '../../validation/validator.ts';
+import { forAdmins, forMembers } from '../base/access.ts';
+import { faultsOf, fieldsOf, idOf, integer, queryOf, text, tokenOf, values, type Faults } from '../base/forms.ts';
+import { counted, date, html } from '../base/html.ts';
 import { keyForm, presets, type KeyDraft } from './key-form.ts';
 import { keyList, lastUse, section } from './key-list.ts';
-import { form, goTo, sendConfirmation, sendPage } from './layout.ts';
+import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 
 export async function keys(app: FastifyInstance): Promise<void> {
   const { KEY_PREFIX } = app.config;

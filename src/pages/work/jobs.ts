@@ -1,14 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { cancelJob } from '../jobs/cancel-job.ts';
-import { sessionOf } from '../plugins/credentials/auth.ts';
-import { listItems, listJobs, requireJobView } from '../queries/jobs/job-views.ts';
-import { finalStatuses, jobStatuses, jobTypes, type FinalStatus, type Job, type JobItem } from '../schemas/jobs.ts';
-import { defaultLimit } from '../schemas/base/wire.ts';
-import { forAdmins, forMembers } from './access.ts';
-import { idOf, option, pageNumberOf, queryOf, text } from './forms.ts';
-import { count, empty, facts, html, moment, pager, table, type Html } from './html.ts';
-import { goTo, sendConfirmation, sendPage } from './layout.ts';
-import { progressBar, statusBadge } from './progress.ts';
+import { cancelJob } from '../../jobs/cancel-job.ts';
+import { sessionOf } from '../../plugins/credentials/auth.ts';
+import { listItems, listJobs, requireJobView } from '../../queries/jobs/job-views.ts';
+import { finalStatuses, jobStatuses, jobTypes, type FinalStatus, type Job, type JobItem } from '../../schemas/jobs.ts';
+import { defaultLimit } from '../../schemas/base/wire.ts';
+import { forAdmins, forMembers } from '../base/access.ts';
+import { idOf, option, pageNumberOf, queryOf, text } from '../base/forms.ts';
+import { count, empty, facts, html, moment, pager, table, type Html } from '../base/html.ts';
+import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { progressBar, statusBadge } from '../base/progress.ts';
 
 const section = '/app/jobs';
 
