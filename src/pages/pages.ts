@@ -70,12 +70,6 @@ async function pages(app: FastifyInstance): Promise<void> {
     protect(request.raw, reply.raw, () => done(null, payload));
   });
   await app.register(cookie);
-  // A page that is only read takes no body, so the content type of one does not matter.
-  app.addHook('onRequest', (request, _reply, done) => {
-    if (isReading(request) && request.headers['content-type'] !== undefined)
-      request.headers = { 'content-type': 'application/x-www-form-urlencoded' };
-    done();
-  });
   app.removeAllContentTypeParsers(); // no page takes JSON
   await app.register(formbody);
   app.addHook('onRoute', (route) => {

@@ -37,6 +37,7 @@ export default fp(
     app.decorateRequest('bodyBytes');
     app.addHook('onRequest', (request, _reply, done) => {
       request.bodyBytes = nothing;
+      if (hasOtherType(request) && !hasBody(request)) request.headers = { 'content-type': undefined };
       done();
     });
     app.removeAllContentTypeParsers();
@@ -70,6 +71,14 @@ export default fp(
 );
 
 const refusal = (fault: string): DomainError => validationFailed([{ path: '', message: `the body ${fault}` }]);
+
+/** Returns true if a request names a content type that its route may not take. */
+const hasOtherType = ({ headers: { 'content-type': type }, server }: FastifyRequest): boolean =>
+  type !== undefined && (type !== 'application/json' || !server.hasContentTypeParser(type));
+
+/** Returns false if a request has no body. Its content type does not matter then. */
+const hasBody = ({ headers }: FastifyRequest): boolean =>
+  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 
 /** Returns true if the body has a content encoding, such as gzip (RFC 9110 §8.4). */
 function isEncoded({ headers }: FastifyRequest): boolean {

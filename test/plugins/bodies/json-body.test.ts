@@ -66,3 +66,13 @@ test('a body that is compressed, or declared so, is 415', async () => {
 test('a byte order mark is accepted', async () => {
   expect(await messageOf('\ufeff{}')).toBe('read');
 });
+
+test('the content type of a request without a body does not matter', async () => {
+  const pages = ['/healthz', '/openapi.json', '/docs/', '/docs/start.js', '/app/login', '/app/files/style.css'];
+  for (const type of ['text/plain', 'foo', 'multipart/form-data', '']) {
+    const headers = { 'content-type': type };
+    for (const url of pages) expect((await app.inject({ url, headers })).statusCode, `${url} ${type}`).toBe(200);
+    expect(await messageOf('', headers), type).toBe('read'); // as `{}`, which lacks fields
+  }
+  expect(await messageOf('{}', { 'content-type': 'text/plain' })).toBe('415');
+});
