@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import type { ImportFormat } from '../schemas/imports.ts';
 import { encodingOfMark } from './encodings.ts';
 import { unfinishedLength } from './text-blocks.ts';
 
@@ -6,7 +7,10 @@ import { unfinishedLength } from './text-blocks.ts';
 export interface FoundFile {
   /** Undefined for an empty file. */
   format: 'csv' | 'ndjson' | 'xlsx' | undefined;
-  /** By the byte order mark, else `utf-8` if all bytes are valid, else `windows-1252`. Undefined for XLSX. */
+  /**
+   * By the byte order mark, else `utf-8` if all bytes are valid or the file is NDJSON, else `windows-1252`. Undefined
+   * for XLSX.
+   */
   encoding: string | undefined;
   /** True if the file begins with a byte order mark. */
   hasMark: boolean;
@@ -17,10 +21,16 @@ const startBytes = 4 * 1024;
 
 /** Detects the format and the encoding of a file while its bytes pass. */
 export class FileProbe {
+  readonly #isNdjson: boolean;
   #start: Buffer = Buffer.alloc(0);
   #isUtf8 = true;
   /** Bytes of a character that is not complete yet. */
   #rest: Buffer = Buffer.alloc(0);
+
+  /** @param format the one that the caller names, or `auto` */
+  constructor(format: ImportFormat) {
+    this.#isNdjson = format === 'ndjson';
+  }
 
   add(chunk: Buffer): void {
     if (this.#start.length < startBytes)
@@ -44,10 +54,13 @@ export class FileProbe {
   get found(): FoundFile {
     if (this.isZip) return { format: 'xlsx', encoding: undefined, hasMark: false };
     const mark = encodingOfMark(this.#start);
+    const format = this.#textFormat(mark ?? 'latin1');
     // An unfinished character at the end is not valid.
     const isUtf8Whole = this.#isUtf8 && this.#rest.length === 0;
-    const encoding = mark ?? (isUtf8Whole ? 'utf-8' : 'windows-1252');
-    return { format: this.#textFormat(mark ?? 'latin1'), encoding, hasMark: mark !== undefined };
+    // JSON is UTF-8 (RFC 8259 §8.1): one invalid byte must not change how all others are read.
+    const isMeantAsUtf8 = this.#isNdjson || format === 'ndjson';
+    const encoding = mark ?? (isUtf8Whole || isMeantAsUtf8 ? 'utf-8' : 'windows-1252');
+    return { format, encoding, hasMark: mark !== undefined };
   }
 
   #textFormat(encoding: string): FoundFile['format'] {

@@ -56,7 +56,7 @@ async function storeChunks(
   upload: Upload & Pick<ImportState, 'format'>,
   pieces: AsyncIterable<Buffer>,
 ): Promise<{ bytes: number; found: FoundFile }> {
-  const probe = new FileProbe();
+  const probe = new FileProbe(upload.format);
   let bytes = 0;
   let number = 0;
   for await (const chunk of inChunks(pieces)) {

@@ -117,6 +117,12 @@ describe('the encoding of a file', () => {
       Buffer.from('\xef\xbb\xbffirst_name\nB\xe9\n', 'latin1'),
       'UTF-8 (line 2): save it',
     ],
+    [
+      'NDJSON with a byte that is not UTF-8',
+      {},
+      Buffer.from('{"first_name":"Jo"}\n{"first_name":"J\xf6"}\n', 'latin1'),
+      'UTF-8 (line 2)',
+    ],
     ['a letter that is cut', { encoding: 'utf-16le' }, utf16le.subarray(0, -1), 'not valid UTF-16LE (line 4)'],
     ['a ZIP file as CSV', { format: 'csv' }, Buffer.from('PK\x03\x04x'), 'is not CSV: it is a ZIP file'],
     ['an old Excel file', {}, Buffer.from('\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1', 'latin1'), 'save it as XLSX'],
