@@ -257,6 +257,7 @@ create table credit_balances (
   reserved    bigint         not null default 0,
   entries     bigint         not null default 0,
   updated_at  timestamptz(3) not null default clock_timestamp(),
+  low_mark    bigint,
   constraint credit_balances_pkey primary key (customer_id, pool),
   constraint credit_balances_customer_fkey foreign key (customer_id) references customers(id),
   constraint credit_balances_available_not_negative check (available >= 0),
@@ -265,6 +266,7 @@ create table credit_balances (
 );
 grant insert, select, update on credit_balances to sales_data_api;
 comment on column credit_balances.entries is 'The number of the last entry.';
+comment on column credit_balances.low_mark is 'The last grant, until the event credits.low tells that less than a tenth of it is available.';
 
 create table credit_entries (
   customer_id    uuid        not null,
@@ -304,6 +306,104 @@ create table customers (
   constraint customers_status_known check (status = any (array['OK', 'SUSPENDED']))
 );
 grant insert, select, update on customers to sales_data_api;
+
+create table event_heads (
+  customer_id  uuid           not null,
+  "position"   bigint         not null default 0,
+  last_id      uuid,
+  settled      bigint         not null default 0,
+  candidate    bigint         not null default 0,
+  candidate_at timestamptz(3) not null default clock_timestamp(),
+  swept_at     timestamptz(3) not null default clock_timestamp(),
+  constraint event_heads_pkey primary key (customer_id),
+  constraint event_heads_id_with_position check ((last_id is null) = ("position" = 0)),
+  constraint event_heads_position_not_negative check ("position" >= 0)
+);
+grant insert, select, update on event_heads to sales_data_api;
+comment on table event_heads is 'The end of the feed of each customer that ever read it. Whoever gives positions to events locks the row first.';
+comment on column event_heads."position" is 'The highest position given.';
+comment on column event_heads.last_id is 'Id of the event at this position. So a reader who has read everything can always go on, even if the event is removed.';
+comment on column event_heads.settled is 'Rows with this number or a lower one have their positions: they are looked for only now and then. So index entries of dead rows, which a long transaction keeps, cost nothing.';
+comment on column event_heads.candidate is 'The highest number that had a position at candidate_at: the next value of settled.';
+comment on column event_heads.swept_at is 'When rows with any number were last looked for.';
+
+create table events (
+  customer_id   uuid           not null,
+  part          smallint       not null default ((((extract(epoch from statement_timestamp()))::bigint / 345600) % (16)::bigint))::smallint,
+  number        bigint         not null default nextval('event_numbers'::regclass),
+  id            uuid           not null default uuidv7(),
+  occurred_at   timestamptz(3) not null default clock_timestamp(),
+  source        text           not null,
+  types         text[]         not null,
+  size          smallint       not null,
+  entries       json           not null,
+  last_position bigint,
+  previous_id   uuid,
+  constraint events_pkey primary key (customer_id, number, part),
+  constraint events_size_bounded check (size >= 1 and size <= 1000),
+  constraint events_source_known check (source = any (array['api', 'page', 'import', 'job', 'command']))
+) partition by list (part);
+create index events_numbered on only events using btree (customer_id, last_position) where last_position is not null;
+create index events_waiting on only events using btree (customer_id, number) where last_position is null;
+grant insert, select on events to sales_data_api;
+grant update (last_position) on events to sales_data_api;
+grant update (previous_id) on events to sales_data_api;
+comment on column events.part is 'The partition: each is used for four days, in turn. A worker truncates a partition whose events are too old, long before its next turn.';
+comment on column events.number is 'In the order of inserts. A transaction takes it after it has locked its records, so the events of one record have ascending numbers. On Citus the coordinator gives it.';
+comment on column events.id is 'The ids of the events are this id with the index of the event in its last ten bits.';
+comment on column events.types is 'The different types of the events, so that readers can skip rows.';
+comment on column events.size is 'How many events the row has.';
+comment on column events.entries is 'The events, in order: [type, data].';
+comment on column events.last_position is 'Position of the last event of the row in the feed of its customer; null until a reader has given it. Positions have no gap.';
+comment on column events.previous_id is 'Id of the event before those of the row, perhaps with another index; null: there was none. So a reader who has read that event can go on after it is removed.';
+
+create table events_00 partition of events for values in ('0');
+grant truncate on events_00 to sales_data_api;
+
+create table events_01 partition of events for values in ('1');
+grant truncate on events_01 to sales_data_api;
+
+create table events_02 partition of events for values in ('2');
+grant truncate on events_02 to sales_data_api;
+
+create table events_03 partition of events for values in ('3');
+grant truncate on events_03 to sales_data_api;
+
+create table events_04 partition of events for values in ('4');
+grant truncate on events_04 to sales_data_api;
+
+create table events_05 partition of events for values in ('5');
+grant truncate on events_05 to sales_data_api;
+
+create table events_06 partition of events for values in ('6');
+grant truncate on events_06 to sales_data_api;
+
+create table events_07 partition of events for values in ('7');
+grant truncate on events_07 to sales_data_api;
+
+create table events_08 partition of events for values in ('8');
+grant truncate on events_08 to sales_data_api;
+
+create table events_09 partition of events for values in ('9');
+grant truncate on events_09 to sales_data_api;
+
+create table events_10 partition of events for values in ('10');
+grant truncate on events_10 to sales_data_api;
+
+create table events_11 partition of events for values in ('11');
+grant truncate on events_11 to sales_data_api;
+
+create table events_12 partition of events for values in ('12');
+grant truncate on events_12 to sales_data_api;
+
+create table events_13 partition of events for values in ('13');
+grant truncate on events_13 to sales_data_api;
+
+create table events_14 partition of events for values in ('14');
+grant truncate on events_14 to sales_data_api;
+
+create table events_15 partition of events for values in ('15');
+grant truncate on events_15 to sales_data_api;
 
 create table failed_logins (
   customer_id uuid           not null,

@@ -15,6 +15,7 @@ export type ErrorCode =
   | 'method_not_allowed'
   | 'conflict'
   | 'precondition_failed'
+  | 'cursor_expired'
   | 'payload_too_large'
   | 'unsupported_media_type'
   | 'idempotency_mismatch'

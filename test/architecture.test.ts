@@ -21,6 +21,7 @@ const rooms = [
   ['queries/memberships'],
   ['queries/sales'],
   ['queries/records'],
+  ['queries/events'],
   ['validation'],
   ['filters', 'files'],
   ['embedded-postgres', 'database'],

@@ -3,7 +3,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import { openCatalog } from '../catalog/open.ts';
 import { readConfig, type Config } from '../process/config.ts';
 import { isDistributed } from '../database/citus/citus.ts';
-import { openDatabase, type Database, type SharedDatabase } from '../database/db.ts';
+import { openDatabase, type SharedDatabase } from '../database/db.ts';
 import { checkSchema } from '../database/migrations.ts';
 
 /** URLs of PostgreSQL: `url` logs in as the service, `ownerUrl` as the owner of the schema. */
@@ -97,7 +97,7 @@ export async function withServer<T>(work: (server: Server) => Promise<T>): Promi
   }
 }
 
-export async function withDatabase<T>(work: (db: Database) => Promise<T>): Promise<T> {
+export async function withDatabase<T>(work: (db: SharedDatabase) => Promise<T>): Promise<T> {
   const services = await openServices();
   try {
     return await work(services.db);

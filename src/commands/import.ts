@@ -5,7 +5,7 @@ import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import { readConfig } from '../process/config.ts';
-import type { Database } from '../database/db.ts';
+import type { Database, SharedDatabase } from '../database/db.ts';
 import { gunzipIfPacked } from '../files/gunzip.ts';
 import { openErrorsFile } from '../jobs/imports/errors-file.ts';
 import { workAtImport } from '../jobs/imports/import-records.ts';
@@ -188,8 +188,12 @@ async function sendIfMissing(
 const lookMs = 500;
 
 /** Waits until an import has ended, and returns it. Meanwhile, this process works on it too, beside workers. */
-async function waitForEnd(db: Database, customerId: string, id: string, progress: Progress): Promise<Import> {
-  const context: RunContext = { db, log: logger(readConfig()), stopping: new AbortController().signal };
+async function waitForEnd(db: SharedDatabase, customerId: string, id: string, progress: Progress): Promise<Import> {
+  const context: RunContext = {
+    db: db.for({ customerId }, 'import'),
+    log: logger(readConfig()),
+    stopping: new AbortController().signal,
+  };
   for (;;) {
     const found = await db.lookup((sql) => requireImport(sql, customerId, id, allImports));
     if (found.finished_at !== null) return found;

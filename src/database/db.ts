@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Config } from '../process/config.ts';
 import type { Gate } from '../limits/gate.ts';
+import type { EventSource } from '../schemas/events/types.ts';
 import { allCustomers, CallerHungUp, serviceItself, type Requester } from '../credentials/requester.ts';
 import {
   connect,
@@ -51,15 +52,18 @@ export interface HealthChecks {
 const healthMs = 4_000;
 
 /**
- * The connections of the process. `Database`'s own methods run the service's work; `for` gives access for a customer's.
+ * The connections of the process. `Database`'s own methods run the service's work, such as commands; `for` gives access
+ * for a customer's.
  */
 export interface SharedDatabase extends Database {
   /**
    * Returns access for one customer's work. When the requester's signal aborts, a running call rejects, and its search
    * or transaction is cancelled. If the caller has only closed the HTTP connection, its transaction continues until it
    * ends or the request's time is up.
+   * @param source what the changes that its transactions make count as in the feed of changes. Null: they record no
+   * events, and one that does so all the same is rolled back
    */
-  for(requester: Requester): Database;
+  for(requester: Requester, source: EventSource | null): Database;
   /** Reads API keys and sessions on separate connections, so that the work of customers cannot delay it. */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** Does not depend on the load that callers cause. */
@@ -97,16 +101,19 @@ export function openDatabase(config: Config, url: string, { distributed = false 
     (work) => {
       const requester = { customerId, signal: AbortSignal.timeout(healthMs) };
       // Nodes of a distributed database that do not respond are known to their lanes.
-      return nodes && customerId === allCustomers ? use(requester).lookup(work) : health.run(requester, work);
+      return nodes && customerId === allCustomers ? use(requester, null).lookup(work) : health.run(requester, work);
     };
-  const use = (requester: Requester): Database => ({
+  const isRecording = config.EVENTS === 'on';
+  const use = (requester: Requester, source: EventSource | null): Database => ({
     lookup: (work) => run(requester, ({ lookup }) => lookup.run(requester, work)),
     search: (work) => run(requester, ({ search }) => search.run(requester, work)),
     transaction: <T>(work: (sql: Transaction) => Promise<T>) =>
-      run(requester, ({ transaction }) => transaction.run(requester, (sql) => transactions.run(sql, work), isTimeUp)),
+      run(requester, ({ transaction }) =>
+        transaction.run(requester, (sql) => transactions.run(sql, { source, isRecording }, work), isTimeUp),
+      ),
   });
   return {
-    ...use({ customerId: serviceItself }),
+    ...use({ customerId: serviceItself }, 'command'),
     for: use,
     credentials: (work) => credentials.runAlone(work),
     health: { service: checkAs(serviceItself), allCustomers: checkAs(allCustomers) },

@@ -18,7 +18,7 @@ export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienc
   });
   return {
     ...patient(db),
-    for: (requester) => patient(db.for(requester)),
+    for: (requester, source) => patient(db.for(requester, source)),
     credentials: (work) => retryWhileUnavailable(() => db.credentials(work), patienceMs),
     get health() {
       return db.health;

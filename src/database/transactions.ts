@@ -1,5 +1,6 @@
 import { runAfterCommit } from './after-commit.ts';
 import type { Sql, Transaction } from './connection.ts';
+import { setOrigin, type Origin } from './origin.ts';
 
 /** Runs transactions, and remembers whether the disk is full. */
 export class Transactions {
@@ -14,7 +15,7 @@ export class Transactions {
    * Rolls back if `work` throws.
    * @param sql a connection that nothing else uses meanwhile
    */
-  async run<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Promise<T> {
+  async run<T>(sql: Sql, origin: Origin, work: (sql: Transaction) => Promise<T>): Promise<T> {
     let hasWritten = false;
     // Asked only while the disk is full, because it costs a round trip. Reading proves nothing about the disk.
     const noting = async (transaction: Transaction) => {
@@ -23,7 +24,7 @@ export class Transactions {
       return result;
     };
     try {
-      const result = await commit(sql, this.#isDiskFull ? noting : work);
+      const result = await commit(sql, origin, this.#isDiskFull ? noting : work);
       if (hasWritten) this.#isDiskFull = false;
       return result;
     } catch (error) {
@@ -44,9 +45,12 @@ const isDiskFullError = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '53100';
 
 /** After the commit, calls what `work` registered with `afterCommit`. */
-async function commit<T>(sql: Sql, work: (sql: Transaction) => Promise<T>): Promise<T> {
+async function commit<T>(sql: Sql, origin: Origin, work: (sql: Transaction) => Promise<T>): Promise<T> {
   let opened: Transaction | undefined;
-  const result = await sql.begin((transaction) => work((opened = transaction)));
+  const result = await sql.begin((transaction) => {
+    setOrigin(transaction, origin);
+    return work((opened = transaction));
+  });
   runAfterCommit(opened!);
   return result as T;
 }

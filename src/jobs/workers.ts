@@ -91,7 +91,7 @@ export async function startWorkers(
     for (const kind of kinds)
       await startKind(boss, kind, handlers, {
         ...services,
-        allCustomersDb: services.db.for({ customerId: allCustomers }),
+        allCustomersDb: services.db.for({ customerId: allCustomers }, 'job'),
         verifier,
         stopping: stopping.signal,
         background,
@@ -120,13 +120,13 @@ interface SharedContext extends JobContext {
  * Returns what handles a message. Database and catalog calls of a turn count against the customer's share; maintenance
  * (without customer) runs for all customers.
  */
-function contextOf(context: SharedContext, data: object, log: FastifyBaseLogger): JobContext {
+function contextOf(context: SharedContext, kind: JobKind, data: object, log: FastifyBaseLogger): JobContext {
   if (!isTurn(data)) return { ...context, log, db: context.allCustomersDb };
   const requester = { customerId: data.customerId };
   return {
     ...context,
     log,
-    db: context.db.for(requester),
+    db: context.db.for(requester, kind === 'import' ? 'import' : 'job'),
     catalog: { ...context.catalog, ...context.catalog.for(requester) },
   };
 }
@@ -144,7 +144,7 @@ async function startKind(
 ): Promise<void> {
   const { handle, atOnce } = handlers[kind] as { handle: Handler<JobKind>; atOnce: number };
   const work = async (data: Payload<JobKind>, slot: number, log: FastifyBaseLogger) => {
-    const turn = () => handle(contextOf(context, data, log), data);
+    const turn = () => handle(contextOf(context, kind, data, log), data);
     if (isTurn(data)) await context.slots.run(kind as TurnKind, slot, data.customerId, turn);
     else await turn();
   };

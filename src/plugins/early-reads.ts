@@ -118,7 +118,7 @@ function readerOf(app: FastifyInstance, { customerId, readers }: Owner, find: Fi
   if (known) return known;
   const reader = batchLookups(
     (id: string) => id,
-    (ids) => app.db.for({ customerId }).lookup((sql) => find(sql, customerId, ids)),
+    (ids) => app.db.for({ customerId }, null).lookup((sql) => find(sql, customerId, ids)),
     (record) => record.id,
     maxRecords,
   );

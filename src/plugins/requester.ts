@@ -117,7 +117,8 @@ export default fp(
 const longestMs = 3_600_000;
 
 function dbOf(this: FastifyRequest): Database {
-  return this.server.db.for(this.requester);
+  const { access = {} } = this.routeOptions.config;
+  return this.server.db.for(this.requester, 'page' in access ? 'page' : 'api');
 }
 
 function catalogOf(this: FastifyRequest): CatalogReads {

@@ -212,6 +212,16 @@ export const ConfigSchema = Type.Object({
     'time after which a connection is closed on which a caller that has data to send or to read moves less than 1 KiB/s; while a file is uploaded or downloaded, one byte is enough',
     30_000,
   ),
+  EVENTS: Type.Union([Type.Literal('on'), Type.Literal('off')], {
+    default: 'on',
+    description: 'whether changes are recorded, for `POST /events/list` and webhooks',
+  }),
+  EVENT_RETENTION_DAYS: Type.Integer({
+    minimum: 1,
+    maximum: 50,
+    default: 30,
+    description: 'how long recorded changes are kept, at least (days); at most four days longer',
+  }),
   CORS_ORIGINS: Type.Optional(
     Type.String({ minLength: 1, description: 'origins that browsers may call from, comma-separated' }),
   ),

@@ -249,7 +249,7 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
     async (request) => {
       const { customerId } = request.caller;
       const given = { id: request.params.id, visible: visibleTo(request.caller) };
-      const databases = { db: request.db, cleaner: app.db.for({ customerId }) };
+      const databases = { db: request.db, cleaner: app.db.for({ customerId }, 'api') };
       await receiveFile(databases, customerId, given, fileOf(request, maxFileBytes));
       return request.db.lookup((sql) => requireImport(sql, customerId, given.id, given.visible));
     },

@@ -155,7 +155,7 @@ describe('the lanes', () => {
     const limits = { DATABASE_SEARCH_CONNECTIONS: '2', DATABASE_QUEUE_LENGTH: '1', DATABASE_QUEUE_MS: '50' };
     const small = openDatabase(parseConfig(limits), database.url);
     const hold = Promise.withResolvers<void>();
-    const holders = ['one', 'other'].map((customerId) => small.for({ customerId }).search(() => hold.promise));
+    const holders = ['one', 'other'].map((customerId) => small.for({ customerId }, null).search(() => hold.promise));
     const waiting = small.search((sql) => sql`select 1`);
     const turnedAway = small.search((sql) => sql`select 1`);
     await expect(turnedAway).rejects.toMatchObject(unavailable);
@@ -207,7 +207,7 @@ describe('a customer', () => {
         DATABASE_QUEUE_MS: '60000',
       };
       const small = openDatabase(parseConfig({ DATABASE_LOOKUP_CONNECTIONS: '1', ...limits }), database.url);
-      const [one, other] = ['one', 'other'].map((customerId) => small.for({ customerId }));
+      const [one, other] = ['one', 'other'].map((customerId) => small.for({ customerId }, null));
       const hold = Promise.withResolvers<void>();
       const greedy = Array.from({ length: 100 }, () => one![lane](() => hold.promise));
       const read = (sql: postgres.ISql<{ instant: string }>) => sql`select 1 as one`;
@@ -229,7 +229,7 @@ describe('a customer', () => {
       const small = openDatabase(parseConfig(single), database.url);
       for (const text of ['first', 'second', 'third']) {
         const controller = new AbortController();
-        const time = small.for({ customerId: 'one', signal: controller.signal });
+        const time = small.for({ customerId: 'one', signal: controller.signal }, null);
         const slow = time[lane]<unknown>((sql) => sql.unsafe(`select pg_sleep(60) as ${text}_${lane}`));
         await expect.poll(() => running(`${text}_${lane}`), patience).toBe(1);
         controller.abort(notFound('time'));
@@ -244,7 +244,7 @@ describe('a customer', () => {
 
   test('that hangs up gets its search cancelled, but its transaction commits', async () => {
     const controller = new AbortController();
-    const gone = db.for({ customerId: 'one', signal: controller.signal });
+    const gone = db.for({ customerId: 'one', signal: controller.signal }, null);
     const search = gone.search((sql) => sql`select pg_sleep(60) as hung_up`);
     const begun = Promise.withResolvers<void>();
     const write = gone.transaction(async (tx) => {
@@ -270,7 +270,7 @@ describe('a customer', () => {
         setTimeout(() => controller.abort(notFound('time')), i / 2);
         const half = (tx: Transaction) => tx`insert into pairs (number) values (${-1 - i})`;
         return db
-          .for({ customerId: `${i % 20}`, signal: controller.signal })
+          .for({ customerId: `${i % 20}`, signal: controller.signal }, null)
           .transaction(async (tx) => [await half(tx), await half(tx)])
           .then(
             () => -1 - i,
@@ -290,14 +290,14 @@ describe('a customer', () => {
     expect(outcomes.filter((number) => number !== undefined && !kept.has(number))).toEqual([]);
     // The connections still work. On a busy machine 60 transactions wait longer than the service lets requests wait.
     const reads = Array.from({ length: 60 }, (_, i) =>
-      db.for({ customerId: `${i}`, waitMs: patience.timeout }).transaction((tx) => tx`select ${i}::integer as i`),
+      db.for({ customerId: `${i}`, waitMs: patience.timeout }, null).transaction((tx) => tx`select ${i}::integer as i`),
     );
     expect((await Promise.all(reads)).map(([row]) => row!['i'])).toEqual(Array.from({ length: 60 }, (_, i) => i));
   });
 
   test('cannot delay the look-up of credentials', async () => {
     const small = openDatabase(parseConfig({ DATABASE_LOOKUP_CONNECTIONS: '1' }), database.url);
-    const slow = small.for({ customerId: 'one' }).lookup((sql) => sql`select pg_sleep(60) as in_the_way`);
+    const slow = small.for({ customerId: 'one' }, null).lookup((sql) => sql`select pg_sleep(60) as in_the_way`);
     slow.catch(() => undefined);
     await expect.poll(() => running('in_the_way'), patience).toBe(1);
     expect(await small.credentials((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);

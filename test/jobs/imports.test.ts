@@ -358,7 +358,7 @@ test('a transaction that takes too long is written in smaller ones', async () =>
   });
   const id = await beginImport(customer, newContacts);
   await sendFile(customer, id, contactsCsv(...contactLines(700).map((line) => `Slow${line}`)));
-  const context = { ...contextOf(app), db: hurried.for({ customerId: customer.id }) };
+  const context = { ...contextOf(app), db: hurried.for({ customerId: customer.id }, 'import') };
   while (await workAtImport(context, customer.id, { seconds: 60 }));
   expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', created: 700 });
 });

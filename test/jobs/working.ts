@@ -16,7 +16,7 @@ const log = pino({ level: 'silent' });
 export const contextOf = ({ config, db, catalog, verifier }: TestApp): JobContext & Pick<TestApp, 'db'> => ({
   config,
   db,
-  allCustomersDb: db.for({ customerId: allCustomers }),
+  allCustomersDb: db.for({ customerId: allCustomers }, 'job'),
   catalog,
   verifier,
   log,

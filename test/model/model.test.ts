@@ -135,7 +135,7 @@ describe(`random operations (MODEL_SEED=${seed})`, () => {
       await sleep(2_000 + random.below(8_000), undefined, { signal: stopping }).catch(() => undefined);
       if (stopping.aborted) return;
       const { id } = random.pick(customers);
-      await app.db.for({ customerId: id }).transaction((sql) => setCustomerStatus(sql, id, 'SUSPENDED'));
+      await app.db.for({ customerId: id }, 'command').transaction((sql) => setCustomerStatus(sql, id, 'SUSPENDED'));
       const { code, stderr } = await runCli(['customer', 'resume', '--customer', id], env);
       expect(code, stderr).toBe(0);
     }

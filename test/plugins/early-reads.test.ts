@@ -17,7 +17,7 @@ function watchedApp(environment: Partial<typeof config> = {}) {
   });
   const database: SharedDatabase = {
     ...db,
-    for: (requester) => watched(db.for(requester), { ...requester }),
+    for: (requester, source) => watched(db.for(requester, source), { ...requester }),
     credentials: async (work) => (await held.checks, db.credentials(work)),
   };
   return { lookups, held, watched: buildApp({ config: { ...config, ...environment }, db: database, catalog }) };

@@ -75,7 +75,7 @@ test.skipIf(isOnCitus())(
     });
     const refused = 'sales_data_gate_refused_total{gate="search"}';
     const before = valueOf((await small.inject('/metrics')).body, refused) ?? 0;
-    const work = () => small.db.for({ customerId: 'one' }).search((sql) => sql`select pg_sleep(0.2)`);
+    const work = () => small.db.for({ customerId: 'one' }, null).search((sql) => sql`select pg_sleep(0.2)`);
     const works = await Promise.allSettled([work(), work(), work()]);
     const failed = works.filter(({ status }) => status === 'rejected').length;
     expect(failed).toBeGreaterThan(0);

@@ -72,7 +72,7 @@ test('it is ready while callers use all connections of the database', async () =
   await session`begin`;
   await session`lock table products in access exclusive mode`;
   const callers = Array.from({ length: 100 }, (_, i) =>
-    db.for({ customerId: `${i}` }).lookup((sql) => sql`select from products`),
+    db.for({ customerId: `${i}` }, null).lookup((sql) => sql`select from products`),
   );
   const all = Promise.allSettled(callers);
   await expect

@@ -37,7 +37,7 @@ export interface TestCustomer {
 }
 
 /** The app's database, used as the service itself. */
-export const dbOf = (app: FastifyInstance): Database => app.db.for({ customerId: serviceItself });
+export const dbOf = (app: FastifyInstance): Database => app.db.for({ customerId: serviceItself }, 'command');
 
 /** Returns a short text that no other test uses. */
 export const unique = (prefix: string): string => `${prefix}-${randomBytes(6).toString('hex')}`;

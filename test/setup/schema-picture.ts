@@ -58,21 +58,41 @@ async function views(sql: postgres.Sql): Promise<string[]> {
 }
 
 async function tables(sql: postgres.Sql): Promise<string[]> {
-  const names = await sql<{ oid: number; name: string }[]>`
-    select oid::integer, relname::text as name
+  const names = await sql<Table[]>`
+    select oid::integer, relname::text as name, relispartition as "isPartition", pg_get_partkeydef(oid) as key
     from pg_class
     where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')
     order by relname`;
-  return Promise.all(names.map(({ oid, name }) => table(sql, oid, name)));
+  return Promise.all(names.map((found) => (found.isPartition ? partition(sql, found) : table(sql, found))));
 }
 
-async function table(sql: postgres.Sql, oid: number, name: string): Promise<string> {
+/** `key` is the partition key, null if the table has none. */
+interface Table {
+  oid: number;
+  name: string;
+  isPartition: boolean;
+  key: string | null;
+}
+
+/** Leaves out what a partition has of its table. */
+async function partition(sql: postgres.Sql, { oid }: Table): Promise<string> {
+  const [{ text }] = await sql<[{ text: string }]>`
+    select format('create table %s partition of %s %s;', oid::regclass, inhparent::regclass,
+      lower(pg_get_expr(relpartbound, oid))) as text
+    from pg_class
+    join pg_inherits on inhrelid = oid
+    where oid = ${oid}`;
+  return `${[text, ...(await grants(sql, oid)).map((grant) => `${grant.text};`)].join('\n')}\n`;
+}
+
+async function table(sql: postgres.Sql, { oid, name, key }: Table): Promise<string> {
   const members = [...aligned(await columns(sql, oid)), ...(await constraints(sql, oid)).map(({ text }) => text)];
   const after = [...(await indexes(sql, oid)), ...(await statistics(sql, oid)), ...(await grants(sql, oid))].map(
     ({ text }) => `${text};\n`,
   );
   const described = (await comments(sql, oid)).map(({ text }) => `${text};\n`);
-  return tidy(`create table ${name} (\n  ${members.join(',\n  ')}\n);\n${after.join('')}`) + described.join('');
+  const end = key === null ? ')' : `) partition by ${key}`;
+  return tidy(`create table ${name} (\n  ${members.join(',\n  ')}\n${end};\n${after.join('')}`) + described.join('');
 }
 
 interface Column {

@@ -19,7 +19,7 @@ import { encode, erasePeople, findStored, writePeople } from './write.ts';
 export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalog {
   const nodes = new SearchNodes(config);
   const names = namesOf(config);
-  const indexes: Indexes = { nodes, db, unlocks: db.for({ customerId: allCustomers }), names, config };
+  const indexes: Indexes = { nodes, db, unlocks: db.for({ customerId: allCustomers }, null), names, config };
   /**
    * The index to which people are written, until the next `prepare` or `reindex`. Kept, because later writes must fail
    * if the index is lost, instead of going to another.

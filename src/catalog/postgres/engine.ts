@@ -23,7 +23,7 @@ export function postgresCatalog(db: SharedDatabase): Catalog {
     gates: [],
     isRefusing: false,
     ...reads(db),
-    for: (requester) => reads(db.for(requester)),
+    for: (requester) => reads(db.for(requester, null)),
 
     // Nothing to copy or refresh: searches read the table of unlocks and see all committed rows.
     syncUnlocks: async () => undefined,

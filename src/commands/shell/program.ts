@@ -17,6 +17,7 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
   credits: { about: 'show, grant, adjust and check credits', load: () => import('../credits.ts') },
   jobs: { about: 'list, cancel and retry the jobs that spend credits', load: () => import('../jobs.ts') },
   catalog: { about: 'import and maintain the prospect catalog', load: () => import('../catalog.ts') },
+  events: { about: "follow the changes of a customer's data", load: () => import('../events.ts') },
   audit: { about: 'show the audit log of keys and users', load: () => import('../audit.ts') },
   completion: {
     about: 'print a script that completes commands and options in a shell',

@@ -102,11 +102,12 @@ async function distributeTables(sql: postgres.Sql, session: number): Promise<str
   return tables;
 }
 
+/** Without the partitions of a table, which are distributed with it. */
 async function readTables(sql: postgres.Sql): Promise<string[]> {
   const rows = await sql<{ name: string }[]>`
     select relname::text as name
     from pg_class
-    where relnamespace = 'public'::regnamespace and relkind = 'r'
+    where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition
     order by relname`;
   return rows.map(({ name }) => name);
 }

@@ -105,7 +105,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   async function store(request: FastifyRequest, draft: ImportCreate, file: AsyncIterable<Buffer>): Promise<string> {
     const { db, caller } = request;
     const { customerId } = caller;
-    const cleaner = app.db.for({ customerId });
+    const cleaner = app.db.for({ customerId }, 'page');
     // Not by the database of the request: if the caller hung up, the import would be created, but its id lost.
     const id = await cleaner.transaction((sql) => beginImport(sql, customerId, draft));
     const ref = { id, visible: allImports };

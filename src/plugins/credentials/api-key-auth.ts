@@ -74,7 +74,7 @@ function usageRecorder(app: FastifyInstance): (keyId: string) => void {
     if (keyIds.length === 0) return;
     // A failed write is only logged: the key's next use records it again.
     await app.db
-      .for({ customerId: serviceItself })
+      .for({ customerId: serviceItself }, null)
       .transaction((sql) => recordKeyUse(sql, keyIds))
       .catch((error: unknown) => app.log.warn({ err: error }, 'the last use of API keys was not recorded'));
   };

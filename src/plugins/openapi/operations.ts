@@ -116,6 +116,7 @@ const statusTexts: Record<number, string> = {
   403: 'The credential does not allow this call. Always the same text.',
   404: 'The record, or one that the body refers to, does not exist or belongs to another customer.',
   409: 'The request conflicts with the state of a record, or a request with this `Idempotency-Key` is still running.',
+  410: 'The event at the cursor is not kept any more. Export all records anew.',
   412: 'The record has changed since the version in `If-Match`. Nothing was written.',
   413: 'The body is too large.',
   415: 'The body is not `application/json`; of a file: its `Content-Encoding` is not supported.',

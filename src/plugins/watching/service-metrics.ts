@@ -129,7 +129,7 @@ class RecentBacklog {
   last: Backlog | undefined;
 
   constructor(db: Observed['db']) {
-    this.#db = db.for({ customerId: allCustomers });
+    this.#db = db.for({ customerId: allCustomers }, null);
   }
 
   /** Reads the backlog from the database if the cached backlog is older than `maxAgeMs`. */

@@ -1,8 +1,8 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { Transaction } from '../../database/db.ts';
 import { TimeSlice } from '../../process/event-loop.ts';
 import { DomainError } from '../../errors.ts';
 import { constant, type Fragment } from '../../filters/sql.ts';
+import { isSame } from '../events/changes.ts';
 import { alive, fail, type Item } from './batches.ts';
 
 /** The columns of a record, by column name. */
@@ -154,12 +154,6 @@ export async function writeItems<R, W extends object>(
 /** Returns true if every value in `columns` equals the value of the same column in `stored`. */
 export const isUnchanged = (stored: Row, columns: Row): boolean =>
   Object.keys(columns).every((name) => isSame(stored[name], columns[name]));
-
-/** Returns true if a new value equals the stored value of the column. */
-const isSame = (stored: unknown, value: unknown): boolean =>
-  isDeepStrictEqual(stored, value) ||
-  // The database stores objects as JSON, which has no negative zero.
-  (typeof value === 'object' && value !== null && isDeepStrictEqual(stored, JSON.parse(JSON.stringify(value))));
 
 /** Returns a copy of an object without the property `member`. */
 export function without<T extends object, K extends PropertyKey>(member: K, given: T): Omit<T, K> {

@@ -1,12 +1,28 @@
 import type { Transaction } from '../../database/db.ts';
+import { eventSourceOf } from '../../database/origin.ts';
 import type { TurnKind } from '../../database/queues.ts';
+import type { EventNoun } from '../../schemas/events/types.ts';
+import { changedMembers } from '../events/changes.ts';
+import { recordEvents, type NewEvent } from '../events/recording.ts';
 import { saveCounts, type Counted } from './counters.ts';
 import { enqueueTurn } from './turns.ts';
+
+/** What each event tells of a record: its id, and of contacts and companies the caller's own id. */
+type Told<Noun extends EventNoun> = { id: string } & (Noun extends 'contact' | 'company'
+  ? { external_id: string | null }
+  : unknown);
 
 class Writes {
   readonly #counts = new Map<Counted, number>();
   readonly #queues = new Set<TurnKind>();
+  readonly #events: NewEvent[] = [];
   #areCountsTaken = false;
+  readonly #isRecording: boolean;
+
+  /** @param isRecording false if events are turned off */
+  constructor(isRecording: boolean) {
+    this.#isRecording = isRecording;
+  }
 
   /** Adds a change to a counter. */
   count(counted: Counted, change: number): void {
@@ -20,12 +36,46 @@ class Writes {
     this.#queues.add(queue);
   }
 
+  /** Records the event that a record was created. */
+  created<Noun extends EventNoun>(noun: Noun, record: Told<Noun>): void {
+    this.#record(noun, 'created', record);
+  }
+
+  /**
+   * Records the event that a record was updated, unless no member differs.
+   * @param stored the record's columns before this transaction
+   * @param columns the columns after it, named like the members of the record's GET
+   */
+  updated<Noun extends EventNoun>(noun: Noun, record: Told<Noun>, stored: object, columns: object): void {
+    if (!this.#isRecording) return;
+    const changed = changedMembers(noun, stored, columns);
+    if (changed.length > 0) this.#record(noun, 'updated', record, { changed });
+  }
+
+  /**
+   * Records the event that a record was deleted.
+   * @param more `merged_into`: the id of the record that replaces it
+   */
+  deleted<Noun extends EventNoun>(noun: Noun, record: Told<Noun>, more: { merged_into?: string } = {}): void {
+    this.#record(noun, 'deleted', record, more);
+  }
+
+  #record(noun: EventNoun, verb: 'created' | 'updated' | 'deleted', told: object, more: object = {}): void {
+    const { id, external_id } = told as { id: string; external_id?: string | null };
+    if (this.#isRecording)
+      this.#events.push({
+        type: `${noun}.${verb}`,
+        data: { id, ...(external_id === undefined ? {} : { external_id }), ...more },
+      });
+  }
+
   /** Runs a part of the transaction. If `work` throws, its writes are dropped: the caller rolls this part back. */
   async attempt<T>(work: (last: LastWrites) => Promise<T>): Promise<T> {
-    const own = new Writes();
+    const own = new Writes(this.#isRecording);
     const result = await work(own);
     for (const [counted, change] of own.#counts) this.count(counted, change);
     for (const queue of own.#queues) this.enqueue(queue);
+    this.#events.push(...own.#events);
     return result;
   }
 
@@ -40,13 +90,17 @@ class Writes {
   }
 
   /** Returns the queues in which the customer has new work. */
-  get queues(): Iterable<TurnKind> {
+  get queues(): ReadonlySet<TurnKind> {
     return this.#queues;
+  }
+
+  get events(): readonly NewEvent[] {
+    return this.#events;
   }
 }
 
 /**
- * What a transaction of one customer writes last: changes of counters, then messages for workers. Only
+ * What a transaction of one customer writes last: changes of counters, messages for workers, then events. Only
  * `withLastWrites` creates this object and writes its contents.
  */
 export type LastWrites = Writes;
@@ -55,18 +109,22 @@ export type LastWrites = Writes;
  * Runs the part of a transaction that changes records, and then writes what it collected. Other transactions of the
  * same customer wait while a counter or a queue is locked, and two that lock them in different orders can wait for each
  * other. So a transaction calls this function once, and as its last step.
+ * @param sql the transaction itself, not a savepoint of it
  */
 export async function withLastWrites<T>(
   sql: Transaction,
   customerId: string,
   work: (last: LastWrites) => Promise<T>,
 ): Promise<T> {
-  const last = new Writes();
+  const last = new Writes(eventSourceOf(sql) !== undefined);
   const result = await work(last);
-  await saveCounts(sql, customerId, last.takeCounts());
+  // Sent without waiting for each other's answers.
+  const counted = saveCounts(sql, customerId, last.takeCounts());
+  if (last.queues.size > 0) await counted;
   for (const queue of last.queues) await enqueueTurn(sql, queue, customerId);
+  await Promise.all([counted, recordEvents(sql, customerId, last.events)]);
   return result;
 }
 
 /** Runs work without its last writes, because the caller rolls the work back. */
-export const withoutLastWrites = <T>(work: (last: LastWrites) => Promise<T>): Promise<T> => work(new Writes());
+export const withoutLastWrites = <T>(work: (last: LastWrites) => Promise<T>): Promise<T> => work(new Writes(false));

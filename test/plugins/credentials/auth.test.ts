@@ -146,7 +146,7 @@ describe('the look-up', () => {
     const counted: SharedDatabase = {
       ...db,
       ...counting(db),
-      for: (requester) => counting(db.for(requester)),
+      for: (requester, source) => counting(db.for(requester, source)),
       credentials: (work) => ((counts.lookup += 1), db.credentials(work)),
     };
     return { counts, counted: buildApp({ config, db: counted, catalog }) };

@@ -1,0 +1,68 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { InvalidArgumentError, type Command } from 'commander';
+import { requireCustomer } from '../queries/accounts/customers.ts';
+import { openCursors, type FeedCursors } from '../queries/events/cursors.ts';
+import { findEnd, readEvents, type FeedEvent, type FeedPosition } from '../queries/events/feed.ts';
+import { eventTypes, type EventType } from '../schemas/events/types.ts';
+import { withDatabase } from './database.ts';
+import { asUuid, UsageError } from './shell/command.ts';
+
+export function define(command: Command): void {
+  command
+    .command('tail')
+    .description("print the changes of a customer's data as they happen, one line for each, until it is interrupted")
+    .requiredOption('--customer <id>', 'customer whose changes are shown', asUuid)
+    .option('--types <list>', `types of changes, comma-separated: ${eventTypes.join(', ')}`, asTypes)
+    .option('--cursor <cursor>', 'continue after the change with this cursor; default: with the next change')
+    .action(tail);
+}
+
+interface TailOptions {
+  customer: string;
+  types?: EventType[];
+  cursor?: string;
+  json?: boolean;
+}
+
+function asTypes(text: string): EventType[] {
+  const given = text.split(',').map((type) => type.trim());
+  const unknown = given.find((type) => !(eventTypes as readonly string[]).includes(type));
+  if (unknown !== undefined) throw new InvalidArgumentError(`There is no type "${unknown}".`);
+  return given as EventType[];
+}
+
+/** Pause when everything was read (ms). */
+const pauseMs = 500;
+
+const tail = ({ customer, types, cursor, json }: TailOptions): Promise<void> =>
+  withDatabase(async (db) => {
+    const { id } = await db.transaction((sql) => requireCustomer(sql, customer));
+    const cursors = await openCursors(db);
+    let after = cursor === undefined ? await findEnd(db, id) : placeOf(cursors, id, cursor);
+    for (;;) {
+      const { events, next, isMore } = await readEvents(db, id, { after, types, limit: 1_000 });
+      for (const event of events) process.stdout.write(`${json ? asJson(cursors, id, event) : asLine(event)}\n`);
+      after = next;
+      if (!isMore) await sleep(pauseMs);
+    }
+  });
+
+/** @throws UsageError if the cursor is of another customer, or not one at all */
+function placeOf(cursors: FeedCursors, customerId: string, cursor: string): FeedPosition {
+  const place = cursors.decode(customerId, cursor);
+  if (!place) throw new UsageError('the cursor is not one of this customer');
+  return place;
+}
+
+const asJson = (cursors: FeedCursors, customerId: string, { position, ...event }: FeedEvent): string =>
+  JSON.stringify({ ...event, cursor: cursors.encode(customerId, { position, id: event.id }) });
+
+function asLine({ occurred_at, type, data: { id, source, changed, ...more } }: FeedEvent): string {
+  const rest = Object.entries(more).filter(([, value]) => value !== null);
+  const details = [
+    ...(id === undefined ? [] : [id]),
+    ...(changed ? [`changed: ${changed.join(', ')}`] : []),
+    ...rest.map(([name, value]) => `${name}=${String(value)}`),
+  ];
+  return [occurred_at, type.padEnd(20), source.padEnd(7), ...details].join('  ');
+}

@@ -1,0 +1,206 @@
+import type { Database } from '../../database/db.ts';
+import { DomainError, unavailable } from '../../errors.ts';
+import type { EventSource, EventType } from '../../schemas/events/types.ts';
+import { eventId, givePositions, isSameRow, readHead } from './positions.ts';
+
+/**
+ * A place in a customer's feed: behind the event with this position and id. At the beginning of a feed the position is 0
+ * and the id null. Positions have no gap, but a restored database gives those it lost again, to other events. So whoever
+ * stores a place stores both.
+ */
+export interface FeedPosition {
+  position: number;
+  id: string | null;
+}
+
+/** An event as readers get it, and its place. */
+export interface FeedEvent {
+  position: number;
+  /** A UUID, the same for every reader. */
+  id: string;
+  type: EventType;
+  occurred_at: string;
+  data: { source: EventSource; id?: string; changed?: string[] } & Record<string, unknown>;
+}
+
+export interface FeedPage {
+  /** In the order of their positions. */
+  events: FeedEvent[];
+  /** Where the reader stands after this page. */
+  next: FeedPosition;
+  /** Whether more can be read at once. A page can be shorter than asked, even empty, although there is more. */
+  isMore: boolean;
+}
+
+export interface FeedRequest {
+  /** Where the reader stands; `start`: before the oldest event that is kept. */
+  after: FeedPosition | 'start';
+  /** Types of events to return. Default: all. */
+  types?: readonly EventType[] | undefined;
+  /** Maximum number of events. */
+  limit: number;
+}
+
+/** Maximum number of events in a row. */
+const mostOfRow = 1_000;
+
+/** Number of positions that one statement looks at for a reader of some types. It reads only rows with these types. */
+const filteredSpan = 10_000;
+
+/**
+ * Reads events of a customer. A reader that continues at `next` each time gets each event exactly once, and the events
+ * of one record in the order in which they happened. An event can be read as soon as its transaction is committed.
+ * Locks nothing, unless committed events wait for their positions.
+ * @throws DomainError `cursor_expired` if the event at `after` is not kept any more, or the database was restored to a
+ * time before it
+ */
+export async function readEvents(db: Database, customerId: string, request: FeedRequest): Promise<FeedPage> {
+  const after = request.after === 'start' ? await findStart(db, customerId) : request.after;
+  const page = await readPlaced(db, customerId, { ...request, after });
+  if (page.isMore) return page;
+  let head = await readHead(db, customerId);
+  const room = request.limit - page.events.length;
+  if (room === 0 || (!head.isWaiting && head.position <= page.next.position))
+    return { ...page, isMore: head.isWaiting || head.position > page.next.position };
+  if (head.isWaiting) head = await givePositions(db, customerId);
+  const rest = await readPlaced(db, customerId, { ...request, after: page.next, limit: room });
+  const hasMore = head.position > rest.next.position;
+  if (hasMore && rest.next.position === page.next.position) {
+    if (page.events.length === 0) throw expired();
+    return { ...page, isMore: true };
+  }
+  const isMore = rest.isMore || head.isWaiting || hasMore;
+  return { events: [...page.events, ...rest.events], next: rest.next, isMore };
+}
+
+/** A place whose event was found in the same moment, so that it needs no id. */
+type Place = FeedPosition | { position: number };
+
+/** Returns the place before the oldest event that is kept. */
+async function findStart(db: Database, customerId: string): Promise<Place> {
+  const [oldest] = await db.lookup(
+    (sql) => sql<{ position: number }[]>`
+      select last_position - size as position
+      from events
+      where customer_id = ${customerId}
+        and last_position is not null
+      order by last_position
+      limit 1`,
+  );
+  return oldest ?? endOf(await readHead(db, customerId));
+}
+
+const endOf = ({ position, last_id }: { position: number; last_id: string | null }): FeedPosition => ({
+  position,
+  id: last_id,
+});
+
+interface Row {
+  id: string;
+  occurred_at: string;
+  source: EventSource;
+  size: number;
+  last_position: number;
+  previous_id: string | null;
+  /** Null if none of the row's events has a wanted type. */
+  entries: [EventType, Record<string, unknown>][] | null;
+}
+
+/** Reads rows that have positions: the one of the event at `from`, and those after it up to `to`. */
+const readRows = (
+  db: Database,
+  customerId: string,
+  { from, to, types = null }: { from: number; to: number; types?: readonly EventType[] | null | undefined },
+): Promise<Row[]> =>
+  db.lookup(
+    (sql) => sql<Row[]>`
+      select
+        id,
+        occurred_at,
+        source,
+        size,
+        last_position,
+        previous_id,
+        case when ${types as string[] | null}::text[] is null or types && ${types as string[] | null} then entries end as entries
+      from events
+      where customer_id = ${customerId}
+        and last_position >= ${from}
+        and last_position <= ${to}
+      order by last_position`,
+  );
+
+/** Reads the next events that have positions. */
+async function readPlaced(
+  db: Database,
+  customerId: string,
+  { after, types, limit }: Omit<FeedRequest, 'after'> & { after: Place },
+): Promise<FeedPage> {
+  const to = after.position + (types ? filteredSpan : limit) + mostOfRow;
+  const rows = await readRows(db, customerId, { from: after.position, to, types });
+  await requireKept(db, customerId, after, rows);
+  const events: FeedEvent[] = [];
+  let next = after;
+  for (const row of rows) {
+    // A part of the feed is not kept any more. Who continues here gets an error.
+    if (row.last_position - row.size > next.position) break;
+    for (let i = Math.max(0, row.size - (row.last_position - next.position)); i < row.size; i += 1) {
+      if (events.length === limit) return { events, next: next as FeedPosition, isMore: true };
+      next = { position: row.last_position - row.size + i + 1, id: eventId(row.id, i) };
+      const [type, data] = row.entries?.[i] ?? [];
+      if (type && (!types || types.includes(type))) events.push(toEvent(row, next, type, data!));
+    }
+  }
+  if (!('id' in next)) throw unavailable('The oldest changes were just removed');
+  return { events, next, isMore: false };
+}
+
+const toEvent = (
+  { occurred_at, source }: Row,
+  { position, id }: FeedPosition,
+  type: EventType,
+  data: Record<string, unknown>,
+): FeedEvent => ({ position, id: id!, type, occurred_at, data: { ...data, source } });
+
+/**
+ * Checks that nothing is lost between a place and the rows after it.
+ * @param rows the row of the event at this place, if it is kept, and the rows after it
+ * @throws DomainError `cursor_expired`
+ */
+async function requireKept(db: Database, customerId: string, after: Place, [row]: readonly Row[]): Promise<void> {
+  if (!('id' in after)) return;
+  const isThere = row ? isBehind(after, row) : isEnd(after, await readHead(db, customerId));
+  if (!isThere) throw expired();
+}
+
+/** True if the row has the event at this place, or is the next one. */
+function isBehind({ position, id }: FeedPosition, row: Row): boolean {
+  const index = position - (row.last_position - row.size) - 1;
+  return index < 0 ? index === -1 && isSameRow(id, row.previous_id) : id === eventId(row.id, index);
+}
+
+const isEnd = (place: FeedPosition, head: { position: number; last_id: string | null }): boolean =>
+  head.position === place.position && head.last_id === place.id;
+
+const expired = (): DomainError =>
+  new DomainError(
+    'cursor_expired',
+    'The event at this cursor is not kept any more. Export all records anew, then follow from a new cursor',
+  );
+
+/** How long a call gives positions to waiting events before it asks the caller to repeat it (ms). */
+const catchUpMs = 5_000;
+
+/**
+ * Returns the place behind all events that are committed now.
+ * @throws DomainError `unavailable` if very many events wait for their positions. They have got some, so a repeated call
+ * succeeds
+ */
+export async function findEnd(db: Database, customerId: string): Promise<FeedPosition> {
+  const latest = performance.now() + catchUpMs;
+  let head = await readHead(db, customerId);
+  while (head.isWaiting) {
+    head = await givePositions(db, customerId);
+    if (head.isWaiting && performance.now() > latest) throw unavailable('Many changes are being put in order', 1);
+  }
+  return endOf(head);
+}

@@ -1,0 +1,163 @@
+import type { Database, Sql, Transaction } from '../../database/db.ts';
+
+/** Maximum number of rows that get their positions in one transaction. */
+const mostRows = 1_000;
+
+/** The end of a customer's feed. */
+export interface Head {
+  /** The highest position given; 0: none. */
+  position: number;
+  /** Id of the event at this position. */
+  last_id: string | null;
+}
+
+/** The id of an event in a row: the row's id with the event's index in its last ten bits. */
+export function eventId(rowId: string, index: number): string {
+  const last = (Number.parseInt(rowId.slice(-3), 16) & ~0x3ff) | index;
+  return rowId.slice(0, -3) + last.toString(16).padStart(3, '0');
+}
+
+/** Returns true if two ids are of events of the same row, or are the id of this row. */
+export const isSameRow = (one: string | null, other: string | null): boolean =>
+  one === other || (one !== null && other !== null && eventId(one, 0) === eventId(other, 0));
+
+/*
+ * A row that is committed late has a number below those of other rows. So rows without a position are looked for from
+ * `settled` on: the highest number that had its position ten minutes ago. Once an hour they are looked for everywhere.
+ * Without this limit, each search would visit all index entries of rows that got their positions since the oldest
+ * running transaction (such as a dump) began, because vacuum cannot remove these entries.
+ */
+const lookBack = '10 minutes';
+const sweepEvery = '1 hour';
+
+/** `look_from`: rows with higher numbers may wait for their positions. */
+interface StoredHead extends Head {
+  look_from: number;
+}
+
+const selectHead = (sql: Sql | Transaction, customerId: string) => sql<StoredHead[]>`
+  select
+    position,
+    last_id,
+    case when swept_at < now() - ${sweepEvery}::interval then 0 else settled end as look_from
+  from event_heads
+  where customer_id = ${customerId}`;
+
+/** Returns the end of the customer's feed, and whether committed events wait for their positions. */
+export const readHead = (db: Database, customerId: string): Promise<Head & { isWaiting: boolean }> =>
+  db.lookup(async (sql) => {
+    const [{ position, last_id, look_from } = noHead] = await selectHead(sql, customerId);
+    const [waiting] = await sql`
+      select
+      from events
+      where customer_id = ${customerId}
+        and last_position is null
+        and number > ${look_from}
+      limit 1`;
+    return { position, last_id, isWaiting: waiting !== undefined };
+  });
+
+/** Of a customer whose feed nobody has read yet. */
+const noHead: StoredHead = { position: 0, last_id: null, look_from: 0 };
+
+/** The last of the rows that got their positions in one transaction, and the number of these rows (`rows`). */
+interface Given {
+  rows: number;
+  last_position: number;
+  id: string;
+  size: number;
+  number: number;
+}
+
+/**
+ * Gives positions to committed events that have none: to at most 1,000 rows, in the order of their numbers. Only here
+ * an event gets its position, under the lock of the customer's head. So no event appears before a position that is known
+ * already, however late its transaction commits.
+ * @returns the end of the feed, and whether more rows may be waiting
+ */
+export const givePositions = (db: Database, customerId: string): Promise<Head & { isWaiting: boolean }> =>
+  db.transaction(async (sql) => {
+    const head = await lockHead(sql, customerId);
+    const given = await givePositionsFrom(sql, customerId, head);
+    const isWaiting = given?.rows === mostRows;
+    return { ...(await moveHead(sql, customerId, head, given, isWaiting)), isWaiting };
+  });
+
+// Not one statement with the lock: its snapshot is taken when the lock is held, so it sees the positions that others
+// gave before.
+async function givePositionsFrom(
+  sql: Transaction,
+  customerId: string,
+  { position, last_id, look_from }: StoredHead,
+): Promise<Given | undefined> {
+  const [given] = await sql<Given[]>`
+    with waiting as (
+      select part, number, id, size
+      from events
+      where customer_id = ${customerId}
+        and last_position is null
+        and number > ${look_from}
+      order by number
+      limit ${mostRows}
+    ),
+    placed as (
+      select
+        part,
+        number,
+        ${position}::bigint + sum(size) over (order by number) as last_position,
+        coalesce(lag(id) over (order by number), ${last_id}::uuid) as previous_id
+      from waiting
+    ),
+    given as (
+      update events e
+      set last_position = placed.last_position, previous_id = placed.previous_id
+      from placed
+      where e.customer_id = ${customerId}
+        and e.part = placed.part
+        and e.number = placed.number
+      returning e.number, e.id, e.size, e.last_position
+    )
+    select count(*) over () as rows, last_position, id, size, number
+    from given
+    order by last_position desc
+    limit 1`;
+  return given;
+}
+
+async function lockHead(sql: Transaction, customerId: string): Promise<StoredHead> {
+  const lock = () => sql<StoredHead[]>`${selectHead(sql, customerId)} for update`;
+  const [head] = await lock();
+  if (head) return head;
+  await sql`
+    insert into event_heads (customer_id)
+    values (${customerId})
+    on conflict (customer_id) do nothing`;
+  return (await lock())[0]!;
+}
+
+/** Saves the new end of the feed. A search for rows with any number is done when it leaves none waiting. */
+async function moveHead(
+  sql: Transaction,
+  customerId: string,
+  head: StoredHead,
+  given: Given | undefined,
+  isWaiting: boolean,
+): Promise<Head> {
+  const { position, last_id } = given
+    ? { position: given.last_position, last_id: eventId(given.id, given.size - 1) }
+    : head;
+  const isSwept = head.look_from === 0 && !isWaiting;
+  const isOld = sql`candidate_at < now() - ${lookBack}::interval`;
+  if (given || isSwept)
+    await sql`
+      update event_heads
+      set
+        position = ${position},
+        last_id = ${last_id},
+        settled = case when ${isOld} then candidate else settled end,
+        candidate = case when ${isOld} then greatest(candidate, ${given?.number ?? 0}) else candidate end,
+        candidate_at = case when ${isOld} then now() else candidate_at end,
+        swept_at = case when ${isSwept} then now() else swept_at end
+      where customer_id = ${customerId}`;
+  return { position, last_id };
+}
