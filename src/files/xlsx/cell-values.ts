@@ -37,11 +37,17 @@ export function dateText(serial: number, from1904: boolean): string | undefined 
   return instant.endsWith('T00:00:00.000Z') ? instant.slice(0, 10) : instant.replace('.000', '');
 }
 
-/** Returns a number as a spreadsheet program shows it: 15 digits. */
+/**
+ * Returns a number as a spreadsheet program shows it: 15 digits. Such programs write no longer whole numbers, but others
+ * do: their ids and phone numbers keep all digits.
+ */
 export function numberText(text: string): string {
   const number = Number(text);
-  return text.trim() === '' || !Number.isFinite(number) ? text : String(Number(number.toPrecision(15)));
+  if (text.trim() === '' || !Number.isFinite(number) || longInteger.test(text)) return text;
+  return String(Number(number.toPrecision(15)));
 }
+
+const longInteger = /^-?[1-9]\d{15,}$/;
 
 /** An ISO 8601 date of a cell; without a time zone it counts as UTC. */
 export function isoDateText(text: string): string {

@@ -194,6 +194,7 @@ class SheetRows implements XmlHandler {
     this.#hasCells = true;
     if (this.#rows === 0 && this.#cells.length < 2) return;
     this.#rows += 1;
+    this.#sortCells();
     if (this.#rows > maxRows + 1)
       throw new FileRefused(
         `has more than ${maxRows.toLocaleString('en')} rows`,
@@ -203,6 +204,17 @@ class SheetRows implements XmlHandler {
     this.#lines += '\n'.repeat(this.#row - this.#written - 1);
     this.#lines += `${this.#length > maxRecordBytes ? tooLongLine : rowLine(this.#cells)}\n`;
     this.#written = this.#row;
+  }
+
+  /** Some programs write the cells of a row in another order. */
+  #sortCells(): void {
+    this.#cells.sort(([one], [other]) => one - other);
+    if (this.#cells.some(([column], i) => column === this.#cells[i - 1]?.[0]))
+      throw new FileRefused(
+        'has two cells in one place',
+        this.#row,
+        'open it in a spreadsheet program and save it again',
+      );
   }
 }
 

@@ -21,6 +21,7 @@ describe('a cell counts as its value', () => {
     ['a number', cell('A2', '42'), ['42']],
     ['a number that is stored with more digits', cell('A2', '0.30000000000000004'), ['0.3']],
     ['a long number', cell('A2', '4.915112345678E12'), ['4915112345678']],
+    ['a number of more than 15 digits', cell('A2', '8949020000123456789'), ['8949020000123456789']],
     ['a text that looks like a number', inline('A2', '007') + inline('B2', '42'), ['007', '"42"']],
     ['null', inline('A2', String.raw`\N`), [String.raw`\N`]],
     ['a truth value', cell('A2', '1', 't="b"'), ['true']],
@@ -61,6 +62,15 @@ describe('the rows of a sheet', () => {
     const c = (value: number) => `<c><v>${value}</v></c>`;
     const rows = `<x:row>${c(1)}${c(2)}</x:row><x:row>${c(3)}</x:row>`.replaceAll('x:', '');
     expect(await linesOf(await zipped(partsOf(rows)))).toEqual(['[0,"p1",1,"p2"]', '[0,"p3"]']);
+  });
+
+  test('have their cells in the columns that these name, in any order; a column that is named twice is refused', async () => {
+    const rows = (cells: string) => zipped(partsOf(`${header}<row r="2">${cells}</row>`));
+    const [, line] = await linesOf(await rows(inline('C2', 'c') + inline('A2', 'a') + inline('B2', 'b')));
+    expect(line).toBe('[0,"pa",1,"pb",2,"pc"]');
+    expect(await refusalOf(await rows(inline('A2', 'a') + inline('B2', 'b') + inline('A2', 'c')))).toBe(
+      'FileRefused: the file has two cells in one place (line 2): open it in a spreadsheet program and save it again',
+    );
   });
 
   test('without a filled cell are no rows', async () => {
