@@ -61,11 +61,19 @@ export class Client {
     }
   }
 
-  /** Reads a file. */
-  async text(path: string): Promise<string> {
-    const { url } = this.#random.pick(this.#servers);
-    const answer = await fetch(`${url}/api/ext${path}`, { headers: { authorization: `X-API-Key ${this.#key}` } });
-    return answer.text();
+  /** Reads a file. With a body, by a POST. Repeats it while the customer is suspended. */
+  async text(path: string, body?: unknown): Promise<string> {
+    const end = performance.now() + patience;
+    for (;;) {
+      const { url } = this.#random.pick(this.#servers);
+      const headers = { authorization: `X-API-Key ${this.#key}`, 'content-type': 'application/json' };
+      const request = body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) };
+      const answer = await fetch(`${url}/api/ext${path}`, { headers, ...request });
+      const text = await answer.text();
+      if (answer.ok) return text;
+      if (performance.now() > end) throw new Difference(`${path}: ${answer.status} ${text.slice(0, 1_000)}`);
+      await sleep(100);
+    }
   }
 
   /**

@@ -6,6 +6,7 @@ import { companyItem, companyMode } from './companies.ts';
 import { contactItem, contactMode } from './contacts.ts';
 import { Difference } from './client.ts';
 import { isInvalid, type Contact, type Json, type List, type Mode, type Outcome } from './model.ts';
+import { fileOf, fitted, type Format } from './files.ts';
 import { someOf } from './random-values.ts';
 
 /** How long an import may take (milliseconds). */
@@ -14,7 +15,7 @@ const longest = 120_000;
 interface Import<T> {
   object: 'contacts' | 'companies';
   mode: Mode;
-  format: 'csv' | 'ndjson';
+  format: Format;
   items: Json[];
   lists: List[];
   apply: (item: Json) => Outcome<T>;
@@ -38,7 +39,7 @@ async function runImport<T extends { id: string | undefined; history: string[] }
   const request = `import ${JSON.stringify(body)} of ${items.length}`;
   expectStatus(begun, 201, request);
   const { id } = begun.body.data;
-  const file = format === 'csv' ? csvOf(items) : items.map((item) => `${JSON.stringify(item)}\n`).join('');
+  const file = await fileOf(format, items);
   expectStatus(await client.send('PUT', `/imports/${id}/file`, file), 200, request);
   const ended = await waitForEnd(caller, id);
   const outcomes = items.map((item) => apply(item));
@@ -90,18 +91,19 @@ async function waitForEnd({ client }: Caller, id: string): Promise<Json> {
   }
 }
 
+const someFormat = ({ random }: Caller): Format => random.pick(['csv', 'csv', 'ndjson', 'xlsx']);
+
 /** Imports contacts. With `company`, all of them have this company, so that it becomes large. */
 export async function importContacts(caller: Caller, size: number, together = false): Promise<void> {
   const { model, random } = caller;
   const mode: Mode = together ? { operation: 'create', match: null } : contactMode(caller);
-  const format = caller.chance(60) ? 'csv' : 'ndjson';
+  const format = someFormat(caller);
   const lists = someOf(random, [...model.lists], 3);
   const company = { name: `works ${random.below(5)} of ${caller.tag}` };
   // What files do with an invalid value is tested elsewhere (test/files).
   const items = Array.from({ length: size }, () => {
     const item = contactItem(caller, mode);
-    const whole = together ? { ...item, company } : item;
-    return format === 'csv' ? forCsv(caller, whole) : whole;
+    return fitted(caller, format, together ? { ...item, company } : item);
   }).filter((item) => !isInvalid(item));
   if (items.length === 0) return;
   const apply = (item: Json) => model.writeContact(mode, item);
@@ -112,58 +114,33 @@ export async function importContacts(caller: Caller, size: number, together = fa
 
 export async function importCompanies(caller: Caller): Promise<void> {
   const mode = companyMode(caller);
-  const format = caller.chance(60) ? 'csv' : 'ndjson';
+  const format = someFormat(caller);
   const items = Array.from({ length: 1 + caller.random.below(8) }, () => {
-    const item = { ...companyItem(caller, mode), location_address_line_2: caller.mark() };
-    return format === 'csv' ? forCsv(caller, item) : item;
+    return fitted(caller, format, { ...companyItem(caller, mode), location_address_line_2: caller.mark() });
   });
   const apply = (item: Json) => caller.model.writeCompany(mode, item);
   await runImport(caller, { object: 'companies', mode, format, items, lists: [], apply });
   await bindIds(caller);
 }
 
-const nested = new Set(['company', 'custom_fields']);
-
-/** Returns an item without what a CSV file cannot say: empty texts and lists. Phone numbers may be missing there. */
-function forCsv(caller: Caller, { list_ids: _lists, ...item }: Json): Json {
-  const isAbsent = ([name, value]: [string, unknown]): boolean => {
-    if (name === 'phone_numbers') return isEmpty(value) && caller.chance(70);
-    return isEmpty(value);
-  };
-  const given = Object.entries(item).filter((entry) => !isAbsent(entry));
-  return Object.fromEntries(given.map(([name, value]) => [name, typeof value === 'string' ? value.trim() : value]));
+/** Exports the caller's contacts, and sends the file again as an import: it must change nothing. */
+export async function sendExportAgain(caller: Caller): Promise<void> {
+  const { client, model, random } = caller;
+  const format = random.pick(['csv', 'ndjson'] as const);
+  const exported = await client.text('/contacts/export', {
+    filters: { last_name: { starts_with: `${caller.tag} ` } },
+    format,
+  });
+  const settings = { object: 'contacts', mode: 'update', match: 'id', format, name: caller.mark() };
+  const begun = await client.create('/imports', settings);
+  expectStatus(begun, 201, 'import of an export');
+  const { id } = begun.body.data;
+  expectStatus(await client.send('PUT', `/imports/${id}/file`, exported), 200, 'import of an export');
+  const ended = await waitForEnd(caller, id);
+  const { size } = model.contacts;
+  if (ended['status'] === 'COMPLETED' && ended['total'] === size && ended['unchanged'] === size) return;
+  const failed = await client.text(`/imports/${id}/errors`);
+  throw new Difference(
+    `An export of ${size} contacts was imported again: ${JSON.stringify(ended)}\n${failed.slice(0, 2_000)}`,
+  );
 }
-
-const isEmpty = (value: unknown): boolean => {
-  if (typeof value === 'string') return value.trim() === '';
-  return value !== null && typeof value === 'object' && Object.keys(value).length === 0;
-};
-
-/** Writes items as a CSV file. The first records may lack what later ones have. */
-function csvOf(items: readonly Json[]): string {
-  const rows = items.map(cellsOf);
-  const headers = [...new Set(rows.flatMap((row) => [...row.keys()]))];
-  const lines = rows.map((row) => headers.map((header) => row.get(header) ?? '').join(','));
-  return [headers.map(quoted).join(','), ...lines].join('\r\n');
-}
-
-const nullCell = String.raw`\N`;
-
-function cellsOf(item: Json): Map<string, string> {
-  const cells = new Map<string, string>();
-  for (const [name, value] of Object.entries(item)) {
-    if (name === 'company' && value === null) cells.set('company.name', nullCell);
-    else if (nested.has(name))
-      for (const [part, one] of Object.entries(value as Json)) cells.set(`${name}.${part}`, cellOf(one));
-    else if (name === 'phone_numbers') cells.set(name, quoted(JSON.stringify(value)));
-    else cells.set(name, Array.isArray(value) ? value.join(';') : cellOf(value));
-  }
-  return cells;
-}
-
-const cellOf = (value: unknown): string => {
-  if (value === null) return nullCell;
-  return typeof value === 'string' ? quoted(value) : JSON.stringify(value);
-};
-
-const quoted = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);

@@ -9,7 +9,7 @@ import {
   readContacts,
   writeContacts,
 } from './contacts.ts';
-import { importCompanies, importContacts } from './imports.ts';
+import { importCompanies, importContacts, sendExportAgain } from './imports.ts';
 import { addMembers, changeList, createList, deleteList, duplicateList } from './lists.ts';
 import { changeOpportunity, changeProduct, createOpportunity, createProduct } from './sales.ts';
 
@@ -38,6 +38,7 @@ const frequencies: Record<string, readonly [number, Operation]> = {
   readContacts: [3, (caller) => readContacts(caller, sizeFor(caller))],
   importContacts: [8, unlessFull((caller) => importContacts(caller, sizeFor(caller)()))],
   importTogether: [1, unlessFull((caller) => importContacts(caller, caller.customer.maxContacts / 2, true))],
+  sendExportAgain: [2, sendExportAgain],
   createCompany: [4, createCompany],
   changeCompany: [8, changeCompany],
   deleteCompany: [2, deleteCompany],
