@@ -114,7 +114,8 @@ async function writeRounds(
   const needsNoLocks = rounds.length > 1 || (row.dry_run && planned.some(({ item }) => 'external_id' in item));
   if (needsNoLocks) {
     // Planned again: an external id that a stored record loses may be the one that a later record of the file gets.
-    rounds = inRounds(new Rounds(row, await lockItems(sql, row, itemsOf(planned))), planned);
+    const stored = await lockItems(sql, row, itemsOf(planned), row.dry_run ? undefined : last);
+    rounds = inRounds(new Rounds(row, stored), planned);
     if (rounds.length > maxRounds) throw new TooManyRecords();
   }
   for (const records of rounds) {
@@ -148,7 +149,7 @@ async function writeAccepted(
       return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
   }
   // All at once, because the second half must not wait for values while the first half holds records.
-  if (!how.needsNoLocks) await lockItems(sql, row, items);
+  if (!how.needsNoLocks) await lockItems(sql, row, items, last);
   const locked = { ...how, needsNoLocks: true };
   const half = Math.ceil(items.length / 2);
   const first = await writeAccepted(sql, row, items.slice(0, half), locked, last);
@@ -161,12 +162,18 @@ const itemsOf = (planned: readonly PlannedRecord[]) => planned.map(({ item }) =>
  * Locks all valid items, so that they can be written in several batches.
  * @returns external ids of the stored records, by match value
  */
-const lockItems = (sql: Transaction, row: ImportRow, items: Batch['items']): Promise<Map<string, string>> =>
+const lockItems = (
+  sql: Transaction,
+  row: ImportRow,
+  items: Batch['items'],
+  last: LastWrites | undefined,
+): Promise<Map<string, string>> =>
   lockForBatches(
     sql,
     row.customer_id,
     row,
     items.filter((item) => !(item instanceof DomainError)),
+    last,
   );
 
 type Log = Pick<FastifyBaseLogger, 'warn'>;

@@ -9,13 +9,17 @@ import { lockDependants } from '../crm/company-changes.ts';
 import { lockCompanies } from '../crm/company-names.ts';
 import { lockContactRows } from '../crm/contacts.ts';
 import type { ImportSettings } from './imports.ts';
+import { beginSettling } from '../memberships/company-settlements.ts';
 import { lockRulesShared } from '../memberships/list-rules.ts';
+import type { LastWrites } from '../records/last-writes.ts';
 import { lockValues } from '../records/value-locks.ts';
 
 /**
  * Takes all locks that several batches of an import need, at once and in the order that value-locks.ts describes, to
  * avoid deadlocks.
  * @param items the valid items of all batches
+ * @param last collects what the transaction writes last; undefined for a dry run, whose batches are rolled back one by
+ * one, with their locks
  * @returns external ids of the stored records, by match value (such as an email)
  */
 export async function lockForBatches(
@@ -23,6 +27,7 @@ export async function lockForBatches(
   customerId: string,
   { object, match: given }: Pick<ImportSettings, 'object' | 'match'>,
   items: readonly object[],
+  last?: LastWrites,
 ): Promise<Map<string, string>> {
   const match = given ?? 'id';
   const operation = given === null ? 'create' : 'read';
@@ -45,7 +50,8 @@ export async function lockForBatches(
     object === 'contacts'
       ? await lockContactRows(sql, customerId, ids)
       : await lockCompanyRows(sql, customerId, ids, 'no key update');
-  if (object === 'companies' && rulesVersion !== undefined) await lockDependants(sql, customerId, ids);
+  if (object === 'companies' && rulesVersion !== undefined && last)
+    await lockDependantsOfAll(sql, customerId, ids, last);
   const externalIds = new Map(rows.map(({ id, external_id }) => [id, external_id]));
   return new Map(
     [...matched].flatMap(([value, id]) => {
@@ -53,6 +59,20 @@ export async function lockForBatches(
       return externalId === null ? [] : [[value, externalId]];
     }),
   );
+}
+
+/**
+ * Locks the contacts of companies that several batches may change. Workers settle the large ones: a batch with only some
+ * of them could take them for small, and would lock their contacts after those of others.
+ */
+async function lockDependantsOfAll(
+  sql: Transaction,
+  customerId: string,
+  companyIds: readonly string[],
+  last: LastWrites,
+): Promise<void> {
+  const { large } = await lockDependants(sql, customerId, companyIds);
+  if (large.size > 0) await beginSettling(sql, customerId, [...large], { isDeletion: false }, last);
 }
 
 /** Returns names and ids of the companies that contacts refer to. */
