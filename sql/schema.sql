@@ -15,6 +15,7 @@ create table api_keys (
   created_by    uuid           not null,
   created_at    timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
   updated_at    timestamptz(3) not null default clock_timestamp(),
+  spend_caps    jsonb          not null default '{"subscription": null, "verification": null}'::jsonb,
   constraint api_keys_pkey primary key (id),
   constraint api_keys_hash_key unique (key_hash),
   constraint api_keys_creator_fkey foreign key (customer_id, created_by) references users(customer_id, id),
@@ -27,6 +28,7 @@ create index api_keys_customer on api_keys using btree (customer_id, id);
 create index api_keys_end on api_keys using btree (customer_id, least(revoked_at, expires_at));
 grant insert, select, update on api_keys to sales_data_api;
 comment on column api_keys.start is 'The first characters of the key, by which people recognise it.';
+comment on column api_keys.spend_caps is 'For each pool, the credits that jobs of the key may cost (amount) and in which time (per: day or month in UTC, or total); null: no cap.';
 
 create table audit_events (
   id          uuid        not null default uuidv7(),
@@ -600,6 +602,7 @@ create table jobs (
   started_at   timestamptz(3),
   finished_at  timestamptz(3),
   purged_at    timestamptz(3),
+  api_key_id   uuid,
   constraint jobs_pkey primary key (customer_id, id),
   constraint jobs_begin_with_time check (status <> 'PENDING' or started_at is null),
   constraint jobs_counts_not_negative check (least(total::bigint, cost::bigint, succeeded::bigint, failed::bigint, skipped::bigint, reserved, charged, refunded) >= 0),
@@ -623,6 +626,21 @@ comment on column jobs.failures is 'Turns in a row that ended in an unexpected e
 comment on column jobs.lease is 'Who works at the job. A turn whose lease another turn has taken settles nothing any more. A job that rests after an error is leased to nobody.';
 comment on column jobs.served_at is 'When the last turn began: the customer''s job that has waited longest comes next.';
 comment on column jobs.purged_at is 'When the inputs and results of the ended job were removed, because their time was over.';
+comment on column jobs.api_key_id is 'The key whose call started the job. Null: a session or the command line did.';
+
+create table key_spending (
+  customer_id uuid   not null,
+  api_key_id  uuid   not null,
+  pool        text   not null,
+  day         date   not null,
+  spent       bigint not null,
+  constraint key_spending_pkey primary key (customer_id, api_key_id, pool, day),
+  constraint key_spending_customer_fkey foreign key (customer_id) references customers(id),
+  constraint key_spending_not_negative check (spent >= 0),
+  constraint key_spending_pool_known check (pool = any (array['subscription', 'verification']))
+);
+grant insert, select, update on key_spending to sales_data_api;
+comment on table key_spending is 'What the jobs of a key reserved, less what they released, by the day (UTC) on which they were started.';
 
 create table list_members (
   customer_id uuid    not null,

@@ -20,6 +20,7 @@ export type ErrorCode =
   | 'unsupported_media_type'
   | 'idempotency_mismatch'
   | 'insufficient_credits'
+  | 'spend_cap_exceeded'
   | 'rate_limited'
   | 'unavailable';
 
@@ -129,16 +130,33 @@ export const isUnavailable = (error: unknown): boolean => error instanceof Domai
 export const rateLimited = (policy: string, retryAfter: number): DomainError =>
   new DomainError('rate_limited', `Too many requests: the rate limit "${policy}" is used up`, { retryAfter });
 
-/**
- * Thrown if an operation needs more credits than are available. The error response contains the fields of `shortage`.
- */
-export class InsufficientCredits extends DomainError {
+/** An operation costs more than may be spent. The error response contains the fields of `shortage`. */
+export abstract class TooExpensive extends DomainError {
   readonly shortage: Shortage;
 
+  constructor(code: 'insufficient_credits' | 'spend_cap_exceeded', message: string, shortage: Shortage) {
+    super(code, message);
+    this.shortage = shortage;
+  }
+}
+
+/** Thrown if an operation needs more credits than the customer has available. */
+export class InsufficientCredits extends TooExpensive {
   constructor(shortage: Shortage) {
     const { required, available, pool } = shortage;
-    super('insufficient_credits', `This needs ${required} ${pool} credits, and ${available} are available`);
-    this.shortage = shortage;
+    super('insufficient_credits', `This needs ${required} ${pool} credits, and ${available} are available`, shortage);
+  }
+}
+
+/** Thrown if an operation needs more credits than the API key may still spend. */
+export class SpendCapExceeded extends TooExpensive {
+  constructor(shortage: Shortage) {
+    const { required, available, pool } = shortage;
+    super(
+      'spend_cap_exceeded',
+      `This needs ${required} ${pool} credits, and the spend cap of the API key leaves ${available}`,
+      shortage,
+    );
   }
 }
 

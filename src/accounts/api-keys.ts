@@ -1,7 +1,21 @@
 import type { Transaction } from '../database/db.ts';
 import { conflict, notFound } from '../errors.ts';
-import { createApiKey, rotateApiKey, type IssuedRow, type KeyVersion } from '../queries/accounts/api-keys.ts';
-import type { IssuedKey, KeyChange, KeyRequest } from '../schemas/api-keys.ts';
+import {
+  changeSpendCaps,
+  createApiKey,
+  findApiKey,
+  rotateApiKey,
+  type IssuedRow,
+  type KeyVersion,
+} from '../queries/accounts/api-keys.ts';
+import {
+  noCaps,
+  type ApiKey,
+  type IssuedKey,
+  type KeyChange,
+  type KeyRequest,
+  type SpendCapChanges,
+} from '../schemas/api-keys.ts';
 import type { Actor } from '../schemas/audit.ts';
 import { scopes } from '../schemas/base/scopes.ts';
 import { mintToken, type RawToken } from '../credentials/tokens.ts';
@@ -16,11 +30,17 @@ export type Issued = IssuedKey['data'];
 export async function issueKey(
   sql: Transaction,
   { customerId, userId }: { customerId: string; userId: string },
-  { name, expiration, permissions = [...scopes] }: KeyRequest,
+  { name, expiration, permissions = [...scopes], spend_caps }: KeyRequest,
   prefix: string,
   by: Actor,
 ): Promise<Issued> {
-  const key = { name: name.trim(), expiration, permissions: [...new Set(permissions)], createdBy: userId };
+  const key = {
+    name: name.trim(),
+    expiration,
+    permissions: [...new Set(permissions)],
+    spendCaps: { ...noCaps, ...spend_caps },
+    createdBy: userId,
+  };
   const token = mintToken(prefix);
   return withSecret(await createApiKey(sql, customerId, key, token, by), token);
 }
@@ -34,16 +54,39 @@ export async function issueKey(
 export async function replaceKey(
   sql: Transaction,
   before: KeyVersion | undefined,
-  { name, expiration, permissions }: KeyChange,
+  { name, expiration, permissions, spend_caps }: KeyChange,
   prefix: string,
   by: Actor,
 ): Promise<Issued> {
   requireActive(before);
-  const changes = { name: name?.trim(), expiration, permissions: permissions && [...new Set(permissions)] };
+  const changes = {
+    name: name?.trim(),
+    expiration,
+    permissions: permissions && [...new Set(permissions)],
+    spendCaps: spend_caps,
+  };
   const token = mintToken(prefix);
   const row = await rotateApiKey(sql, before, changes, token, by);
   if (!row) throw conflict('The API key was rotated or revoked at the same time');
   return withSecret(row, token);
+}
+
+/**
+ * Changes the spend caps of an active key. Pools that are not named keep theirs.
+ * @throws DomainError `not_found`; `conflict` if the key is not active
+ */
+export async function capKey(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  caps: SpendCapChanges,
+  by: Actor,
+): Promise<ApiKey> {
+  const changed = await changeSpendCaps(sql, customerId, id, caps, by);
+  if (changed) return changed;
+  const key = await findApiKey(sql, customerId, id);
+  if (!key) throw notFound('API key');
+  throw conflict(`The API key is ${key.status}; only the caps of an active key can be changed`);
 }
 
 function requireActive(key: KeyVersion | undefined): asserts key is KeyVersion {

@@ -11,11 +11,21 @@ import {
 } from '../queries/accounts/api-keys.ts';
 import { requireCustomer } from '../queries/accounts/customers.ts';
 import { findFirstAdmin } from '../queries/accounts/users.ts';
-import { durations, type ApiKey, type Duration } from '../schemas/api-keys.ts';
+import {
+  capPeriods,
+  durations,
+  maxCap,
+  noCaps,
+  type ApiKey,
+  type Duration,
+  type SpendCap,
+  type SpendCaps,
+} from '../schemas/api-keys.ts';
 import { commandLine } from '../schemas/audit.ts';
 import { scopes, type Scope } from '../schemas/base/scopes.ts';
+import { pools, type Pool } from '../schemas/credits.ts';
 import { mintToken } from '../credentials/tokens.ts';
-import { commandAction, asKeyName, asUuid } from './shell/command.ts';
+import { commandAction, asInteger, asKeyName, asUuid } from './shell/command.ts';
 import { withDatabase } from './database.ts';
 import { table } from './shell/table.ts';
 
@@ -29,6 +39,11 @@ export function define(command: Command): void {
       new Option('--expiration <days>', 'days until the key expires').choices(durations.map(String)).default('90'),
     )
     .option('--permissions <scopes>', 'scopes, separated by commas (default: all scopes)', asScopes)
+    .option(
+      '--cap <pool=amount/time>',
+      'most credits that jobs of the key may cost, such as verification=500/day (also /month, /total); can be repeated',
+      addCap,
+    )
     .action(commandAction(create, describe));
 
   command
@@ -53,23 +68,41 @@ function asScopes(value: string): Scope[] {
   return [...new Set(names as Scope[])];
 }
 
+/** @throws InvalidArgumentError unless the value has the form `pool=amount/time` */
+function addCap(value: string, caps: SpendCaps = noCaps): SpendCaps {
+  const [, pool = '', amount = '', per = ''] = /^(\w+)=(\d+)\/(\w+)$/.exec(value) ?? [];
+  if (!pools.includes(pool as Pool) || !capPeriods.includes(per as SpendCap['per']))
+    throw new InvalidArgumentError(
+      `It must be a pool (${pools.join(' or ')}), an amount and a time (${capPeriods.join(', ')}), such as verification=500/day.`,
+    );
+  return { ...caps, [pool]: { amount: asInteger(0, maxCap)(amount), per } };
+}
+
 interface Creation {
   customer: string;
   name: string;
   expiration: string;
   permissions?: Scope[];
+  cap?: SpendCaps;
 }
 
 type CreatedKey = IssuedRow & { key: string };
 
-const create = ({ customer, name, expiration, permissions = [...scopes] }: Creation): Promise<CreatedKey> =>
+const create = ({
+  customer,
+  name,
+  expiration,
+  permissions = [...scopes],
+  cap = noCaps,
+}: Creation): Promise<CreatedKey> =>
   withDatabase((db) =>
     db.transaction(async (sql) => {
       const { id } = await requireCustomer(sql, customer);
       const admin = await findFirstAdmin(sql, id);
       if (!admin) throw conflict('The customer has no active admin: create one with `user create --role admin`');
       const token = mintToken(readConfig().KEY_PREFIX);
-      const given = { name, expiration: Number(expiration) as Duration, permissions, createdBy: admin.id };
+      const days = Number(expiration) as Duration;
+      const given = { name, expiration: days, permissions, spendCaps: cap, createdBy: admin.id };
       const row = await createApiKey(sql, id, given, token, commandLine);
       return { ...row, key: token.reveal() };
     }),
@@ -103,6 +136,12 @@ const print = (keys: ApiKey[]): string =>
     NAME: (key) => key.name,
     STATUS: (key) => key.status,
     EXPIRES: (key) => key.expires_at,
+    SPENT: (key) => pools.map((pool) => spentIn(key, pool)).join(', '),
     'LAST USED': (key) => key.last_used_at,
     PERMISSIONS: (key) => (key.permissions.length === scopes.length ? 'all scopes' : key.permissions.join(',')),
   });
+
+function spentIn({ spent, spend_caps: caps }: ApiKey, pool: Pool): string {
+  const cap = caps[pool];
+  return `${pool} ${spent[pool]}${cap === null ? '' : ` of ${cap.amount}/${cap.per}`}`;
+}

@@ -28,6 +28,18 @@ export interface SessionCaller {
   tokenHash: TokenHash;
 }
 
+/** Who pays for a job: a customer, through one of its keys. */
+export interface Spender {
+  customerId: string;
+  /** Null if no key starts the job. */
+  apiKeyId: string | null;
+}
+
+export const spenderOf = (caller: Caller): Spender => ({
+  customerId: caller.customerId,
+  apiKeyId: caller.kind === 'key' ? caller.keyId : null,
+});
+
 declare module 'fastify' {
   interface FastifyRequest {
     /** The authenticated sender of the request. Undefined on routes without authentication. */

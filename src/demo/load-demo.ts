@@ -11,6 +11,7 @@ import { createContact } from '../queries/crm/contacts.ts';
 import { grantCredits } from '../queries/jobs/credits.ts';
 import { hasCustomersBeside, createCustomer } from '../queries/accounts/customers.ts';
 import { findAccountByEmail, createUser, resetPassword } from '../queries/accounts/users.ts';
+import { noCaps } from '../schemas/api-keys.ts';
 import { commandLine } from '../schemas/audit.ts';
 import { pools } from '../schemas/credits.ts';
 import type { UnlockContacts } from '../schemas/jobs.ts';
@@ -79,11 +80,17 @@ export async function loadDemo({ db, catalog, config }: Services, force = false)
     await lockDemo(sql);
     const known = await findAccountByEmail(sql, adminEmail);
     const { id: userId, customer_id: customerId } = known ?? (await makeDemoCustomer(sql, passwordHash));
-    if (!known && prospects) await startUnlock(sql, customerId, config, firstJob, prospects);
+    if (!known && prospects) await startUnlock(sql, { customerId, apiKeyId: null }, config, firstJob, prospects);
     if (known) await resetPassword(sql, customerId, userId, passwordHash);
     const token = mintToken(config.KEY_PREFIX);
-    const request = { name: 'demo', expiration: 7 as const, permissions: [...scopes], createdBy: userId };
-    await createApiKey(sql, customerId, request, token, commandLine);
+    const key = {
+      name: 'demo',
+      expiration: 7 as const,
+      permissions: [...scopes],
+      spendCaps: noCaps,
+      createdBy: userId,
+    };
+    await createApiKey(sql, customerId, key, token, commandLine);
     return { customerId, created: !known, email: adminEmail, password, key: token.reveal(), prospects };
   });
 }

@@ -12,7 +12,7 @@ import { enqueueTurn } from '../queries/records/turns.ts';
 
 /**
  * Retries a FAILED or CANCELLED job: a new one for the items without a result, at the same price per item. A job that
- * has not ended is only enqueued again.
+ * has not ended is only enqueued again. The new job counts for no API key, because only operators retry jobs.
  * @returns the new job, or the given one if it has not ended
  * @throws DomainError `not_found`; `conflict` if every item has a result, if the job was already retried, or if its
  * inputs were deleted
@@ -25,7 +25,7 @@ export async function retryJob(sql: Transaction, customerId: string, id: string)
   const isOver = status === 'FAILED' || status === 'CANCELLED';
   const { reserved, ...begun } = isOver ? await startRemaining(sql, job) : { id, status, reserved: 0 };
   await enqueueTurn(sql, queueOf(job.type), customerId);
-  await reserveCredits(sql, customerId, begun.id, { pool: job.pool, amount: reserved });
+  await reserveCredits(sql, customerId, begun.id, { pool: job.pool, amount: reserved, apiKeyId: null });
   return begun;
 }
 
@@ -34,7 +34,8 @@ async function startRemaining(sql: Transaction, job: JobRow): Promise<JobStarted
   if (retry) throw conflict(`The job was already retried: see job ${retry}`);
   const { type, sync_crm, pool, cost } = job;
   const request = { ...(job.request as object), retry_of: job.id };
-  const begun = await insertJob(sql, job.customer_id, { type, sync_crm, request, pool, cost, total: 0, reserved: 0 });
+  const unpriced = { type, sync_crm, request, pool, cost, total: 0, reserved: 0 };
+  const begun = await insertJob(sql, job.customer_id, { ...unpriced, api_key_id: null });
   const { total, payable } = await takeRemaining[type](sql, job, begun.id);
   if (total === 0) throw conflict('Every item of the job has a result: no items are left to retry');
   const reserved = payable * cost;

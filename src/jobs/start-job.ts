@@ -1,3 +1,4 @@
+import type { Spender } from '../credentials/caller.ts';
 import type { Transaction } from '../database/db.ts';
 import { queueOf } from '../database/queues.ts';
 import { reserveCredits } from '../queries/jobs/credits.ts';
@@ -6,19 +7,23 @@ import { insertJob, type NewJob } from '../queries/jobs/jobs.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
 import { enqueueTurn } from '../queries/records/turns.ts';
 
-interface Given extends NewJob {
+interface Given extends Omit<NewJob, 'api_key_id'> {
   inputs: JobInput[];
 }
 
 /**
  * Creates a job with its inputs, reserves its credits and enqueues it, in the caller's transaction.
- * @throws InsufficientCredits if the customer has fewer than the job may cost
+ * @throws TooExpensive if the customer has fewer than the job may cost, or the spend cap of the key leaves fewer
  */
-export async function startJob(sql: Transaction, customerId: string, { inputs, ...given }: Given): Promise<JobStarted> {
-  const job = await insertJob(sql, customerId, given);
+export async function startJob(
+  sql: Transaction,
+  { customerId, apiKeyId }: Spender,
+  { inputs, ...given }: Given,
+): Promise<JobStarted> {
+  const job = await insertJob(sql, customerId, { ...given, api_key_id: apiKeyId });
   if (inputs.length > 0) await insertInputs(sql, customerId, job.id, inputs);
   await enqueueTurn(sql, queueOf(given.type), customerId);
-  await reserveCredits(sql, customerId, job.id, { pool: given.pool, amount: given.reserved });
+  await reserveCredits(sql, customerId, job.id, { pool: given.pool, amount: given.reserved, apiKeyId });
   return job;
 }
 

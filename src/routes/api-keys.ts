@@ -1,10 +1,18 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { issueKey, replaceKey, type Issued } from '../accounts/api-keys.ts';
+import { capKey, issueKey, replaceKey, type Issued } from '../accounts/api-keys.ts';
 import { batchLookups } from '../database/batch-lookups.ts';
 import { notFound } from '../errors.ts';
 import { actorOf } from '../plugins/credentials/auth.ts';
 import { findKeyVersions, listApiKeys, revokeApiKey, type KeyVersion } from '../queries/accounts/api-keys.ts';
-import { ApiKey, IssuedKey, KeyChange, keyLimits, KeyRequest } from '../schemas/api-keys.ts';
+import {
+  ApiKey,
+  ChangedKey,
+  IssuedKey,
+  KeyChange,
+  keyLimits,
+  KeyRequest,
+  SpendCapsChange,
+} from '../schemas/api-keys.ts';
 import { Done, ErrorBody, IdParams } from '../schemas/base/wire.ts';
 
 const config = { access: { session: 'admin' } } as const;
@@ -66,7 +74,8 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
         summary: 'Rotate an API key',
         description:
           'Gives an API key a new value; the previous one stops working at once. Its lifetime starts anew. Name, ' +
-          'lifetime and scopes can be changed with it; what is not sent stays. A revoked or expired key is 409. If ' +
+          'lifetime, scopes and spend caps can be changed with it; what is not sent stays, and so does what the key ' +
+          'has spent. A revoked or expired key is 409. If ' +
           'two rotations of a key come at once, one of them is 409.',
         tags,
         params: IdParams,
@@ -80,6 +89,32 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
         replaceKey(sql, before, request.body, app.config.KEY_PREFIX, actorOf(request)),
       );
       return reply.header('cache-control', 'no-store').send(issued('API key rotated', key));
+    },
+  );
+
+  app.patch(
+    '/spend-caps/:id',
+    {
+      config,
+      schema: {
+        operationId: 'changeSpendCaps',
+        summary: 'Change what an API key may spend',
+        description:
+          'Changes the spend caps of an API key, with effect on the next job that it starts. The key keeps its value. ' +
+          'A pool that is not named keeps its cap; `null` takes it away. What the key has spent stays. A revoked or ' +
+          'expired key is 409.',
+        tags,
+        params: IdParams,
+        body: SpendCapsChange,
+        response: { 200: ChangedKey, 409: ErrorBody },
+      },
+    },
+    async (request) => {
+      const { caller, params, body } = request;
+      const data = await request.db.transaction((sql) =>
+        capKey(sql, caller.customerId, params.id, body.spend_caps, actorOf(request)),
+      );
+      return { success: true as const, message: 'Spend caps changed', data };
     },
   );
 

@@ -1,5 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import type { Caller } from '../credentials/caller.ts';
+import { spenderOf, type Caller } from '../credentials/caller.ts';
 import { cancelJob } from '../jobs/cancel-job.ts';
 import {
   countExisting,
@@ -61,7 +61,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       return app.once(
         request,
         reply,
-        async (sql, matches) => ({ status: 200, body: await act(sql, caller.customerId, app.config, body, matches) }),
+        async (sql, matches) => ({ status: 200, body: await act(sql, spenderOf(caller), app.config, body, matches) }),
         () => request.catalog.count(search),
       );
     },
@@ -85,18 +85,18 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     },
     async (request, reply) => {
       const { body, caller } = request;
-      const { customerId } = caller;
+      const spender = spenderOf(caller);
       if (!body.dry_run)
         return app.once(request, reply, async (sql) => ({
           status: 200,
-          body: await startSelectedUnlock(sql, customerId, app.config, body),
+          body: await startSelectedUnlock(sql, spender, app.config, body),
         }));
       return app.once(
         request,
         reply,
         async (sql, matches) => ({
           status: 200,
-          body: await estimateSelectedUnlock(sql, customerId, app.config, body, matches),
+          body: await estimateSelectedUnlock(sql, spender, app.config, body, matches),
         }),
         () => countExisting(request.catalog, body.ids),
       );
@@ -122,7 +122,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) =>
       app.once(request, reply, async (sql) => ({
         status: 200,
-        body: await startEmailVerification(sql, request.caller.customerId, app.config, request.body),
+        body: await startEmailVerification(sql, spenderOf(request.caller), app.config, request.body),
       })),
   );
 

@@ -1,4 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { spenderOf } from '../credentials/caller.ts';
 import { notFound } from '../errors.ts';
 import { etagOf } from '../text/etag.ts';
 import { startListVerification } from '../jobs/verification/start-verification.ts';
@@ -156,7 +157,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) =>
       app.once(request, reply, async (sql) => {
         const { caller, params } = request;
-        const data = await startListVerification(sql, caller.customerId, app.config, params.id);
+        const data = await startListVerification(sql, spenderOf(caller), app.config, params.id);
         return { status: 200, body: { success: true, message: 'Verification started', data } };
       }),
   );

@@ -2,6 +2,7 @@ export const auditEvents = [
   'api_key.generated',
   'api_key.rotated',
   'api_key.revoked',
+  'api_key.spend_caps_changed',
   'user.created',
   'user.deactivated',
   'user.logged_in',

@@ -75,6 +75,26 @@ const questions: Record<string, string> = {
       where r.customer_id = j.customer_id and r.job_id = j.id
     ) r on true
     where j.succeeded <> rows_succeeded or j.failed <> rows_failed or j.skipped <> rows_skipped or j.charged <> rows_charged`,
+  'what a key has spent is not what its jobs reserved and did not release': `
+    select *
+    from key_spending k
+    full join (
+      select customer_id, api_key_id, pool, (created_at at time zone 'UTC')::date as day, sum(reserved - refunded) as used
+      from jobs
+      where api_key_id is not null
+      group by 1, 2, 3, 4
+    ) j using (customer_id, api_key_id, pool, day)
+    where coalesce(spent, 0) <> coalesce(used, 0)`,
+  'a key has spent more than its cap': `
+    select s.api_key_id, s.pool, sum(s.spent) as spent, c.cap
+    from key_spending s
+    join (
+      select id, pool, spend_caps -> pool as cap
+      from api_keys
+      cross join (values ('subscription'), ('verification')) pools (pool)
+    ) c on c.id = s.api_key_id and c.pool = s.pool
+    group by s.api_key_id, s.pool, c.cap, case c.cap ->> 'per' when 'day' then s.day end
+    having sum(s.spent) > (c.cap ->> 'amount')::bigint`,
   'a job is stuck or not settled': `
     select customer_id, id, type, status, lease, leased_until, failures, error, reserved, charged, refunded
     from jobs

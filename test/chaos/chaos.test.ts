@@ -131,6 +131,7 @@ describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
         for (const list of books.lists) expect(list).toMatchObject({ wrong: [], kept: list.members.length });
         expect(await netNew(app, customerId)).toBe(prospects.length - (await unlocked(app, customerId)));
       }
+      expect(journal.capped, 'starts that a spend cap refused').toBeGreaterThan(0);
       expect(damage.workerKills).toBeGreaterThan(enough.workerKills);
       // An import that is interrupted can take a minute: in a short run there may be time only for the deletion of the
       // index.
@@ -198,15 +199,20 @@ async function furnish(app: TestApp, customer: TestCustomer, domains: string[]):
       const id = await make(customer, '/contacts', contactBody({ work_email: email, list_ids: [list] }));
       contacts.push({ id, email });
     }
-  return { customerId: customer.id, key: customer.key, lists, contacts };
+  const capped = await customer.withCaps({
+    subscription: { amount: 400, per: 'total' },
+    verification: { amount: 100, per: 'day' },
+  });
+  return { customerId: customer.id, key: customer.key, cappedKey: capped.key, lists, contacts };
 }
 
-const counts = ({ started, requests, retries, refused, cancelled, imports }: Journal) => ({
+const counts = ({ started, requests, retries, refused, capped, cancelled, imports }: Journal) => ({
   startsAcknowledged: started.size,
   imports,
   requests,
   retries,
   refused,
+  capped,
   cancelled,
 });
 

@@ -6,6 +6,8 @@ import type { JobType } from '../../src/schemas/jobs.ts';
 export interface Client {
   customerId: string;
   key: string;
+  /** A key that may spend less than its customer has. Each request uses one of both. */
+  cappedKey: string;
   lists: string[];
   contacts: { id: string; email: string }[];
 }
@@ -19,8 +21,10 @@ export interface Journal {
   /** Number of requests sent, with retries and duplicates. */
   requests: number;
   retries: number;
-  /** Number of starts rejected because of insufficient credits. */
+  /** Number of starts rejected because of insufficient credits or a spend cap. */
   refused: number;
+  /** Number of those rejected because of a spend cap. */
+  capped: number;
   cancelled: number;
   /** Number of files that were sent for imports. */
   imports: number;
@@ -37,6 +41,7 @@ export const emptyJournal = (): Journal => ({
   requests: 0,
   retries: 0,
   refused: 0,
+  capped: 0,
   cancelled: 0,
   imports: 0,
   surprises: [],
@@ -146,8 +151,12 @@ export class Caller {
   #isFinal({ status, body }: Answer, key: string, type: JobType): boolean {
     if (status === 503) return false;
     if (status === 409 && body.code === 'conflict') return false;
-    if (status === 402) this.#journal.refused += 1;
-    else if (status === 200) this.#note(key, type, (body.id ?? body.data?.id)!);
+    if (status === 402) {
+      this.#journal.refused += 1;
+      if (body.code === 'spend_cap_exceeded') this.#journal.capped += 1;
+      return true;
+    }
+    if (status === 200) this.#note(key, type, (body.id ?? body.data?.id)!);
     else this.#journal.surprises.push(`${status} ${JSON.stringify(body)}`);
     return true;
   }
@@ -178,7 +187,7 @@ export class Caller {
       const answer = await fetch(`${url}/api/ext${path}`, {
         method: 'POST',
         headers: {
-          authorization: `X-API-Key ${this.#client.key}`,
+          authorization: `X-API-Key ${pick([this.#client.key, this.#client.cappedKey])}`,
           'content-type': 'application/json',
           // Sometimes the server dies between its commit and its response, if it gets that far.
           ...(headers['idempotency-key'] && chance(1) ? { 'x-die-before-answer': '1' } : {}),

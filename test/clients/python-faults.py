@@ -9,6 +9,7 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 from sales_data_client import (
     ConnectionFailedError,
     InsufficientCreditsError,
@@ -17,11 +18,12 @@ from sales_data_client import (
     ResponseError,
     SalesData,
     SalesDataError,
+    SpendCapExceededError,
     TimedOutError,
     UnavailableError,
     ValidationError,
 )
-from sales_data_client._errors import CLASSES
+from sales_data_client._errors import CLASSES, error_of
 from sales_data_client.types import ContactFilters, ContactQuery, EmailToVerify
 
 base_url, key, contract = sys.argv[1:]
@@ -122,6 +124,14 @@ class Faults(unittest.TestCase):
             emails: list[EmailToVerify] = [{"email": f"a{number}@example.com"} for number in range(50)]
             error = self.raised(InsufficientCreditsError, lambda: api.verify_emails({"emails": emails}))
         self.assertEqual((error.code, error.body["required"]), ("insufficient_credits", 50))
+
+    def test_a_spend_cap_that_is_reached(self) -> None:
+        for code, kind in [("spend_cap_exceeded", SpendCapExceededError), ("insufficient_credits", InsufficientCreditsError)]:
+            error = error_of(httpx.Response(402, json={"code": code, "message": "m", "available": 2}))
+            self.assertIs(type(error), kind)
+            self.assertEqual(error.body["available"], 2)
+        self.assertIs(type(error_of(httpx.Response(402, json={"code": []}))), InsufficientCreditsError)
+        self.assertTrue(issubclass(SpendCapExceededError, InsufficientCreditsError))
 
     def test_a_batch_that_stops_says_what_was_written_and_can_be_sent_again(self) -> None:
         people = [person(number) for number in range(1_003)]

@@ -161,6 +161,20 @@ describe('under faults', () => {
     });
   });
 
+  test('a spend cap that is reached is an error of its own, and too few credits too', async () => {
+    const body = (code: string) =>
+      JSON.stringify({ code, message: 'm', required: 5, available: 2, pool: 'verification' });
+    const failureOf = async (code: string) =>
+      failure(
+        (await clientOf((_, response) => void response.writeHead(402).end(body(code)))).verifyContactList({ id: 'x' }),
+      );
+    expect(await failureOf('spend_cap_exceeded')).toMatchObject({
+      name: 'SpendCapExceededError',
+      body: { available: 2 },
+    });
+    expect((await failureOf('insufficient_credits')).name).toBe('InsufficientCreditsError');
+  });
+
   test('reading pages ends if the cursor does not change', async () => {
     const odd = await clientOf((_, response) => void response.setHeader('x-next-cursor', 'same').end('[{}]'));
     const read = async () => {

@@ -285,6 +285,26 @@ describe('key', () => {
     );
   });
 
+  test('create gives a key spend caps, and list shows what it has spent', async () => {
+    const { customerId } = await makeAdmin();
+    const line = ['key', 'create', '--customer', customerId, '--name', 'n'];
+    const caps = { subscription: { amount: 0, per: 'total' }, verification: { amount: 500, per: 'day' } };
+    const made = await json([...line, '--cap', 'verification=500/day', '--cap', 'subscription=0/total']);
+    expect(made).toMatchObject({ spend_caps: caps });
+    const listed = await json(['key', 'list', '--customer', customerId]);
+    expect(listed).toMatchObject([{ spend_caps: caps, spent: { subscription: 0, verification: 0 } }]);
+    const { stdout } = await run(['key', 'list', '--customer', customerId]);
+    expect(stdout).toContain('subscription 0 of 0/total, verification 0 of 500/day');
+    for (const cap of [
+      'verification=500',
+      'verification=-1/day',
+      'verification=5/week',
+      'prospects=5/day',
+      'verification=1000000001/day',
+    ])
+      expect(await run([...line, '--cap', cap]), cap).toMatchObject({ code: 2, stdout: '' });
+  });
+
   test('create gives a key only the given permissions', async () => {
     const { customerId } = await makeAdmin();
     const line = [

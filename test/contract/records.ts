@@ -86,6 +86,7 @@ const kinds: Record<string, Kind> = {
   '/api/ext/imports/:id/errors': 'import',
   '/api/ext/imports/:id/failures': 'import',
   '/api/api-key/update/:id': 'apiKey',
+  '/api/api-key/spend-caps/:id': 'apiKey',
   '/api/api-key/revoke/:id': 'apiKey',
   '/assigned_to': 'user',
   '/company/id': 'company',

@@ -121,7 +121,11 @@ describe('a start', () => {
     const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
     const inputs = [{ position: 1, item: 'a@example.com', contact_ids: [], is_duplicate: false }];
     const starting = app.db.transaction(async (sql) => {
-      const { id } = await startJob(sql, customer.id, { ...given, total: 1, reserved: 1, inputs });
+      const { id } = await startJob(
+        sql,
+        { customerId: customer.id, apiKeyId: null },
+        { ...given, total: 1, reserved: 1, inputs },
+      );
       begun.open();
       await go.opened;
       return id;
@@ -140,7 +144,9 @@ describe('a start', () => {
     const customer = await app.customer();
     const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
     const inputs = [{ position: 1, item: 'a@example.com', contact_ids: [], is_duplicate: false }];
-    const undone = app.db.transaction((sql) => startJob(sql, customer.id, { ...given, total: 1, reserved: 1, inputs }));
+    const undone = app.db.transaction((sql) =>
+      startJob(sql, { customerId: customer.id, apiKeyId: null }, { ...given, total: 1, reserved: 1, inputs }),
+    );
     await expect(undone).rejects.toMatchObject({ code: 'insufficient_credits' });
     for (const table of ['jobs', 'job_inputs', 'credit_entries'])
       expect((await app.owner`select from ${app.owner(table)} where customer_id = ${customer.id}`).count).toBe(0);

@@ -35,7 +35,7 @@ export async function begin(app: TestApp, { id }: Pick<TestCustomer, 'id'>, item
   }));
   const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
   const begun = await app.db.transaction((sql) =>
-    startJob(sql, id, { ...given, total: items, reserved: items, inputs }),
+    startJob(sql, { customerId: id, apiKeyId: null }, { ...given, total: items, reserved: items, inputs }),
   );
   return begun.id;
 }

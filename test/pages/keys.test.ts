@@ -134,6 +134,44 @@ describe('the form for a new key', () => {
   });
 });
 
+describe('spend caps', () => {
+  const capsOf = async (id: string) =>
+    (await app.owner`select spend_caps from api_keys where customer_id = ${id} order by id desc limit 1`)[0]![
+      'spend_caps'
+    ];
+  const nothing = { amount: 0, per: 'total' };
+
+  test('of the preset for reading are 0, and others have none', async () => {
+    const { customer, visitor } = await start();
+    const sent = async (preset: string) => {
+      const fields = await visitor.fieldsOf(`/app/keys/new?preset=${preset}`);
+      await visitor.post('/app/keys/new', { ...wanted, ...fields, name: preset });
+      return capsOf(customer.id);
+    };
+    expect(await sent('read')).toEqual({ subscription: nothing, verification: nothing });
+    expect(await sent('all')).toEqual({ subscription: null, verification: null });
+  });
+
+  test('are given with a key, changed without a new value, and shown with what was spent', async () => {
+    const { customer, visitor } = await start();
+    const caps = { cap_verification: '1500', cap_verification_per: 'month' };
+    await visitor.submit('/app/keys/new', { ...wanted, ...caps });
+    const [key] = await app.owner`select id from api_keys where customer_id = ${customer.id} order by id desc`;
+    await app.owner`
+      insert into key_spending (customer_id, api_key_id, pool, day, spent)
+      values (${customer.id}, ${key!['id']}, 'verification', (now() at time zone 'UTC')::date, 12)`;
+    expect(textOf(await visitor.get('/app/keys'))).toContain('Verifying e-mail addresses: 12 of 1,500 per month (UTC)');
+    const page = `/app/keys/${key!['id']}/caps`;
+    const answer = await visitor.submit(page, { cap_verification: '', cap_subscription: '0' });
+    expect([answer.status, answer.location]).toEqual([303, '/app/keys?done=capped']);
+    expect(await capsOf(customer.id)).toEqual({ subscription: nothing, verification: null });
+    const refused = await visitor.submit(page, { cap_verification: 'many' });
+    expect([refused.status, textOf(refused).includes('Must be integer')]).toEqual([400, true]);
+    await visitor.submit(`/app/keys/${key!['id']}/revoke`, {});
+    expect((await visitor.get(page)).status).toBe(409);
+  });
+});
+
 describe('the form to rotate a key', () => {
   test('says when it was used last, and replaces the key', async () => {
     const { customer, visitor } = await start();

@@ -72,13 +72,13 @@ export class Visitor {
     this.submit('/app/login', { email, password: secret });
 }
 
-/** Returns the hidden fields and the choices of the form for `action` in the HTML of a page. */
+/** Returns the hidden fields, the texts and the choices of the form for `action` in the HTML of a page. */
 export function filledFields(html: string, action: string): Record<string, string> {
   const form = [...html.matchAll(/<form\b[^>]*action="([^"]*)"[^>]*>([\s\S]*?)<\/form>/g)].find(
     ([, found]) => found === action,
   );
   if (!form) throw new Error(`no form for ${action} in: ${html}`);
-  const inputs = [...form[2]!.matchAll(/<input\s[^>]*type="hidden"[^>]*>/g)].map(([input]) => input);
+  const inputs = [...form[2]!.matchAll(/<input\s[^>]*type="(?:hidden|text)"[^>]*>/g)].map(([input]) => input);
   const selects = [...form[2]!.matchAll(/(<select\s[^>]*>)([\s\S]*?)<\/select>/g)];
   return Object.fromEntries([
     ...inputs.map((input) => [attribute(input, 'name'), attribute(input, 'value')]),

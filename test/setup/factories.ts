@@ -7,6 +7,7 @@ import { grantCredits } from '../../src/queries/jobs/credits.ts';
 import { createCustomer } from '../../src/queries/accounts/customers.ts';
 import { createUser } from '../../src/queries/accounts/users.ts';
 import { serviceItself } from '../../src/credentials/requester.ts';
+import { noCaps, type SpendCapChanges } from '../../src/schemas/api-keys.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
 import type { Pool } from '../../src/schemas/credits.ts';
 import { scopes, type Scope } from '../../src/schemas/base/scopes.ts';
@@ -34,6 +35,8 @@ export interface TestCustomer {
   delete: (path: string, headers?: Record<string, string>) => Promise<Answer>;
   /** Creates a client with another key of the same customer, with these scopes. */
   withScopes: (permissions: Scope[]) => Promise<TestCustomer>;
+  /** Creates a client with another key of the same customer, with every scope and these spend caps. */
+  withCaps: (caps: SpendCapChanges) => Promise<TestCustomer>;
 }
 
 /** The app's database, used as the service itself. */
@@ -92,9 +95,16 @@ export async function clientOf(
   id: string,
   adminId: string,
   permissions: Scope[],
+  caps: SpendCapChanges = {},
 ): Promise<TestCustomer> {
   const token = mintToken('sda');
-  const given = { name: 'test', expiration: 7 as const, permissions, createdBy: adminId };
+  const given = {
+    name: 'test',
+    expiration: 7 as const,
+    permissions,
+    spendCaps: { ...noCaps, ...caps },
+    createdBy: adminId,
+  };
   const { id: keyId } = await dbOf(app).transaction((sql) => createApiKey(sql, id, given, token, commandLine));
   const key = token.reveal();
   const call: TestCustomer['call'] = (method, path, body, headers) =>
@@ -110,6 +120,7 @@ export async function clientOf(
     patch: (path, body, headers) => call('PATCH', path, body, headers),
     delete: (path, headers) => call('DELETE', path, undefined, headers),
     withScopes: (wanted) => clientOf(app, id, adminId, wanted),
+    withCaps: (wanted) => clientOf(app, id, adminId, [...scopes], wanted),
   };
 }
 

@@ -62,7 +62,14 @@ class AuthenticationError(ResponseError):
 
 
 class InsufficientCreditsError(ResponseError):
-    """402: there are too few credits. `body` has `required`, `available` and `pool`."""
+    """402: there are too few credits, or the spend cap of the key leaves too few.
+
+    `body` has `required`, `available` and `pool`.
+    """
+
+
+class SpendCapExceededError(InsufficientCreditsError):
+    """402 `spend_cap_exceeded`: the spend cap of the key leaves too few credits."""
 
 
 class PermissionDeniedError(ResponseError):
@@ -150,6 +157,10 @@ CLASSES: dict[int, type[ResponseError]] = {
 }
 
 
+# Of errors that share their status with others.
+CLASSES_BY_CODE: dict[str, type[ResponseError]] = {"spend_cap_exceeded": SpendCapExceededError}
+
+
 def error_of(response: httpx.Response) -> ResponseError:
     """Returns the error in a response whose body was read."""
     try:
@@ -159,4 +170,6 @@ def error_of(response: httpx.Response) -> ResponseError:
     after = response.headers.get("retry-after", "")
     seconds = float(after) if after.isascii() and after.isdigit() else None
     status = response.status_code
-    return CLASSES.get(status, ResponseError)(status, body, response.headers.get("x-request-id"), seconds)
+    by_code = CLASSES_BY_CODE.get(str(body.get("code"))) if isinstance(body, dict) else None
+    kind = by_code or CLASSES.get(status, ResponseError)
+    return kind(status, body, response.headers.get("x-request-id"), seconds)

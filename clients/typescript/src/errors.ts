@@ -59,8 +59,10 @@ export class ResponseError extends SalesDataError {
 export class ValidationError extends ResponseError {}
 /** 401: the key or the session is missing, wrong, expired or revoked. */
 export class AuthenticationError extends ResponseError {}
-/** 402: there are too few credits. `body` has `required`, `available` and `pool`. */
+/** 402: there are too few credits, or the spend cap of the key leaves too few. `body` has `required`, `available` and `pool`. */
 export class InsufficientCreditsError extends ResponseError {}
+/** 402 `spend_cap_exceeded`: the spend cap of the key leaves too few credits. */
+export class SpendCapExceededError extends InsufficientCreditsError {}
 /** 403: the key lacks the scope of the operation. */
 export class PermissionError extends ResponseError {}
 /** 404: the record does not exist, or belongs to another customer. */
@@ -117,6 +119,9 @@ const classes: Record<number, typeof ResponseError> = {
   503: UnavailableError,
 };
 
+/** Of errors that share their status with others. */
+const classesByCode: Record<string, typeof ResponseError | undefined> = { spend_cap_exceeded: SpendCapExceededError };
+
 /** Reads the error in a response. */
 export async function errorOf(response: Response): Promise<ResponseError> {
   const text = await response.text().catch(() => '');
@@ -133,9 +138,10 @@ export async function errorOf(response: Response): Promise<ResponseError> {
   >;
   const wait = response.headers.get('retry-after') ?? '';
   const errors = Array.isArray(said.errors) ? said.errors.filter(isFault) : [];
-  return new (classes[response.status] ?? ResponseError)({
+  const code = typeof said.code === 'string' ? said.code : `http_${response.status}`;
+  return new (classesByCode[code] ?? classes[response.status] ?? ResponseError)({
     status: response.status,
-    code: typeof said.code === 'string' ? said.code : `http_${response.status}`,
+    code,
     message:
       (typeof said.message === 'string' ? said.message : `The service responded with ${response.status}`) +
       summaryOf(errors),

@@ -1,8 +1,9 @@
 import type { Catalog, Search } from '../../catalog/catalog.ts';
 import { toSearch } from '../../catalog/prospects.ts';
+import type { Spender } from '../../credentials/caller.ts';
 import type { Config } from '../../process/config.ts';
 import type { Sql, Transaction } from '../../database/db.ts';
-import { findAvailableCredits } from '../../queries/jobs/credits.ts';
+import { findSpendable } from '../../queries/jobs/credits.ts';
 import { findUnlocked } from '../../queries/catalog/unlocks.ts';
 import type { Estimate, JobStarted, UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
 import { startJob, toInputs } from '../start-job.ts';
@@ -23,11 +24,11 @@ export const searchOf = (
 /**
  * Unlocks the first prospects that match the filters.
  * @param matches how many matched when the request arrived, and at most are unlocked
- * @throws InsufficientCredits if the customer has fewer than the job may cost
+ * @throws TooExpensive
  */
 export async function startUnlock(
   sql: Transaction,
-  customerId: string,
+  spender: Spender,
   { UNLOCK_COST: cost }: Costs,
   { filters = {}, order_by, total_records, sync_crm = false }: UnlockContacts,
   matches: number,
@@ -35,28 +36,28 @@ export async function startUnlock(
   const total = Math.min(total_records, matches);
   const request = { filters, total_records, ...(order_by === undefined ? {} : { order_by }) };
   const given = { type: 'unlock_contacts', sync_crm, request, pool, total, cost, reserved: total * cost } as const;
-  return startJob(sql, customerId, { ...given, inputs: [] });
+  return startJob(sql, spender, { ...given, inputs: [] });
 }
 
 /** In credits. Does not start a job. */
 export async function estimateUnlock(
   sql: Transaction,
-  customerId: string,
+  spender: Spender,
   { UNLOCK_COST }: Costs,
   { total_records }: UnlockContacts,
   matches: number,
 ): Promise<Estimate> {
   const cost = Math.min(total_records, matches) * UNLOCK_COST;
-  return { matches, cost, available: await findAvailableCredits(sql, customerId, pool) };
+  return { matches, cost, available: await findSpendable(sql, spender, pool) };
 }
 
 /**
  * Starts a job that unlocks the prospects with these ids. The job checks whether they exist.
- * @throws InsufficientCredits if the customer has fewer than the job may cost
+ * @throws TooExpensive
  */
 export async function startSelectedUnlock(
   sql: Transaction,
-  customerId: string,
+  spender: Spender,
   { UNLOCK_COST: cost }: Costs,
   { ids, sync_crm = false }: UnlockSelectedContacts,
 ): Promise<JobStarted> {
@@ -65,9 +66,9 @@ export async function startSelectedUnlock(
     (id) => id,
     (item) => ({ item, contact_ids: [] }),
   );
-  const reserved = (await countLocked(sql, customerId, ids)) * cost;
+  const reserved = (await countLocked(sql, spender.customerId, ids)) * cost;
   const given = { type: 'unlock_selected_contacts', sync_crm, request: {}, pool, total: ids.length, cost } as const;
-  return startJob(sql, customerId, { ...given, reserved, inputs });
+  return startJob(sql, spender, { ...given, reserved, inputs });
 }
 
 /**
@@ -76,13 +77,13 @@ export async function startSelectedUnlock(
  */
 export async function estimateSelectedUnlock(
   sql: Transaction,
-  customerId: string,
+  spender: Spender,
   { UNLOCK_COST }: Costs,
   { ids }: UnlockSelectedContacts,
   matches: number,
 ): Promise<Estimate> {
-  const cost = (await countLocked(sql, customerId, ids)) * UNLOCK_COST;
-  return { matches, cost, available: await findAvailableCredits(sql, customerId, pool) };
+  const cost = (await countLocked(sql, spender.customerId, ids)) * UNLOCK_COST;
+  return { matches, cost, available: await findSpendable(sql, spender, pool) };
 }
 
 /** A repeated id counts once. */

@@ -29,6 +29,7 @@ const labels: Record<AuditEventName, string> = {
   'api_key.generated': 'Key issued',
   'api_key.rotated': 'Key rotated',
   'api_key.revoked': 'Key revoked',
+  'api_key.spend_caps_changed': 'Spend caps of a key changed',
   'user.created': 'User created',
   'user.deactivated': 'User deactivated',
   'user.logged_in': 'Logged in',

@@ -1,10 +1,11 @@
-import { durations, type KeyRequest } from '../../schemas/api-keys.ts';
+import { durations, noCaps, type KeyRequest, type SpendCaps } from '../../schemas/api-keys.ts';
 import { scopes, type Scope } from '../../schemas/base/scopes.ts';
 import { faultText, field, formFaults, type Faults } from '../base/forms.ts';
 import { html, type Html } from '../base/html.ts';
+import { capFields } from './key-caps.ts';
 
 /** A new API key as submitted, not validated yet. */
-export type KeyDraft = Required<KeyRequest>;
+export type KeyDraft = Required<KeyRequest> & { spend_caps: SpendCaps };
 
 /** Labels by resource: the part of a scope before the colon. */
 const resources: Record<string, string> = {
@@ -26,19 +27,28 @@ const resourceOf = (scope: Scope): string => scope.split(':')[0]!;
 const actionOf = (scope: Scope): string => scope.split(':')[1]!;
 const isPaidFor = (scope: Scope): boolean => ['payment_prospect', 'verify_email'].includes(resourceOf(scope));
 
-/** Predefined sets of scopes. The first is the default. */
-export const presets: readonly { id: string; label: string; scopes: Scope[] }[] = [
-  { id: 'read', label: 'Read only', scopes: scopes.filter((scope) => actionOf(scope) === 'read') },
+const nothing = { amount: 0, per: 'total' } as const;
+
+/** Predefined sets of scopes and spend caps. The first is the default. */
+export const presets: readonly { id: string; label: string; scopes: Scope[]; caps: SpendCaps }[] = [
+  {
+    id: 'read',
+    label: 'Read only',
+    scopes: scopes.filter((scope) => actionOf(scope) === 'read'),
+    // A scope for reading is enough to verify a list.
+    caps: { subscription: nothing, verification: nothing },
+  },
   {
     id: 'crm',
     label: 'CRM',
     scopes: scopes.filter((scope) => !isPaidFor(scope) && resourceOf(scope) !== 'prospect'),
+    caps: noCaps,
   },
-  { id: 'all', label: 'Everything', scopes: [...scopes] },
+  { id: 'all', label: 'Everything', scopes: [...scopes], caps: noCaps },
 ];
 
-export const keyForm = ({ name, expiration, permissions }: KeyDraft, faults: Faults): Html =>
-  html`!${formFaults(faults, ['name', 'expiration', 'permissions'])}
+export const keyForm = ({ name, expiration, permissions, spend_caps }: KeyDraft, faults: Faults): Html =>
+  html`!${formFaults(faults, ['name', 'expiration', 'permissions', 'spend_caps'])}
     <div class="card">
       !${field(
         { name: 'name', label: 'Name', hint: 'What the key is for, such as “Nightly import”.', faults },
@@ -67,6 +77,7 @@ export const keyForm = ({ name, expiration, permissions }: KeyDraft, faults: Fau
               role="button"
               class="secondary outline"
               data-preset="${preset.scopes.join(' ')}"
+              data-cap="${preset.caps.verification?.amount ?? ''}"
               >${preset.label}</a
             >`,
         )}
@@ -74,6 +85,7 @@ export const keyForm = ({ name, expiration, permissions }: KeyDraft, faults: Fau
       !${faultText('permissions', faults)}
       <div class="scopes">!${Object.entries(resources).map((entry) => group(entry, permissions))}</div>
     </fieldset>
+    !${capFields(spend_caps, faults)}
     <div class="buttons">
       <button>Issue the key</button>
       <a href="/app/keys" role="button" class="secondary outline">Cancel</a>

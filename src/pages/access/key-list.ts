@@ -3,6 +3,7 @@ import { scopes } from '../../schemas/base/scopes.ts';
 import type { Role } from '../../schemas/users.ts';
 import { badge, counted, date, empty, facts, html, moment, notice, type Html } from '../base/html.ts';
 import type { Page } from '../base/layout.ts';
+import { spentBy } from './key-caps.ts';
 
 export const section = '/app/keys';
 
@@ -10,6 +11,11 @@ const dayMs = 24 * 60 * 60 * 1000;
 
 /** API keys that expire within this number of days are highlighted. */
 const warningDays = 14;
+
+const doneTexts: Record<string, string> = {
+  revoked: 'The key is revoked. It has stopped working.',
+  capped: 'The spend caps are changed. They count from the next job on.',
+};
 
 /**
  * @param role only admins get buttons to change keys
@@ -22,7 +28,7 @@ export function keyList(rows: readonly ApiKey[], role: Role, done: string): Page
     rows.filter(({ status }) => status === 'active'),
     rows.filter(({ status }) => status !== 'active'),
   ];
-  const body = html`!${done === 'revoked' ? notice('The key is revoked. It has stopped working.') : ''}
+  const body = html`!${Object.hasOwn(doneTexts, done) ? notice(doneTexts[done]!) : ''}
   !${
     rows.length === 0
       ? empty(
@@ -64,6 +70,7 @@ function card(key: ApiKey, isChangeable: boolean): Html {
       ['Last used', moment(last_used_at, 'Never')],
       [key.status === 'revoked' ? 'Revoked' : key.status === 'expired' ? 'Expired' : 'Expires', endOf(key)],
       ['Issued', date(created_at)],
+      ['Credits spent', spentBy(key)],
     ])}
     !${
       isChangeable
@@ -75,6 +82,14 @@ function card(key: ApiKey, isChangeable: boolean): Html {
               data-dialog
               aria-label="Rotate ${name}"
               >Rotate</a
+            >
+            <a
+              role="button"
+              class="secondary outline"
+              href="${section}/${id}/caps"
+              data-dialog
+              aria-label="Spend caps of ${name}"
+              >Spend caps</a
             >
             <a
               role="button"

@@ -1,15 +1,16 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { issueKey, replaceKey, type Issued } from '../../accounts/api-keys.ts';
+import { capKey, issueKey, replaceKey, type Issued } from '../../accounts/api-keys.ts';
 import { publicUrl } from '../../process/config.ts';
 import { DomainError, notFound } from '../../errors.ts';
 import { actorOf, sessionOf } from '../../plugins/credentials/auth.ts';
 import { findApiKey, findKeyVersions, listApiKeys, revokeApiKey } from '../../queries/accounts/api-keys.ts';
 import { markSent } from '../../queries/records/sent-forms.ts';
-import { durations, KeyRequest, type ApiKey } from '../../schemas/api-keys.ts';
+import { durations, KeyRequest, SpendCapsChange, type ApiKey, type SpendCaps } from '../../schemas/api-keys.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
 import { faultsOf, fieldsOf, idOf, integer, queryOf, text, tokenOf, values, type Faults } from '../base/forms.ts';
 import { counted, date, html } from '../base/html.ts';
+import { capFields, capsOf } from './key-caps.ts';
 import { keyForm, presets, type KeyDraft } from './key-form.ts';
 import { keyList, lastUse, section } from './key-list.ts';
 import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
@@ -17,6 +18,7 @@ import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 export async function keys(app: FastifyInstance): Promise<void> {
   const { KEY_PREFIX } = app.config;
   const check = compile(KeyRequest);
+  const checkCaps = compile(SpendCapsChange);
 
   app.get('/keys', forMembers, async (request, reply) => {
     const rows = await request.db.lookup((sql) => listApiKeys(sql, request.caller.customerId));
@@ -25,7 +27,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
 
   app.get('/keys/new', forAdmins, async (request, reply) => {
     const preset = presets.find(({ id }) => id === text(queryOf(request), 'preset')) ?? presets[0]!;
-    return showNew(request, reply, { name: '', expiration: 90, permissions: preset.scopes });
+    return showNew(request, reply, { name: '', expiration: 90, permissions: preset.scopes, spend_caps: preset.caps });
   });
 
   app.post('/keys/new', forAdmins, async (request, reply) => {
@@ -42,10 +44,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
   });
 
   app.get('/keys/:id/rotate', forAdmins, async (request, reply) => {
-    const key = await requireKey(request);
-    if (key.status !== 'active')
-      throw new DomainError('conflict', `This key is ${key.status}. Only an active key can be rotated`);
-    return showRotate(request, reply, key);
+    return showRotate(request, reply, await requireActiveKey(request));
   });
 
   app.post('/keys/:id/rotate', forAdmins, async (request, reply) => {
@@ -62,6 +61,21 @@ export async function keys(app: FastifyInstance): Promise<void> {
         : undefined,
     );
     return issued ? showIssued(request, reply, issued) : showSent(request, reply);
+  });
+
+  app.get('/keys/:id/caps', forAdmins, async (request, reply) => {
+    const key = await requireActiveKey(request);
+    return showCaps(request, reply, key, key.spend_caps);
+  });
+
+  app.post('/keys/:id/caps', forAdmins, async (request, reply) => {
+    const { customerId } = request.caller;
+    const caps = capsOf(fieldsOf(request));
+    const faults = faultsOf(checkCaps, { spend_caps: caps });
+    if (Object.keys(faults).length > 0) return showCaps(request, reply, await requireKey(request), caps, faults);
+    const id = idOf(request, 'API key');
+    await request.db.transaction((sql) => capKey(sql, customerId, id, caps, actorOf(request)));
+    return goTo(reply, `${section}?done=capped`);
   });
 
   app.get('/keys/:id/revoke', forAdmins, async (request, reply) => {
@@ -94,12 +108,21 @@ async function requireKey(request: FastifyRequest): Promise<ApiKey> {
   return key;
 }
 
+/** @throws DomainError `not_found`; `conflict` if the key is not active */
+async function requireActiveKey(request: FastifyRequest): Promise<ApiKey> {
+  const key = await requireKey(request);
+  if (key.status !== 'active')
+    throw new DomainError('conflict', `This key is ${key.status}. Only an active key can be changed`);
+  return key;
+}
+
 function draftOf(request: FastifyRequest): KeyDraft {
   const fields = fieldsOf(request);
   return {
     name: text(fields, 'name'),
     expiration: integer(fields, 'expiration') as KeyDraft['expiration'],
     permissions: values(fields, 'permissions') as KeyDraft['permissions'],
+    spend_caps: capsOf(fields),
   };
 }
 
@@ -178,3 +201,19 @@ function showRotate(request: FastifyRequest, reply: FastifyReply, key: ApiKey, f
     </div>`,
   });
 }
+
+const showCaps = (request: FastifyRequest, reply: FastifyReply, key: ApiKey, caps: SpendCaps, faults: Faults = {}) =>
+  sendPage(request, reply, {
+    title: 'Spend caps of the key',
+    section,
+    status: Object.keys(faults).length > 0 ? 400 : 200,
+    body: form(request, reply, {
+      action: `${section}/${key.id}/caps`,
+      body: html`<p><strong>${key.name}</strong> (<code>${key.start}…</code>) keeps its value.</p>
+        !${capFields(caps, faults)}
+        <div class="buttons">
+          <button>Change the caps</button>
+          <a role="button" class="secondary outline" href="${section}" data-close>Leave them as they are</a>
+        </div>`,
+    }),
+  });

@@ -62,7 +62,7 @@ export const values = (fields: Fields, name: string): string[] => [fields[name] 
 
 /** Returns texts that are not integers unchanged, so that the validation rejects them with a message. */
 export const integer = (fields: Fields, name: string): number =>
-  /^\d{1,9}$/.test(text(fields, name)) ? Number(text(fields, name)) : (text(fields, name) as never);
+  /^\d{1,10}$/.test(text(fields, name)) ? Number(text(fields, name)) : (text(fields, name) as never);
 
 /** Error messages by field name. That of the whole form has an empty string as its key. */
 export type Faults = Record<string, string>;

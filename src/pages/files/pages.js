@@ -36,11 +36,13 @@ function prepareCopy(button) {
   });
 }
 
-/** Checks the scopes of a preset, and keeps what was typed. */
+/** Checks the scopes of a preset and sets its spend caps, and keeps what else was typed. */
 function choosePreset(event) {
   event.preventDefault();
-  const chosen = event.currentTarget.dataset.preset.split(' ');
+  const { preset, cap } = event.currentTarget.dataset;
+  const chosen = preset.split(' ');
   for (const box of document.querySelectorAll('input[name="permissions"]')) box.checked = chosen.includes(box.value);
+  for (const amount of document.querySelectorAll('#spend_caps input')) amount.value = cap;
 }
 
 /** Lets a form be sent once: a double click sends it twice otherwise. */

@@ -4,8 +4,8 @@ import fp from 'fastify-plugin';
 import {
   DomainError,
   fromDatabase,
-  InsufficientCredits,
   maxFaults,
+  TooExpensive,
   Unauthorized,
   validationFailed,
   type ErrorCode,
@@ -26,6 +26,7 @@ export const statuses: Record<ErrorCode, number> = {
   validation_failed: 400,
   unauthorized: 401,
   insufficient_credits: 402,
+  spend_cap_exceeded: 402,
   forbidden: 403,
   not_found: 404,
   method_not_allowed: 405,
@@ -90,7 +91,7 @@ export function answerTo(thrown: unknown, request: FastifyRequest, reply: Fastif
   // Fastify closes the connection after a faulty body. The caller who still sends it would not get the response.
   if (error.code === 'payload_too_large') void reply.removeHeader('connection');
   if (error.retryAfter !== undefined) void reply.header('retry-after', error.retryAfter);
-  const more = error instanceof InsufficientCredits ? error.shortage : matchingIds(error);
+  const more = error instanceof TooExpensive ? error.shortage : matchingIds(error);
   return { status: statuses[error.code], code: error.code, message: error.message, faults: error.faults, more };
 }
 

@@ -1,5 +1,6 @@
 import { STATUS_CODES } from 'node:http';
 import type { FastifyContextConfig, FastifySchema, RouteOptions } from 'fastify';
+import type { ErrorCode } from '../../errors.ts';
 import { documentedRequest, documentedResponse } from '../../schemas/base/documented.ts';
 import { FileBody } from '../../schemas/imports.ts';
 import type { Access, Scope } from '../../schemas/base/scopes.ts';
@@ -112,7 +113,7 @@ const describeResponses = (route: RouteOptions, body: unknown, response: Record<
 const statusTexts: Record<number, string> = {
   400: 'The request is not valid. `errors` names every fault.',
   401: 'The credential is missing, wrong, expired or revoked. Always the same text, whatever the cause.',
-  402: 'There are too few credits. Nothing was started.',
+  402: 'There are too few credits, or the spend cap of the key leaves too few. Nothing was started.',
   403: 'The credential does not allow this call. Always the same text.',
   404: 'The record, or one that the body refers to, does not exist or belongs to another customer.',
   409: 'The request conflicts with the state of a record, or a request with this `Idempotency-Key` is still running.',
@@ -142,11 +143,12 @@ const fixedFields = ['statusCode', 'error', 'code'] as const;
 function errorBody(status: number, schema: Json): Json {
   const properties = schema['properties'] as Record<string, Json> | undefined;
   if (status < 400 || !properties || !('statusCode' in properties)) return schema;
-  const code = Object.entries(statuses).find(([, one]) => one === status)?.[0] ?? 'internal_error';
-  const values = { statusCode: status, error: STATUS_CODES[status]!, code };
+  const codes = Object.keys(statuses).filter((code) => statuses[code as ErrorCode] === status);
+  const [code = 'internal_error'] = codes;
+  const values = { statusCode: [status], error: [STATUS_CODES[status]!], code: codes.length > 0 ? codes : [code] };
   const fixed = fixedFields
     .filter((name) => name in properties)
-    .map((name) => [name, { ...properties[name], enum: [values[name]] }]);
+    .map((name) => [name, { ...properties[name], enum: values[name] }]);
   const name = code.replaceAll(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase());
   const title = sharedTitles.has(schema['title']) ? name : schema['title'];
   return { ...schema, title, properties: { ...properties, ...Object.fromEntries(fixed) } };

@@ -1,9 +1,10 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 import { conflict, type RefusalCause } from '../../errors.ts';
-import { keyLimits, type ApiKey, type Duration } from '../../schemas/api-keys.ts';
+import { keyLimits, type ApiKey, type Duration, type SpendCapChanges, type SpendCaps } from '../../schemas/api-keys.ts';
 import type { Actor } from '../../schemas/audit.ts';
 import type { Scope } from '../../schemas/base/scopes.ts';
 import type { RawToken, TokenHash } from '../../credentials/tokens.ts';
+import { withSpent } from '../jobs/key-spending.ts';
 import { recordEvent } from './audit.ts';
 
 /** As read to authenticate a request. `refusal` says why the key cannot be used now; null if it is valid. */
@@ -50,10 +51,16 @@ const status = (sql: Sql | Transaction) => sql`
   case when revoked_at is not null then 'revoked' when expires_at <= now() then 'expired' else 'active' end`;
 
 const issued = (sql: Sql | Transaction) => sql`
-  id, name, start, permissions, ${status(sql)} as status, expires_at, created_at`;
+  id, name, start, permissions, spend_caps, ${status(sql)} as status, expires_at, created_at`;
 
 /** What a response shows of a new or rotated key, without the secret. */
-export type IssuedRow = Pick<ApiKey, 'id' | 'name' | 'start' | 'permissions' | 'status' | 'expires_at' | 'created_at'>;
+export type IssuedRow = Pick<
+  ApiKey,
+  'id' | 'name' | 'start' | 'permissions' | 'spend_caps' | 'status' | 'expires_at' | 'created_at'
+>;
+
+/** What a response shows of a key, apart from what it has spent. */
+type ShownRow = Omit<ApiKey, 'spent'>;
 
 const shown = (sql: Sql | Transaction) => sql`
   ${issued(sql)}, updated_at, last_used_at, revoked_at, created_by`;
@@ -62,8 +69,8 @@ const shown = (sql: Sql | Transaction) => sql`
 const endsAt = (sql: Sql | Transaction) => sql`least(revoked_at, expires_at)`;
 
 /** Returns live keys, and those that ended last (`keyLimits.endedShown`), newest first. */
-export const listApiKeys = (sql: Sql | Transaction, customerId: string): Promise<ApiKey[]> =>
-  sql<ApiKey[]>`
+export async function listApiKeys(sql: Sql | Transaction, customerId: string): Promise<ApiKey[]> {
+  const keys = await sql<ShownRow[]>`
     with ended as (
       select ${shown(sql)}
       from api_keys
@@ -80,20 +87,23 @@ export const listApiKeys = (sql: Sql | Transaction, customerId: string): Promise
     select *
     from ended
     order by id desc`;
+  return withSpent(sql, customerId, keys);
+}
 
 export async function findApiKey(sql: Sql | Transaction, customerId: string, id: string): Promise<ApiKey | undefined> {
-  const [key] = await sql<ApiKey[]>`
+  const keys = await sql<ShownRow[]>`
     select ${shown(sql)}
     from api_keys
     where customer_id = ${customerId}
       and id = ${id}`;
-  return key;
+  return (await withSpent(sql, customerId, keys))[0];
 }
 
 export interface NewKey {
   name: string;
   expiration: Duration;
   permissions: Scope[];
+  spendCaps: SpendCaps;
   createdBy: string;
 }
 
@@ -111,10 +121,13 @@ export async function createApiKey(
   await requireRoomForKey(sql, customerId);
   const [row] = await sql<[IssuedRow]>`
     with written as (
-      insert into api_keys (customer_id, key_hash, name, start, permissions, duration_days, expires_at, created_by)
+      insert into api_keys (
+        customer_id, key_hash, name, start, permissions, spend_caps, duration_days, expires_at, created_by
+      )
       values (
-        ${customerId}, ${token.hash()}, ${newKey.name}, ${token.start}, ${newKey.permissions}::text[], ${newKey.expiration},
-        now() + make_interval(hours => 24 * ${newKey.expiration}::int), ${newKey.createdBy}
+        ${customerId}, ${token.hash()}, ${newKey.name}, ${token.start}, ${newKey.permissions}::text[],
+        ${sql.json(newKey.spendCaps)}, ${newKey.expiration}, now() + make_interval(hours => 24 * ${newKey.expiration}::int),
+        ${newKey.createdBy}
       )
       returning *
     )
@@ -139,7 +152,16 @@ async function requireRoomForKey(sql: Transaction, customerId: string): Promise<
   throw conflict(`A customer can have at most ${keyLimits.live} API keys that are neither revoked nor expired`);
 }
 
-const described = (row: IssuedRow) => ({ name: row.name, start: row.start });
+const described = ({ name, start, spend_caps }: IssuedRow) => {
+  const hasCap = Object.values(spend_caps).some((cap) => cap !== null);
+  return { name, start, ...(hasCap ? { spend_caps: capsText(spend_caps) } : {}) };
+};
+
+/** For people, e.g. `subscription 0/total, verification none`. */
+const capsText = (caps: SpendCaps): string =>
+  Object.entries(caps)
+    .map(([pool, cap]) => `${pool} ${cap === null ? 'none' : `${cap.amount}/${cap.per}`}`)
+    .join(', ');
 
 /**
  * A key before its rotation, which fails if the key has changed meanwhile: only one of two concurrent rotations
@@ -167,6 +189,7 @@ export interface KeyChanges {
   name: string | undefined;
   expiration: Duration | undefined;
   permissions: Scope[] | undefined;
+  spendCaps: SpendCapChanges | undefined;
 }
 
 /**
@@ -191,6 +214,7 @@ export async function rotateApiKey(
         start = ${token.start},
         name = coalesce(${changes.name ?? null}, name),
         permissions = coalesce(${changes.permissions ?? null}::text[], permissions),
+        spend_caps = spend_caps || ${sql.json(changes.spendCaps ?? {})},
         duration_days = coalesce(${days}::int, duration_days),
         expires_at = now() + make_interval(hours => 24 * coalesce(${days}::int, duration_days)),
         updated_at = (select clock_timestamp())
@@ -206,6 +230,35 @@ export async function rotateApiKey(
   if (!row) return undefined;
   await recordEvent(sql, { event: 'api_key.rotated', customerId, apiKeyId, by, details: described(row) });
   return row;
+}
+
+/**
+ * Changes what a key may spend. Pools that `caps` does not name keep their caps.
+ * @returns undefined, with nothing changed, if the customer has no such active key
+ */
+export async function changeSpendCaps(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  caps: SpendCapChanges,
+  by: Actor,
+): Promise<ApiKey | undefined> {
+  const [row] = await sql<IssuedRow[]>`
+    with written as (
+      update api_keys
+      set spend_caps = spend_caps || ${sql.json(caps)}, updated_at = (select clock_timestamp())
+      where customer_id = ${customerId}
+        and id = ${id}
+        and revoked_at is null
+        and expires_at > now()
+      returning *
+    )
+    select ${issued(sql)}
+    from written`;
+  if (!row) return undefined;
+  const details = { ...described(row), spend_caps: capsText(row.spend_caps) };
+  await recordEvent(sql, { event: 'api_key.spend_caps_changed', customerId, apiKeyId: id, by, details });
+  return findApiKey(sql, customerId, id);
 }
 
 /**

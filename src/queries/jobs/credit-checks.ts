@@ -3,7 +3,7 @@ import type { Sql, Transaction } from '../../database/db.ts';
 /** An inconsistency in a customer's credits. */
 export interface CreditFault {
   customer_id: string;
-  /** The pool, ledger entry or job that has it. */
+  /** The pool, ledger entry, job or API key that has it. */
   of: string;
   fault: string;
 }
@@ -21,7 +21,8 @@ export async function listCustomersAfter(sql: Sql, after: string, limit: number)
 
 /**
  * Checks, at one instant, that the numbers of ledger entries have no gaps, that each balance is the sum of its entries,
- * that the credits of each job agree with its entries and results, and that none are reserved for an ended job.
+ * that the credits of each job agree with its entries and results, that none are reserved for an ended job, and that
+ * what each key has spent is what its jobs reserved and did not release.
  */
 export const checkCredits = (sql: Sql | Transaction, customerId: string): Promise<CreditFault[]> => sql<CreditFault[]>`
   with entries as (
@@ -71,6 +72,18 @@ export const checkCredits = (sql: Sql | Transaction, customerId: string): Promis
     where e.job_id is not null
     group by e.job_id
   ),
+  by_keys as (
+    select
+      j.api_key_id,
+      j.pool,
+      (j.created_at at time zone 'UTC')::date as day,
+      sum(coalesce(s.reserved, 0) - coalesce(s.released, 0)) as spent
+    from jobs j
+    left join spent s on s.job_id = j.id
+    where j.customer_id = ${customerId}
+      and j.api_key_id is not null
+    group by 1, 2, 3
+  ),
   delivered as (
     select
       r.job_id,
@@ -109,6 +122,16 @@ export const checkCredits = (sql: Sql | Transaction, customerId: string): Promis
         or s.pools > 1
         or s.pool <> j.pool
       )
+    union all
+    select 'key ' || coalesce(k.api_key_id, b.api_key_id), format('the key has spent %s %s credits on %s, the ledger has %s',
+      coalesce(k.spent, 0), coalesce(k.pool, b.pool), coalesce(k.day, b.day), coalesce(b.spent, 0))
+    from (
+      select api_key_id, pool, day, spent
+      from key_spending
+      where customer_id = ${customerId}
+    ) k
+    full join by_keys b on b.api_key_id = k.api_key_id and b.pool = k.pool and b.day = k.day
+    where coalesce(k.spent, 0) <> coalesce(b.spent, 0)
     union all
     select 'job ' || j.id, format('the job has ended with %s of %s reserved credits charged or refunded', j.charged + j.refunded, j.reserved)
     from jobs j

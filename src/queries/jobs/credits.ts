@@ -1,5 +1,6 @@
 import { afterCommit } from '../../database/after-commit.ts';
 import type { Database, Sql, Transaction } from '../../database/db.ts';
+import type { Spender } from '../../credentials/caller.ts';
 import { InsufficientCredits } from '../../errors.ts';
 import { scopeOf } from '../../filters/cursor.ts';
 import { all } from '../../filters/tree.ts';
@@ -7,10 +8,12 @@ import { movedCredits } from '../../process/metrics.ts';
 import { pools, type Credits, type EntryKind, type LedgerEntry, type Pool } from '../../schemas/credits.ts';
 import { cursorAfter, limitAndOffset, positionBefore, type PageOrCursor } from '../records/paging.ts';
 import type { RecordPage } from '../crm/record-pages.ts';
+import { findRoomOfKey, spendWithKey } from './key-spending.ts';
 
 /*
  * All job starts and turns of a customer update the same balance row. So each transaction moves credits last: the row's
- * lock is short, and a transaction that holds it waits for no other lock.
+ * lock is short, and a transaction that holds it waits for no other lock. What a key spends (key-spending.ts) is counted
+ * just before.
  */
 
 /** Two balances, each with 0 credits. */
@@ -27,18 +30,26 @@ export interface Amount {
   amount: number;
 }
 
+/** Credits that a job reserves. */
+export interface Reservation extends Amount {
+  /** The key that pays, as stored with the job. */
+  apiKeyId: string | null;
+}
+
 /**
  * Writes nothing if the amount is 0.
- * @throws InsufficientCredits
+ * @throws SpendCapExceeded if the cap of the key leaves fewer
+ * @throws InsufficientCredits if the customer has fewer
  */
 export async function reserveCredits(
   sql: Transaction,
   customerId: string,
   jobId: string,
-  given: Amount,
+  { apiKeyId, ...given }: Reservation,
 ): Promise<void> {
   const { pool, amount } = given;
   if (amount === 0) return;
+  if (apiKeyId !== null) await spendWithKey(sql, customerId, jobId, { apiKeyId, pool, amount });
   const isMoved = await move(sql, customerId, {
     ...given,
     kind: 'reserve',
@@ -140,6 +151,16 @@ export async function findAvailableCredits(sql: Sql | Transaction, customerId: s
     where customer_id = ${customerId}
       and pool = ${pool}`;
   return balance?.available ?? 0;
+}
+
+/** Returns the available credits, or what the cap of the key leaves, if that is less. */
+export async function findSpendable(
+  sql: Sql | Transaction,
+  { customerId, apiKeyId }: Spender,
+  pool: Pool,
+): Promise<number> {
+  const available = await findAvailableCredits(sql, customerId, pool);
+  return apiKeyId === null ? available : Math.min(available, await findRoomOfKey(sql, customerId, apiKeyId, pool));
 }
 
 /** Read at the same moment. */

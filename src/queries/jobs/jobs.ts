@@ -39,6 +39,8 @@ export const jobColumns = (sql: Sql | Transaction) => sql`
   failures`;
 
 export interface NewJob {
+  /** The key that pays for the job within its spend caps. Null: no key started the job. */
+  api_key_id: string | null;
   type: JobType;
   sync_crm: boolean;
   request: object;
@@ -54,10 +56,13 @@ export async function insertJob(
   customerId: string,
   given: NewJob,
 ): Promise<{ id: string; status: JobStatus }> {
-  const { type, sync_crm, request, pool, total, cost, reserved } = given;
+  const { api_key_id, type, sync_crm, request, pool, total, cost, reserved } = given;
   const [job] = await sql<[{ id: string; status: JobStatus }]>`
-    insert into jobs (customer_id, type, sync_crm, request, pool, total, cost, reserved)
-    values (${customerId}, ${type}, ${sync_crm}, ${sql.json({ ...request, ...currentTrace() })}, ${pool}, ${total}, ${cost}, ${reserved})
+    insert into jobs (customer_id, api_key_id, type, sync_crm, request, pool, total, cost, reserved)
+    values (
+      ${customerId}, ${api_key_id}, ${type}, ${sync_crm}, ${sql.json({ ...request, ...currentTrace() })}, ${pool}, ${total},
+      ${cost}, ${reserved}
+    )
     returning id, status`;
   return job;
 }
@@ -151,15 +156,16 @@ export interface Ending {
 
 /**
  * Sets the final status, unless the job has ended.
- * @returns `pool`, and the reserved credits that were not charged (`refunded`); undefined if the job had already ended
+ * @returns the key that pays, the pool, and the reserved credits that were not charged (`refunded`); undefined if the
+ * job had already ended
  */
 export async function closeJob(
   sql: Transaction,
   customerId: string,
   jobId: string,
   { status, error }: Ending,
-): Promise<{ pool: Pool; refunded: number } | undefined> {
-  const [job] = await sql<{ type: JobType; pool: Pool; refunded: number }[]>`
+): Promise<{ api_key_id: string | null; pool: Pool; refunded: number } | undefined> {
+  const [job] = await sql<{ api_key_id: string | null; type: JobType; pool: Pool; refunded: number }[]>`
     update jobs
     set
       status = ${status},
@@ -171,7 +177,7 @@ export async function closeJob(
     where customer_id = ${customerId}
       and id = ${jobId}
       and finished_at is null
-    returning type, pool, refunded`;
+    returning api_key_id, type, pool, refunded`;
   if (job) afterCommit(sql, () => finishedJobs.inc({ type: job.type, status }));
   return job;
 }

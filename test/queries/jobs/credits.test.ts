@@ -25,6 +25,7 @@ async function spender(amount: number): Promise<{ id: string; job: string }> {
 
 const jobOf = async (id: string): Promise<string> => {
   const given = {
+    api_key_id: null,
     type: 'unlock_contacts',
     sync_crm: false,
     request: {},
@@ -37,7 +38,7 @@ const jobOf = async (id: string): Promise<string> => {
 };
 
 const reserve = (id: string, job: string, amount: number) =>
-  inTransaction((sql) => reserveCredits(sql, id, job, { pool, amount }));
+  inTransaction((sql) => reserveCredits(sql, id, job, { pool, amount, apiKeyId: null }));
 
 async function balanceOf(id: string): Promise<{ available: number; reserved: number }> {
   const [row] = await app.owner<[{ available: number; reserved: number }]>`

@@ -1,0 +1,60 @@
+import { capPeriods, type ApiKey, type SpendCaps } from '../../schemas/api-keys.ts';
+import { pools, type Pool } from '../../schemas/credits.ts';
+import { faultText, integer, option, text, type Faults, type Fields } from '../base/forms.ts';
+import { count, html, type Html } from '../base/html.ts';
+
+const poolLabels: Record<Pool, string> = {
+  subscription: 'Unlocking prospects',
+  verification: 'Verifying e-mail addresses',
+};
+
+const periodLabels: Record<(typeof capPeriods)[number], string> = {
+  day: 'per day (UTC)',
+  month: 'per month (UTC)',
+  total: 'in total',
+};
+
+/** Returns the fields for the caps of a key: for each pool an amount, empty for no cap, and a time. */
+export const capFields = (caps: SpendCaps, faults: Faults): Html =>
+  html`<fieldset class="card" id="spend_caps">
+    <legend>Spend caps</legend>
+    <p class="quiet">
+      Credits that jobs of this key may cost. Empty: no cap of its own. 0: the key cannot spend. The customer's credits
+      are a limit for all keys together.
+    </p>
+    !${faultText('spend_caps', faults)}
+    <div class="scopes">!${pools.map((pool) => capField(pool, caps[pool]))}</div>
+  </fieldset>`;
+
+const capField = (pool: Pool, cap: SpendCaps[Pool]): Html =>
+  html`<fieldset>
+    <legend>${poolLabels[pool]}</legend>
+    <input
+      type="text"
+      name="cap_${pool}"
+      value="${cap === null ? '' : `${cap.amount}`}"
+      inputmode="numeric"
+      autocomplete="off"
+      placeholder="no cap"
+      aria-label="${poolLabels[pool]}: most credits"
+    />
+    <select name="cap_${pool}_per" aria-label="${poolLabels[pool]}: in which time">
+      !${capPeriods.map((period) => option(period, periodLabels[period], cap?.per ?? 'day'))}
+    </select>
+  </fieldset>`;
+
+/** Returns the caps in a submitted form, not validated yet. */
+export const capsOf = (fields: Fields): SpendCaps =>
+  Object.fromEntries(pools.map((pool) => [pool, capOf(fields, pool)])) as SpendCaps;
+
+const capOf = (fields: Fields, pool: Pool): SpendCaps[Pool] =>
+  text(fields, `cap_${pool}`).trim() === ''
+    ? null
+    : { amount: integer(fields, `cap_${pool}`), per: text(fields, `cap_${pool}_per`) as 'day' };
+
+/** Says what a key has spent, of which cap. */
+export const spentBy = ({ spent, spend_caps: caps }: ApiKey): Html =>
+  html`!${pools.map((pool, i) => html`${i > 0 ? ' · ' : ''}${poolLabels[pool]}: !${spentIn(spent[pool], caps[pool])}`)}`;
+
+const spentIn = (spent: number, cap: SpendCaps[Pool]): Html =>
+  cap === null ? count(spent) : html`!${count(spent)} of !${count(cap.amount)} ${periodLabels[cap.per]}`;
