@@ -59,12 +59,10 @@ function linesBeforeFault(encoding: string, block: Uint8Array): number {
 }
 
 /** @param encoding as shown to callers, such as `utf-16le` */
-export const invalidBytes = (encoding: string, line: number): FileRefused =>
-  new FileRefused(
-    `is not valid ${encoding.toUpperCase()}`,
-    line,
-    'save it in one encoding, or name the encoding that it has, such as windows-1252',
-  );
+export const invalidBytes = (encoding: string, line: number, advice = nameEncoding): FileRefused =>
+  new FileRefused(`is not valid ${encoding.toUpperCase()}`, line, advice);
+
+const nameEncoding = 'save it in one encoding, or name the encoding that it has, such as windows-1252';
 
 /** Converts a text to bytes. */
 export type Encode = (text: string) => Buffer;

@@ -21,7 +21,7 @@ const startBytes = 4 * 1024;
 
 /** Detects the format and the encoding of a file while its bytes pass. */
 export class FileProbe {
-  readonly #isNdjson: boolean;
+  readonly #given: ImportFormat;
   #start: Buffer = Buffer.alloc(0);
   #isUtf8 = true;
   /** Bytes of a character that is not complete yet. */
@@ -29,7 +29,7 @@ export class FileProbe {
 
   /** @param format the one that the caller names, or `auto` */
   constructor(format: ImportFormat) {
-    this.#isNdjson = format === 'ndjson';
+    this.#given = format;
   }
 
   add(chunk: Buffer): void {
@@ -58,8 +58,8 @@ export class FileProbe {
     // An unfinished character at the end is not valid.
     const isUtf8Whole = this.#isUtf8 && this.#rest.length === 0;
     // JSON is UTF-8 (RFC 8259 §8.1): one invalid byte must not change how all others are read.
-    const isMeantAsUtf8 = this.#isNdjson || format === 'ndjson';
-    const encoding = mark ?? (isUtf8Whole || isMeantAsUtf8 ? 'utf-8' : 'windows-1252');
+    const isNdjson = (this.#given === 'auto' ? format : this.#given) === 'ndjson';
+    const encoding = mark ?? (isUtf8Whole || isNdjson ? 'utf-8' : 'windows-1252');
     return { format, encoding, hasMark: mark !== undefined };
   }
 

@@ -49,7 +49,9 @@ export async function* readRecords(
   from: FilePosition,
 ): AsyncGenerator<FileRecord[]> {
   const scanner = new RecordScanner(formatOf(file, layout), from);
-  const reader = new ItemReader(layout ? cellReader(file, layout, await ValueReader.load()) : lineReader(file));
+  const reader = layout
+    ? new ItemReader(cellReader(file, layout, await ValueReader.load()))
+    : new ItemReader(lineReader(file), 'NDJSON is UTF-8: save it in this encoding');
   const batch = new RecordBatch(from);
   const slice = new TimeSlice();
   try {
@@ -114,10 +116,13 @@ interface ReadItem {
 /** Converts records to request bodies, or to a validation error. */
 class ItemReader {
   readonly #read: (raw: RawRecord) => ReadItem;
+  readonly #advice: string | undefined;
   #mayBeUnstorable = false;
 
-  constructor(read: (raw: RawRecord) => ReadItem) {
+  /** @param advice what to do about bytes that are not UTF-8, if another encoding cannot be named */
+  constructor(read: (raw: RawRecord) => ReadItem, advice?: string) {
     this.#read = read;
+    this.#advice = advice;
   }
 
   /**
@@ -132,7 +137,7 @@ class ItemReader {
   /** @throws FileRefused if the record's fault shows that the whole file cannot be read */
   read(raw: RawRecord): FileRecord {
     const { cells: original, line, next } = raw;
-    if (raw.fault === 'invalid bytes') throw invalidBytes('utf-8', raw.faultLine);
+    if (raw.fault === 'invalid bytes') throw invalidBytes('utf-8', raw.faultLine, this.#advice);
     if (raw.fault === 'open quote') throw new FileRefused(faultTexts[raw.fault], raw.faultLine);
     const { item, faults } = raw.fault === undefined ? this.#read(raw) : recordFault(faultTexts[raw.fault]);
     const all = this.#mayBeUnstorable && faults.length === 0 ? findUnstorableText(item) : faults;

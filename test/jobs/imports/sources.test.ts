@@ -68,6 +68,16 @@ describe('the encoding of a file', () => {
     expect(again).toMatchObject({ encoding, total: 1, failed: 1 });
   });
 
+  test('of a CSV does not depend on its first character', async () => {
+    const bytes = Buffer.from(
+      '{note},first_name,last_name,work_email\n,J\xf6rg,M\xfcller,joerg@example.com\n',
+      'latin1',
+    );
+    const settings = { ...created, format: 'csv', mapping: { '{note}': null } } as const;
+    expect(await done(settings, bytes)).toMatchObject({ status: 'COMPLETED', encoding: 'windows-1252', created: 1 });
+    expect(await lastNames()).toEqual(['Müller']);
+  });
+
   test('is shown by the import and its preview, and can be changed before the start', async () => {
     const id = await sendBytes(app, customer, waiting, Buffer.from('first_name\n\xa3\xb1\n', 'latin1'));
     expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ format: 'csv', encoding: 'windows-1252' });
@@ -121,7 +131,7 @@ describe('the encoding of a file', () => {
       'NDJSON with a byte that is not UTF-8',
       {},
       Buffer.from('{"first_name":"Jo"}\n{"first_name":"J\xf6"}\n', 'latin1'),
-      'UTF-8 (line 2)',
+      'UTF-8 (line 2): NDJSON is UTF-8: save it in this encoding',
     ],
     ['a letter that is cut', { encoding: 'utf-16le' }, utf16le.subarray(0, -1), 'not valid UTF-16LE (line 4)'],
     ['a ZIP file as CSV', { format: 'csv' }, Buffer.from('PK\x03\x04x'), 'is not CSV: it is a ZIP file'],
