@@ -208,6 +208,7 @@ create table contacts (
 create unique index contacts_external_id_key on contacts using btree (customer_id, external_id) where external_id is not null;
 create index contacts_last_name on contacts using btree (customer_id, (folded ->> 'last_name') collate "C", id);
 create index contacts_of_company on contacts using btree (customer_id, company_id, id) where company_id is not null;
+create index contacts_profnet_url on contacts using btree (customer_id, hashtextextended((folded ->> 'profnet_url') collate "C", 0::bigint), id) where profnet_url is not null;
 create index contacts_prospect on contacts using btree (customer_id, prospect_id) where prospect_id is not null;
 create index contacts_score on contacts using btree (customer_id, score, id);
 create index contacts_terms on contacts using gin (terms) with (gin_pending_list_limit='1024');
@@ -308,6 +309,33 @@ create table customers (
   constraint customers_status_known check (status = any (array['OK', 'SUSPENDED']))
 );
 grant insert, select, update on customers to sales_data_api;
+
+create table duplicate_counts (
+  customer_id uuid           not null,
+  kind        text           not null,
+  asked_at    timestamptz(3) not null default clock_timestamp(),
+  counted_at  timestamptz(3),
+  constraint duplicate_counts_pkey primary key (customer_id, kind),
+  constraint duplicate_counts_kind_known check (kind = any (array['name_and_company', 'external_name']))
+);
+grant delete, insert, select, update on duplicate_counts to sales_data_api;
+comment on table duplicate_counts is 'Kinds of duplicates that a customer has asked for, and that workers therefore count again and again.';
+comment on column duplicate_counts.asked_at is 'When the customer asked last, at most a minute before. A day later the count is removed.';
+comment on column duplicate_counts.counted_at is 'Beginning of the last count, which saw everything that was written before; null: never counted.';
+
+create table duplicate_groups (
+  customer_id uuid    not null,
+  kind        text    not null,
+  number      integer not null,
+  value       text    collate "C" not null,
+  records     integer not null,
+  ids         uuid[]  not null,
+  constraint duplicate_groups_pkey primary key (customer_id, kind, number),
+  constraint duplicate_groups_of_several check (records > 1)
+);
+grant delete, insert, select, update on duplicate_groups to sales_data_api;
+comment on table duplicate_groups is 'The last count: one row for each value that several records have. One transaction replaces all rows of a customer and kind.';
+comment on column duplicate_groups.ids is 'Up to 100, the oldest record first.';
 
 create table event_heads (
   customer_id  uuid           not null,
@@ -685,6 +713,27 @@ comment on column lists.fill_version is 'The change of the rules that is not yet
 comment on column lists.filled_to is 'The last contact, in the order of ids, for which the change of the rules has been written.';
 comment on column lists.is_copying is 'Whether contacts may wait in copied_members to become members of the list.';
 comment on column lists.deleted_at is 'The row of a deleted list and its members stay until a worker has removed them. Nobody is shown them.';
+
+create table merged_records (
+  customer_id uuid           not null,
+  id          uuid           not null,
+  noun        text           not null,
+  merged_into uuid           not null,
+  external_id text           collate "C",
+  prospect_id uuid,
+  merged_at   timestamptz(3) not null default clock_timestamp(),
+  constraint merged_records_pkey primary key (customer_id, id),
+  constraint merged_records_noun_known check (noun = any (array['contact', 'company']))
+);
+create index merged_records_age on merged_records using btree (merged_at);
+create index merged_records_external_id on merged_records using btree (customer_id, noun, external_id) where external_id is not null;
+create index merged_records_prospect on merged_records using btree (customer_id, prospect_id) where prospect_id is not null;
+create index merged_records_successor on merged_records using btree (customer_id, merged_into);
+grant delete, insert, select, update on merged_records to sales_data_api;
+comment on table merged_records is 'Records that were merged into another one and deleted, for 400 days.';
+comment on column merged_records.merged_into is 'The record that replaces it. If that is merged into a third one, this column names the third.';
+comment on column merged_records.external_id is 'The external id that the record had. Batches and imports find the other record by it, unless a record has it.';
+comment on column merged_records.prospect_id is 'The prospect from which the record came. A later unlock of the prospect updates the other record.';
 
 create table opportunities (
   customer_id            uuid           not null,

@@ -30,6 +30,8 @@ import validation from './plugins/bodies/validation.ts';
 import apiKeys from './routes/api-keys.ts';
 import companies from './routes/companies.ts';
 import batches from './routes/batches.ts';
+import duplicates from './routes/duplicates.ts';
+import merges from './routes/merges.ts';
 import contacts from './routes/contacts.ts';
 import customer from './routes/customers.ts';
 import health from './routes/health.ts';
@@ -82,6 +84,8 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(contacts, { prefix: '/api/ext' });
   void app.register(companies, { prefix: '/api/ext' });
   void app.register(batches, { prefix: '/api/ext' });
+  void app.register(duplicates, { prefix: '/api/ext' });
+  void app.register(merges, { prefix: '/api/ext' });
   void app.register(lists, { prefix: '/api/ext' });
   void app.register(products, { prefix: '/api/ext' });
   void app.register(opportunities, { prefix: '/api/ext' });

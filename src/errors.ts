@@ -35,6 +35,8 @@ export class DomainError extends Error {
   readonly retryAfter: number | undefined;
   /** Set if a value in the request must match exactly one record, but matches several: the ids of these records. */
   readonly matchingIds: string[] | undefined;
+  /** Set if the record of the request was merged into another one: the id of that record. */
+  readonly mergedInto: string | undefined;
 
   constructor(code: ErrorCode, message: string, more: ErrorDetails = {}) {
     super(message, more.cause === undefined ? undefined : { cause: more.cause });
@@ -43,6 +45,7 @@ export class DomainError extends Error {
     this.faults = more.faults ?? [];
     this.retryAfter = more.retryAfter;
     this.matchingIds = more.matchingIds;
+    this.mergedInto = more.mergedInto;
   }
 }
 
@@ -51,6 +54,7 @@ interface ErrorDetails {
   faults?: Fault[];
   retryAfter?: number;
   matchingIds?: string[] | undefined;
+  mergedInto?: string | undefined;
   cause?: unknown;
 }
 

@@ -53,6 +53,7 @@ export const queues = {
   // it was created with.
   'fill-lists': turns,
   import: turns,
+  'count-duplicates': turns,
   'sweep-jobs': { ...maintenance, policy: 'short', cron: '* * * * *' },
   'remove-idempotency-records': { ...maintenance, cron: '17 * * * *' },
 } as const;

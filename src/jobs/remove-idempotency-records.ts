@@ -1,10 +1,21 @@
 import { removeExpiredRecords } from '../queries/records/idempotency.ts';
-import type { Handler } from './handler.ts';
+import { forgetOldMerges } from '../queries/records/merged-records.ts';
+import type { Transaction } from '../database/db.ts';
+import type { Handler, JobContext } from './handler.ts';
 
-/** Deletes expired records in small batches that keep transactions short. */
-export const removeIdempotencyRecords: Handler<'remove-idempotency-records'> = async ({ db, log, stopping }) => {
-  let removed = 0;
-  for (let some = -1; some !== 0 && !stopping.aborted; removed += some)
-    some = await db.transaction(removeExpiredRecords);
-  log.info({ removed }, 'expired idempotency records removed');
+/** Deletes expired records, and the memory of old merges, in small batches that keep transactions short. */
+export const removeIdempotencyRecords: Handler<'remove-idempotency-records'> = async (context) => {
+  const removed = await repeat(context, removeExpiredRecords);
+  const forgotten = await repeat(context, forgetOldMerges);
+  context.log.info({ removed, forgotten }, 'expired idempotency records and old merges removed');
 };
+
+/**
+ * Runs `step` in new transactions until it returns 0.
+ * @returns the sum of what it returned
+ */
+async function repeat({ db, stopping }: JobContext, step: (sql: Transaction) => Promise<number>): Promise<number> {
+  let sum = 0;
+  for (let some = -1; some !== 0 && !stopping.aborted; sum += Math.max(0, some)) some = await db.transaction(step);
+  return sum;
+}

@@ -1,8 +1,10 @@
 import type { Sql } from '../database/db.ts';
 import type { RunQueue, TurnKind } from '../database/queues.ts';
+import { findCountingCustomers } from '../queries/crm/duplicate-counts.ts';
 import { findSettlingCustomers } from '../queries/memberships/company-settlements.ts';
 import { findWaitingCustomers } from '../queries/jobs/leases.ts';
 import { findFillingCustomers } from '../queries/memberships/list-fills.ts';
+import { countDuplicates } from './count-duplicates.ts';
 import { fillLists } from './fill-lists.ts';
 import type { Handler } from './handler.ts';
 import { importRecords } from './imports/import-records.ts';
@@ -30,4 +32,5 @@ export const turnQueues: { [K in TurnKind]: TurnQueue<K> } = {
   import: { handle: importRecords(), atOnce: 2, findCustomers: withRuns('import') },
   'settle-companies': { handle: settleCompanies(), atOnce: 2, findCustomers: findSettlingCustomers },
   'fill-lists': { handle: fillLists(), atOnce: 4, findCustomers: findFillingCustomers },
+  'count-duplicates': { handle: countDuplicates, atOnce: 1, findCustomers: findCountingCustomers },
 };

@@ -1,7 +1,10 @@
+import type { FastifyRequest } from 'fastify';
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { Static, TSchema } from '@sinclair/typebox';
 import type { Transaction } from '../database/db.ts';
-import { notFound } from '../errors.ts';
+import { DomainError, notFound } from '../errors.ts';
+import { findSuccessors } from '../queries/records/merged-records.ts';
+import { GoneBody } from '../schemas/clean-data/merges.ts';
 import type { FindRecords } from './early-reads.ts';
 import type { Scope } from '../schemas/base/scopes.ts';
 import { done, DoneWithId, ErrorBody, IdParams } from '../schemas/base/wire.ts';
@@ -57,8 +60,12 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
       );
     },
 
-    read(record: TSchema, find: FindRecords, given: About & { nullForUnknown?: true }): void {
-      const { nullForUnknown } = given;
+    /**
+     * @param given `nullForUnknown`: the response for an unknown id is null. `mayBeMerged`: the error for an unknown id
+     *   names the record into which the record was merged
+     */
+    read(record: TSchema, find: FindRecords, given: About & { nullForUnknown?: true; mayBeMerged?: true }): void {
+      const { nullForUnknown, mayBeMerged } = given;
       app.get(
         `${path}/:id`,
         {
@@ -68,12 +75,16 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
             record: find,
             ...(nullForUnknown && { nullForUnknown }),
           },
-          schema: { ...about('get', 'Read', given), params: IdParams, response: { 200: record } },
+          schema: {
+            ...about('get', 'Read', given),
+            params: IdParams,
+            response: { 200: record, ...(mayBeMerged && { 404: GoneBody }) },
+          },
         },
         async (request, reply) => {
           const found = await request.record();
           if (found) void reply.header('etag', etagOf(found));
-          else if (!nullForUnknown) throw notFound(noun);
+          else if (!nullForUnknown) throw await unknown(request, noun, mayBeMerged);
           return reply.send(found ?? null);
         },
       );
@@ -124,5 +135,17 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
     },
   };
 };
+
+/** Returns the error for an id that belongs to no record, with the id of the record into which it was merged. */
+async function unknown(
+  { db, caller, params }: FastifyRequest,
+  noun: string,
+  mayBeMerged: boolean | undefined,
+): Promise<DomainError> {
+  const { id } = params as { id: string };
+  const { message } = notFound(noun);
+  const found = mayBeMerged ? await db.lookup((sql) => findSuccessors(sql, caller.customerId, [id])) : new Map();
+  return new DomainError('not_found', message, { mergedInto: found.get(id) as string | undefined });
+}
 
 const declared = ({ errors = [] }: About) => Object.fromEntries(errors.map((status) => [status, ErrorBody]));

@@ -107,7 +107,9 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
   one.read(ContactDetail, findContacts, {
     description:
       'Returns one contact with the lists to which it was added by hand. The header `etag` holds its version. ' +
-      'An id of another customer is 404, like an unknown one.',
+      'An id of another customer is 404, like an unknown one. For 400 days after a merge, the 404 of a merged contact ' +
+      'has `merged_into`, the id of the contact that replaces it.',
+    mayBeMerged: true,
   });
 
   one.update(ContactPatch, updateContact, {

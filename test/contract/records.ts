@@ -4,6 +4,7 @@ import type { Scope } from '../../src/schemas/base/scopes.ts';
 import { mintToken, sessionPrefix } from '../../src/credentials/tokens.ts';
 import type { TestApp } from '../setup/app.ts';
 import {
+  companyBody,
   contactBody,
   grant,
   make,
@@ -23,6 +24,11 @@ export interface Records {
   adminEmail: string;
   contact: string;
   company: string;
+  /** Further contacts and companies, without anything that refers to them. */
+  secondContact: string;
+  thirdContact: string;
+  secondCompany: string;
+  thirdCompany: string;
   list: string;
   user: string;
   apiKey: string;
@@ -107,7 +113,16 @@ const kinds: Record<string, Kind> = {
   '/products/update/id/1': 'secondProduct',
   '/products/remove': 'product',
   '/products/remove/1': 'secondProduct',
+  '/api/ext/contacts/merge/id': 'contact',
+  '/api/ext/contacts/merge/merge_ids': 'secondContact',
+  '/api/ext/contacts/merge/merge_ids/1': 'thirdContact',
+  '/api/ext/company/merge/id': 'company',
+  '/api/ext/company/merge/merge_ids': 'secondCompany',
+  '/api/ext/company/merge/merge_ids/1': 'thirdCompany',
 };
+
+/** Returns a position in the body of a route, with the route if the same position of others has another kind of record. */
+export const placeAt = (url: string, place: string): string => (`${url}${place}` in kinds ? `${url}${place}` : place);
 
 /** Positions whose ids are accepted whatever they refer to. */
 export const unchecked = new Set(['/source_id', '/ids']);
@@ -138,6 +153,12 @@ export async function makeRecords(
   const made = await customer.post('/contacts', contactBody({ company: { name: unique('Company') } }));
   const contact = made.body.data.id as string;
   const company = (await customer.get(`/contacts/${contact}`)).body.company.id as string;
+  const more = {
+    secondContact: await make(customer, '/contacts', contactBody()),
+    thirdContact: await make(customer, '/contacts', contactBody()),
+    secondCompany: await make(customer, '/company', companyBody()),
+    thirdCompany: await make(customer, '/company', companyBody()),
+  };
   const [list] = await owner<[{ id: string }]>`
     insert into lists (customer_id, name, owner_id)
     values (${customer.id}, 'List', ${customer.adminId})
@@ -152,7 +173,7 @@ export async function makeRecords(
   const { keyId: apiKey } = await customer.withScopes(['customer:read']);
   const user = await makeUser(app, customer.id);
   const jobs = await startJobs(customer, contact, list.id);
-  const crm = { contact, company, list: list.id, user, jobs, job: jobs['verify_email:create'] };
+  const crm = { contact, company, ...more, list: list.id, user, jobs, job: jobs['verify_email:create'] };
   const imports = await makeImports(customer, importKinds[scope!] ?? importKinds['contacts:update']!);
   return { customer, adminEmail: admin.email, ...crm, ...imports, ...(await makeSales(customer)), apiKey };
 }
@@ -196,10 +217,10 @@ async function makeSales(customer: TestCustomer) {
 
 /** Values of body positions where the schema alone is not enough: ids of existing records, and the admin's login. */
 export const knownOf =
-  (records: Records): Known =>
+  (records: Records, { url }: Pick<DeclaredRoute, 'url'>): Known =>
   (place, schema) => {
     if (unchecked.has(place)) return undefined;
-    if (schema['format'] === 'uuid') return recordAt(records, place);
+    if (schema['format'] === 'uuid') return recordAt(records, placeAt(url, place));
     if (place === '/object') return records.importKind.object;
     if (place === '/mode') return records.importKind.mode;
     if (place === '/rules/operator') return 'is_empty'; // the only kind of rule that is complete with its required fields

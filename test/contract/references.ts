@@ -1,6 +1,6 @@
 import type { DeclaredRoute } from './declared.ts';
 import { placeOf, positionsOf, replaced, sampleBody, wholeBody } from './positions.ts';
-import { knownOf, type Records } from './records.ts';
+import { knownOf, placeAt, type Records } from './records.ts';
 
 /** The position of the id in a path, beside the JSON pointers of the ids in a body. */
 export const thePath = 'the path';
@@ -24,14 +24,14 @@ export const isSecond = (pointer: string): boolean => /\/1(?!.*\/\d)/.test(point
 
 /** Returns the smallest valid body. Its ids are those of the caller's own records. */
 export const bodyFor = (route: DeclaredRoute, records: Records): unknown =>
-  route.body && route.method !== 'HEAD' ? sampleBody(route.body, knownOf(records)) : undefined;
+  route.body && route.method !== 'HEAD' ? sampleBody(route.body, knownOf(records, route)) : undefined;
 
 /** Returns a valid body with another id at `pointer`. Earlier elements of its array stay the caller's own. */
 export function bodyWithId(route: DeclaredRoute, records: Records, pointer: string, id: string): unknown {
   if (!route.body || route.method === 'HEAD') return undefined;
   if (pointer === thePath) return bodyFor(route, records);
   const array = /^(.*)\/1(?!.*\/\d)/.exec(pointer)?.[1];
-  const body = wholeBody(route.body, knownOf(records), pointer.replace(/\/1(?!.*\/\d)/, '/0'));
+  const body = wholeBody(route.body, knownOf(records, route), pointer.replace(/\/1(?!.*\/\d)/, '/0'));
   const prepared =
     array === undefined ? body : replaced(body, array, ([one]: unknown[]) => [one, structuredClone(one)]);
   return replaced(prepared, pointer, id);
@@ -39,4 +39,4 @@ export function bodyWithId(route: DeclaredRoute, records: Records, pointer: stri
 
 /** Returns the path or the place of a body whose kind of record `recordAt` knows. */
 export const placeIn = (route: DeclaredRoute, pointer: string): string =>
-  pointer === thePath ? route.url : placeOf(pointer);
+  pointer === thePath ? route.url : placeAt(route.url, placeOf(pointer));

@@ -77,8 +77,12 @@ function expectRefusal({ status, body }: Answer, code: string, statusCode: numbe
   expect(body, what).toEqual({ statusCode, error, code, message: expect.stringMatching(/\S/) });
 }
 
-const known: ReturnType<typeof knownOf> = (place, schema) => knownOf(records)(place, schema);
-const bodyTo = (route: DeclaredRoute, pointer = ''): unknown => sampleBody(route.body!, known, pointer);
+/** Reads the records when it is called, because they do not exist yet when the tests are declared. */
+const known =
+  (route: DeclaredRoute): ReturnType<typeof knownOf> =>
+  (place, schema) =>
+    knownOf(records, route)(place, schema);
+const bodyTo = (route: DeclaredRoute, pointer = ''): unknown => sampleBody(route.body!, known(route), pointer);
 
 /** The required fields of a body. */
 const missing = (route: DeclaredRoute): string[] => requiredOf(route.body!).map((name) => `/${name}`);

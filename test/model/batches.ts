@@ -34,7 +34,7 @@ export async function sendBatch<T extends Recorded>(
   const answer = check ? await client.send('POST', path, body) : await client.create(path, body);
   const outcomes = model.atomically(
     (results) => !isAtomic || results.every(({ status }) => status !== 'failed'),
-    () => applyAll(match, items, apply),
+    () => applyAll(keysOf(caller, path, match, items), items, apply),
   );
   const first = outcomes.find(({ status }) => status === 'failed');
   const request = (i: number) =>
@@ -52,13 +52,25 @@ export async function sendBatch<T extends Recorded>(
 }
 
 /** Applies items one by one. If two valid items name the same record, the later one fails. */
-function applyAll<T>(match: Match | null, items: Json[], apply: (item: Json) => Outcome<T>): Outcome<T>[] {
+function applyAll<T>(keys: (string | undefined)[], items: Json[], apply: (item: Json) => Outcome<T>): Outcome<T>[] {
   const seen = new Set<string>();
-  return items.map((item) => {
-    const key = match === null || isInvalid(item) ? undefined : keyOf(match, item[match]);
+  return items.map((item, i) => {
+    const key = keys[i];
     if (key !== undefined && seen.has(key)) return { status: 'failed', code: 'conflict' };
     if (key !== undefined) seen.add(key);
     return apply(item);
+  });
+}
+
+/** Returns a text for the record that each item names. Two external ids of one record, which was merged, have one text. */
+function keysOf({ model }: Caller, path: string, match: Match | null, items: Json[]): (string | undefined)[] {
+  return items.map((item) => {
+    if (match === null || isInvalid(item)) return undefined;
+    if (match !== 'external_id') return keyOf(match, item[match]);
+    const found = path.startsWith('/company/')
+      ? model.companiesBy(match, item[match])
+      : model.contactsBy(match, item[match]);
+    return (found[0]?.fields['external_id'] as string | null | undefined) ?? found[0]?.id ?? String(item[match]);
   });
 }
 

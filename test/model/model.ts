@@ -158,6 +158,8 @@ export class Model {
   readonly products = new Set<Product>();
   readonly opportunities = new Set<Opportunity>();
   readonly #shared: SharedCompanies;
+  /** The external ids of merged records, in the order of the merges, with the records that replace them. */
+  #merged: { externalId: string; record: Contact | Company }[] = [];
   #undo: (() => void)[] = [];
 
   constructor(shared: SharedCompanies) {
@@ -187,7 +189,7 @@ export class Model {
   contactsBy(match: Match, value: unknown): Contact[] {
     const all = [...this.contacts];
     if (match === 'id') return all.filter(({ id }) => same(id, value));
-    if (match === 'external_id') return all.filter(({ fields }) => fields['external_id'] === value);
+    if (match === 'external_id') return this.#byExternalId(this.contacts, value);
     const wanted = String(value).toLowerCase();
     return all.filter(({ fields }) => String(fields['work_email']).toLowerCase() === wanted);
   }
@@ -282,9 +284,54 @@ export class Model {
   }
 
   companiesBy(match: Match, value: unknown): Company[] {
-    return [...this.companies].filter(({ id, fields }) =>
-      match === 'id' ? same(id, value) : fields['external_id'] === value,
-    );
+    if (match === 'external_id') return this.#byExternalId(this.companies, value);
+    return [...this.companies].filter(({ id }) => same(id, value));
+  }
+
+  /** Returns the record with an external id, or that into which a record with it was merged. */
+  #byExternalId<T extends Contact | Company>(records: ReadonlySet<T>, value: unknown): T[] {
+    const own = [...records].filter(({ fields }) => fields['external_id'] === value);
+    if (own.length > 0) return own;
+    const merged = this.#merged.findLast(({ externalId, record }) => externalId === value && records.has(record as T));
+    return merged ? [merged.record as T] : [];
+  }
+
+  #rememberMerge(kept: Contact | Company, merged: readonly (Contact | Company)[]): void {
+    for (const entry of this.#merged) if (merged.includes(entry.record)) entry.record = kept;
+    for (const { fields } of merged)
+      if (typeof fields['external_id'] === 'string')
+        this.#merged.push({ externalId: fields['external_id'], record: kept });
+  }
+
+  /** Merges contacts into one, which takes the values of `chosen` by field name. */
+  mergeContacts(kept: Contact, merged: Contact[], chosen: ReadonlyMap<string, Contact>): Outcome<Contact> {
+    const all = [kept, ...merged];
+    const fields = mergedFields(all, chosen);
+    if (!chosen.has('other_emails')) fields['other_emails'] = unitedEmails(fields, all);
+    if (!chosen.has('phone_numbers')) fields['phone_numbers'] = unitedPhones(fields, all);
+    const lists = [fields['other_emails'], fields['phone_numbers']] as (unknown[] | null)[];
+    if (lists.some((list) => (list ?? []).length > 20)) return failed('conflict');
+    const company = (chosen.get('company') ?? all.find((one) => one.company !== null) ?? kept).company;
+    this.#rememberMerge(kept, merged);
+    for (const opportunity of this.opportunities) {
+      const contacts = opportunity.contacts.map((one) => (merged.includes(one) ? kept : one));
+      opportunity.contacts = [...new Set(contacts)];
+    }
+    const hand = all.reduce((union, one) => union.union(one.lists), new Set<List>());
+    for (const one of merged) this.contacts.delete(one);
+    Object.assign(kept, { fields, company, lists: hand });
+    return { status: 'updated', record: kept };
+  }
+
+  /** Merges companies into one. It gets their contacts and opportunities. */
+  mergeCompanies(kept: Company, merged: Company[], chosen: ReadonlyMap<string, Company>): Outcome<Company> {
+    const fields = mergedFields([kept, ...merged], chosen);
+    this.#rememberMerge(kept, merged);
+    const dependants: { company: Company | null }[] = [...this.contacts, ...this.opportunities];
+    for (const one of dependants) if (one.company && merged.includes(one.company)) one.company = kept;
+    for (const one of merged) this.companies.delete(one);
+    Object.assign(kept, { fields });
+    return { status: 'updated', record: kept };
   }
 
   /** Creates or changes a company. */
@@ -321,6 +368,67 @@ export class Model {
       list,
     );
   }
+}
+
+const isEmpty = (value: unknown): boolean => value === null || value === '' || value === undefined;
+
+/** Fields that a merge unites. */
+const united = new Set(['custom_fields', 'other_emails', 'phone_numbers']);
+
+/** Returns the fields of a merged record. The first record is the one that stays. */
+function mergedFields<T extends { fields: Json }>(records: readonly T[], chosen: ReadonlyMap<string, T>): Json {
+  const [kept] = records;
+  const entries = Object.entries(kept!.fields).map(([name, own]) => {
+    if (chosen.has(name)) return [name, chosen.get(name)!.fields[name]];
+    if (united.has(name)) return [name, own];
+    return [name, records.map(({ fields }) => fields[name]).find((value) => !isEmpty(value)) ?? own];
+  });
+  const fields: Json = Object.fromEntries(entries);
+  if (chosen.has('custom_fields')) return fields;
+  const custom: Json = {};
+  for (const record of records)
+    for (const [key, value] of Object.entries(record.fields['custom_fields'] as Json))
+      if (!(key in custom) || (isEmpty(custom[key]) && !isEmpty(value))) custom[key] = value;
+  return { ...fields, custom_fields: custom };
+}
+
+/** Returns the other addresses of a merged contact: its own, then all that it does not show elsewhere. */
+function unitedEmails(shown: Json, records: readonly Contact[]): unknown {
+  const own = (shown['other_emails'] ?? []) as string[];
+  const seen = new Set(
+    [shown['work_email'], shown['personal_email'] ?? '', ...own].map((one) => String(one).toLowerCase()),
+  );
+  const more: string[] = [];
+  for (const { fields } of records)
+    for (const email of [
+      fields['work_email'],
+      fields['personal_email'],
+      ...((fields['other_emails'] ?? []) as string[]),
+    ])
+      if (!isEmpty(email) && !seen.has(String(email).toLowerCase())) {
+        seen.add(String(email).toLowerCase());
+        more.push(String(email));
+      }
+  return more.length === 0 ? shown['other_emails'] : [...own, ...more];
+}
+
+type Phone = { country_code: string; number: string };
+
+/** Returns the numbers of a merged contact: its own, those of the others, and mobile phones other than its own. */
+function unitedPhones(shown: Json, records: readonly Contact[]): Phone[] {
+  const digits = ({ country_code, number }: Phone) =>
+    (country_code + number).replaceAll(/\D/g, '') || country_code + number;
+  const mobileOf = (fields: Json): Phone[] =>
+    isEmpty(fields['mobile_phone']) ? [] : [{ country_code: '', number: String(fields['mobile_phone']) }];
+  const phones = [...(shown['phone_numbers'] as Phone[])];
+  const [mobile] = mobileOf(shown);
+  for (const { fields } of records)
+    for (const phone of [...(fields['phone_numbers'] as Phone[]), ...mobileOf(fields)]) {
+      const isMobile = !(fields['phone_numbers'] as Phone[]).includes(phone);
+      if (isMobile && mobile && digits(mobile) === digits(phone)) continue;
+      if (!phones.some((one) => digits(one) === digits(phone))) phones.push(phone);
+    }
+  return phones;
 }
 
 /** Returns a contact as the evaluation of rules needs it. */

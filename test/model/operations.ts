@@ -11,6 +11,7 @@ import {
 } from './contacts.ts';
 import { importCompanies, importContacts, sendExportAgain } from './imports.ts';
 import { addMembers, changeList, createList, deleteList, duplicateList } from './lists.ts';
+import { mergeCompanies, mergeContacts } from './merges.ts';
 import { changeOpportunity, changeProduct, createOpportunity, createProduct } from './sales.ts';
 
 type Operation = (caller: Caller) => Promise<void>;
@@ -34,6 +35,7 @@ const frequencies: Record<string, readonly [number, Operation]> = {
   deleteContact: [4, deleteContact],
   readContact: [4, readContact],
   writeContacts: [12, unlessFull((caller) => writeContacts(caller, sizeFor(caller)))],
+  mergeContacts: [4, mergeContacts],
   deleteContacts: [3, (caller) => deleteContacts(caller, sizeFor(caller))],
   readContacts: [3, (caller) => readContacts(caller, sizeFor(caller))],
   importContacts: [8, unlessFull((caller) => importContacts(caller, sizeFor(caller)()))],
@@ -42,6 +44,7 @@ const frequencies: Record<string, readonly [number, Operation]> = {
   createCompany: [4, createCompany],
   changeCompany: [8, changeCompany],
   deleteCompany: [2, deleteCompany],
+  mergeCompanies: [3, mergeCompanies],
   writeCompanies: [4, (caller) => writeCompanies(caller, sizeFor(caller))],
   readOrDeleteCompanies: [2, readOrDeleteCompanies],
   importCompanies: [2, importCompanies],

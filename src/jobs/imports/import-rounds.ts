@@ -13,6 +13,7 @@ export const maxRounds = 20;
  */
 export class Rounds {
   readonly #settings: ImportSettings;
+  readonly #aliases: ReadonlyMap<string, string>;
   readonly #latest = new Map<string, number>();
   /** External ids that a stored record may have when the next record changes it, by match value. */
   readonly #held = new Map<string, Set<string>>();
@@ -20,9 +21,15 @@ export class Rounds {
   /**
    * @param stored external ids of the stored records, by match value. Without them, rounds keep the file's order only
    * for external ids that the file itself contains
+   * @param aliases match values that name the record of another match value
    */
-  constructor(settings: ImportSettings, stored: ReadonlyMap<string, string> = new Map()) {
+  constructor(
+    settings: ImportSettings,
+    stored: ReadonlyMap<string, string> = new Map(),
+    aliases: ReadonlyMap<string, string> = new Map(),
+  ) {
     this.#settings = settings;
+    this.#aliases = aliases;
     for (const [value, externalId] of stored) this.#held.set(value, new Set([externalId]));
   }
 
@@ -43,7 +50,7 @@ export class Rounds {
   #keysOf(item: Item): { own: string[]; shared: string[] } {
     const { match, dry_run: isDryRun } = this.#settings;
     const value = match === null ? undefined : canonicalOf(match)(String(item[match]));
-    const own = value === undefined ? [] : [`match ${value}`];
+    const own = value === undefined ? [] : [`match ${this.#aliases.get(value) ?? value}`];
     const externalIds = this.#externalIdsOf(item, value).map((externalId) => `external_id ${externalId}`);
     if (isDryRun) return { own: [...own, ...externalIds], shared: [] };
     const name = (item['company'] as { name?: string } | null | undefined)?.name;

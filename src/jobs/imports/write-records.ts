@@ -5,9 +5,11 @@ import { errorsLine } from '../../files/errors-file.ts';
 import type { CsvLayout } from '../../files/layout.ts';
 import type { FileRecord } from '../../files/read-records.ts';
 import { fitToStored } from '../../files/values/values.ts';
+import { companyTable, contactTable } from '../../queries/records/batch-matches.ts';
 import type { Batch, Outcome } from '../../queries/records/batches.ts';
 import { writeCompanyBatch } from '../../queries/crm/company-batches.ts';
 import { writeContactBatch } from '../../queries/crm/contact-batches.ts';
+import { findByMergedExternalId } from '../../queries/records/merged-records.ts';
 import { withLastWrites, withoutLastWrites, type LastWrites } from '../../queries/records/last-writes.ts';
 import { insertErrors } from '../../queries/imports/import-errors.ts';
 import { lockForBatches } from '../../queries/imports/import-locks.ts';
@@ -110,12 +112,13 @@ async function writeRounds(
   last: LastWrites,
 ): Promise<readonly Outcome[]> {
   const outcomes = new Map<PlannedRecord, Outcome>();
-  let rounds = inRounds(new Rounds(row), planned);
+  const aliases = await findAliases(sql, row, planned);
+  let rounds = inRounds(new Rounds(row, undefined, aliases), planned);
   const needsNoLocks = rounds.length > 1 || (row.dry_run && planned.some(({ item }) => 'external_id' in item));
   if (needsNoLocks) {
     // Planned again: an external id that a stored record loses may be the one that a later record of the file gets.
     const stored = await lockItems(sql, row, itemsOf(planned), row.dry_run ? undefined : last);
-    rounds = inRounds(new Rounds(row, stored), planned);
+    rounds = inRounds(new Rounds(row, stored, aliases), planned);
     if (rounds.length > maxRounds) throw new TooManyRecords();
   }
   for (const records of rounds) {
@@ -126,6 +129,27 @@ async function writeRounds(
   }
   return planned.map((record) => outcomes.get(record)!);
 }
+
+/**
+ * Returns the external ids of merged records that these records name, each with a text that stands for the record that
+ * replaces it: its own external id, or its id. So records of the file that change the same record are in different rounds.
+ */
+async function findAliases(
+  sql: Transaction,
+  { customer_id: customerId, object, match }: ImportRow,
+  planned: readonly PlannedRecord[],
+): Promise<Map<string, string>> {
+  if (match !== 'external_id') return new Map();
+  const values = itemsOf(planned).flatMap((item) => (item instanceof DomainError ? [] : externalIdOf(item)));
+  const table = object === 'contacts' ? contactTable : companyTable;
+  const merged = await findByMergedExternalId(sql, customerId, table, values);
+  return new Map(Array.from(merged, ([value, { id, external_id }]) => [value, external_id ?? id]));
+}
+
+const externalIdOf = (item: object): string[] => {
+  const { external_id: value } = item as { external_id?: unknown };
+  return typeof value === 'string' ? [value] : [];
+};
 
 /**
  * Writes a batch. If PostgreSQL rejects it, e.g. because a value is too large for an index, writes its halves, down to

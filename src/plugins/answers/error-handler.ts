@@ -91,7 +91,7 @@ export function answerTo(thrown: unknown, request: FastifyRequest, reply: Fastif
   // Fastify closes the connection after a faulty body. The caller who still sends it would not get the response.
   if (error.code === 'payload_too_large') void reply.removeHeader('connection');
   if (error.retryAfter !== undefined) void reply.header('retry-after', error.retryAfter);
-  const more = error instanceof TooExpensive ? error.shortage : matchingIds(error);
+  const more = error instanceof TooExpensive ? error.shortage : idsIn(error);
   return { status: statuses[error.code], code: error.code, message: error.message, faults: error.faults, more };
 }
 
@@ -106,10 +106,13 @@ function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, r
 }
 
 /**
- * Returns the field `matching_ids` of an error response: the ids of the records that a value matches, if it matches
- * several.
+ * Returns the fields of an error response that name records: `matching_ids`, the records that a value matches if it
+ * matches several, and `merged_into`, the record into which the record of the request was merged.
  */
-const matchingIds = ({ matchingIds: ids }: DomainError): object => (ids ? { matching_ids: ids } : {});
+const idsIn = ({ matchingIds, mergedInto }: DomainError): object => ({
+  ...(matchingIds ? { matching_ids: matchingIds } : {}),
+  ...(mergedInto === undefined ? {} : { merged_into: mergedInto }),
+});
 
 /** Converts a thrown error to the error that is sent to the caller. Returns undefined for an unexpected error. */
 function toDomainError(thrown: unknown, request: FastifyRequest): DomainError | undefined {

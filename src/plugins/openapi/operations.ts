@@ -14,6 +14,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** True if a successful response has the header `ETag`, which contains the version of the record. */
     etag?: true;
+    /** True if a successful response may have the header `x-as-of`. */
+    isCounted?: true;
   }
 }
 
@@ -163,6 +165,7 @@ function answerHeaders({ config, schema }: RouteOptions, body: unknown, status: 
     ...(isSuccess && [body, schema?.querystring].some(takesCursor)
       ? { 'x-next-cursor': headers['x-next-cursor'] }
       : {}),
+    ...(isSuccess && config?.isCounted ? { 'x-as-of': headers['x-as-of'] } : {}),
     ...(isSuccess && config?.idempotent ? { 'idempotency-replayed': headers['idempotency-replayed'] } : {}),
     ...(status === '401' ? { 'www-authenticate': headers['www-authenticate'] } : limitHeaders(config)),
     ...(status === '503' || status === '429' ? { 'retry-after': headers['retry-after'] } : {}),
@@ -197,6 +200,10 @@ const headers = {
   'x-next-cursor': {
     type: 'string',
     description: 'Cursor of the next page; absent when this page is not full.',
+  },
+  'x-as-of': {
+    type: 'string',
+    description: 'When the count began that the response shows; absent if the response is as of now.',
   },
   'idempotency-replayed': {
     type: 'string',

@@ -108,7 +108,7 @@ export const findCompanies = (sql: Sql | Transaction, customerId: string, ids: r
 export async function createCompany(sql: Transaction, customerId: string, body: CompanyCreate): Promise<string> {
   const columns = { ...blankCompany, ...normalise(body) };
   const [company] = await sql<{ id: string }[]>`
-    insert into companies ${sql({ customer_id: customerId, ...encoded(sql, customerId, columns) })}
+    insert into companies ${sql({ customer_id: customerId, ...encodedCompany(sql, customerId, columns) })}
     returning id`;
   await withLastWrites(sql, customerId, async (last) => last.count('companies', 1));
   return company!.id;
@@ -156,7 +156,7 @@ export async function updateCompany(
   const columns = patchedCompany(current, patch);
   await sql`
     update companies
-    set ${sql(encoded(sql, customerId, columns))}, updated_at = (select clock_timestamp())
+    set ${sql(encodedCompany(sql, customerId, columns))}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
   const change = { id, before: current, after: columns };
@@ -236,7 +236,7 @@ export const companiesWritten: WrittenTable<ReturnType<typeof companyRow>> = {
   columns: [...companyFields, 'folded', 'terms'],
 };
 
-function encoded(sql: Transaction, customerId: string, columns: CompanyColumns) {
+export function encodedCompany(sql: Transaction, customerId: string, columns: CompanyColumns) {
   const row = companyRow(customerId, columns);
   return { ...row, custom_fields: sql.json(row.custom_fields), folded: sql.json(row.folded) };
 }

@@ -3,7 +3,9 @@ import { searchColumnsOfCompany } from '../../filters/search-columns.ts';
 import type { Company } from '../../schemas/companies.ts';
 import { fold } from '../../text/fold.ts';
 import { normalise } from '../../text/normalise.ts';
+import { RecordsChanged } from '../records/batches.ts';
 import type { LastWrites } from '../records/last-writes.ts';
+import { findSuccessors } from '../records/merged-records.ts';
 import { lockValues, type LockedValue } from '../records/value-locks.ts';
 
 /** The name and industry of a company. A contact can refer to its company by name. */
@@ -57,6 +59,7 @@ interface Wanted {
  * Locks companies to which contacts will refer, so that other transactions cannot change or delete them. If no company
  * has a given name, locks the name, so that other transactions cannot create this company. Case and accents in a name
  * are ignored.
+ * @throws RecordsChanged if a company with one of the names was merged into another one meanwhile
  */
 export async function lockCompanies(
   sql: Transaction,
@@ -66,7 +69,11 @@ export async function lockCompanies(
   const found = await findOldest(sql, customerId, names);
   const missing = names.filter((name) => !found.has(name));
   await lockValues(sql, customerId, [...missing.map((value) => ({ kind: 'company_name' as const, value })), ...values]);
-  return lockRows(sql, customerId, { names: missing, ids, found });
+  const locked = await lockRows(sql, customerId, { names: missing, ids, found });
+  const gone = [...found].flatMap(([name, id]) => (locked.byName.get(name) === null ? [id] : []));
+  // The contacts of a company that was merged meanwhile belong to another one now.
+  if ((await findSuccessors(sql, customerId, gone)).size > 0) throw new RecordsChanged();
+  return locked;
 }
 
 /** SQL condition: the company `r` is not deleted and has the name `wanted.name`. */

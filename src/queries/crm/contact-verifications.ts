@@ -2,6 +2,7 @@ import type { Transaction } from '../../database/db.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { emailKey } from '../../text/normalise.ts';
 import { lockedInOrder } from '../records/contact-locks.ts';
+import { findSuccessors } from '../records/merged-records.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { refreshMembers } from '../memberships/list-members.ts';
 import { lockAndReadRules } from '../memberships/list-rules.ts';
@@ -22,16 +23,25 @@ export async function saveVerifications(
   customerId: string,
   verifications: readonly ContactVerification[],
 ): Promise<void> {
-  const given = [...new Set(verifications.map(({ contactId }) => contactId))];
-  if (given.length === 0) return;
+  if (verifications.length === 0) return;
   const rules = await lockAndReadRules(sql, customerId);
+  // A contact that was merged meanwhile has the address of one of the merged contacts, or none of them.
+  const successors = await findSuccessors(
+    sql,
+    customerId,
+    verifications.map(({ contactId }) => contactId),
+  );
+  const current = verifications.map((one) => ({ ...one, contactId: successors.get(one.contactId) ?? one.contactId }));
+  const given = [...new Set(current.map(({ contactId }) => contactId))];
   const addressOf = new Map(
     (await lockAddresses(sql, customerId, given)).map((contact) => [contact.id, emailKey(contact.work_email)]),
   );
-  const verified = verifications.flatMap(({ address, status, contactId: id }) =>
-    addressOf.get(id) === emailKey(address) ? { id, status } : [],
+  const statuses = new Map(
+    current.flatMap(({ address, status, contactId: id }) =>
+      addressOf.get(id) === emailKey(address) ? [[id, status] as const] : [],
+    ),
   );
-  const ids = verified.map(({ id }) => id);
+  const ids = [...statuses.keys()];
   // One time for all columns: in a distributed database each subquery reads the clock at another moment.
   await sql`
     with clock as materialized (
@@ -43,7 +53,7 @@ export async function saveVerifications(
       last_verified = clock.now,
       crm_synced_at = clock.now,
       updated_at = clock.now
-    from unnest(${ids}::uuid[], ${verified.map(({ status }) => status)}::text[]) as v (id, status), clock
+    from unnest(${ids}::uuid[], ${[...statuses.values()]}::text[]) as v (id, status), clock
     where c.customer_id = ${customerId}
       and c.id = v.id`;
   await withLastWrites(sql, customerId, (last) => refreshMembers(sql, customerId, rules, ids, last));

@@ -195,7 +195,7 @@ async function insertContact(
   columns: ContactColumns,
   rules: LockedRules,
 ): Promise<RuleContact> {
-  const insert = sql`insert into contacts ${sql({ customer_id: customerId, ...encoded(sql, customerId, columns) })}`;
+  const insert = sql`insert into contacts ${sql({ customer_id: customerId, ...encodedContact(sql, customerId, columns) })}`;
   const [contact] = rules.isEmpty
     ? await sql<RuleContact[]>`${insert} returning id`
     : await sql<RuleContact[]>`with contacts as (${insert} returning *) ${newContact(sql, customerId)}`;
@@ -270,7 +270,7 @@ async function updateContactRow(
   const update = sql`
     update contacts r
     set
-      ${sql(encoded(sql, customerId, columns))},
+      ${sql(encodedContact(sql, customerId, columns))},
       ${verificationOf(sql, sql`${fold(columns.work_email)}`)},
       updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
@@ -384,7 +384,7 @@ export const contactsWritten: WrittenTable<ReturnType<typeof contactRow>> = {
   alsoSet: (sql) => verificationOf(sql, sql`given.folded ->> 'work_email'`),
 };
 
-function encoded(sql: Transaction, customerId: string, columns: ContactColumns) {
+export function encodedContact(sql: Transaction, customerId: string, columns: ContactColumns) {
   const row = contactRow(customerId, columns);
   return {
     ...row,

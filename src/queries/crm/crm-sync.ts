@@ -6,6 +6,7 @@ import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
 import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
 import { lockContacts } from '../records/contact-locks.ts';
+import { findByMergedProspect } from '../records/merged-records.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 import { countryCodes } from '../../files/values/country-codes.ts';
 import { refreshMembers } from '../memberships/list-members.ts';
@@ -45,6 +46,13 @@ export async function syncProspects(
   return new Map(prospects.map(({ _id }, i) => [_id, rows[i]!.id!]));
 }
 
+/** The existing contacts that may match prospects of a batch, the oldest first. */
+interface Stored {
+  stored: SyncedRow[];
+  /** The contacts that replace merged contacts, by the prospect from which the merged contact came. */
+  merged: ReadonlyMap<string, SyncedRow>;
+}
+
 /**
  * The contacts for a batch of prospects. Prospects with the same id or work email as an earlier prospect, or as a
  * stored contact, get the same contact.
@@ -57,8 +65,10 @@ class SyncBatch {
    * Creates a batch.
    * @param stored the existing contacts that may match prospects of the batch, the oldest first
    */
-  constructor(stored: readonly SyncedRow[]) {
+  constructor({ stored, merged }: Stored) {
     for (const row of stored) this.#note(row);
+    for (const [prospectId, row] of merged)
+      if (!this.#byProspect.has(prospectId)) this.#byProspect.set(prospectId, row);
   }
 
   add(given: SyncedContact): SyncedRow {
@@ -133,9 +143,15 @@ function findContacts(
  * Locks the stored contacts that may match the `given` contacts until the transaction ends. Returns their current
  * values, the oldest contact first. A company that is deleted counts as none.
  */
-async function lockStored(sql: Transaction, customerId: string, given: readonly SyncedContact[]): Promise<SyncedRow[]> {
-  const ids = (await findContacts(sql, customerId, given)).map(({ id }) => id);
-  if (ids.length === 0) return [];
+async function lockStored(sql: Transaction, customerId: string, given: readonly SyncedContact[]): Promise<Stored> {
+  const merged = await findByMergedProspect(
+    sql,
+    customerId,
+    given.map(({ prospect_id }) => prospect_id!),
+  );
+  const found = (await findContacts(sql, customerId, given)).map(({ id }) => id);
+  const ids = [...new Set([...found, ...merged.values()])];
+  if (ids.length === 0) return { stored: [], merged: new Map() };
   // Both statements are sent together. The second statement's snapshot is taken after the first has the locks, so it also
   // sees a company that another transaction created for one of these contacts.
   const [, contacts] = await Promise.all([
@@ -160,7 +176,14 @@ async function lockStored(sql: Transaction, customerId: string, given: readonly 
         and id = any(${ids}::uuid[])
       order by id`,
   ]);
-  return contacts.map(({ id, ...contact }) => ({ id, contact }));
+  const stored = contacts.map(({ id, ...contact }) => ({ id, contact }));
+  return { stored, merged: rowsOfMerged(stored, merged) };
+}
+
+/** Returns the contacts that replace merged contacts, by the prospect from which the merged contact came. */
+function rowsOfMerged(stored: readonly SyncedRow[], merged: ReadonlyMap<string, string>): Map<string, SyncedRow> {
+  const byId = new Map(stored.map((row) => [row.id, row]));
+  return new Map([...merged].flatMap(([prospectId, id]) => (byId.has(id) ? [[prospectId, byId.get(id)!]] : [])));
 }
 
 /**

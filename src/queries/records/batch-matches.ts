@@ -1,7 +1,17 @@
 import type { Transaction, Sql } from '../../database/db.ts';
 import { companyBatches, contactBatches, type BatchKind, type MatchField } from '../../schemas/batches.ts';
 import { fold } from '../../text/fold.ts';
-import { alive, fail, noRecord, RecordsChanged, severalRecords, type Item, type ReadOutcome } from './batches.ts';
+import {
+  alive,
+  fail,
+  noRecord,
+  RecordsChanged,
+  sameRecord,
+  severalRecords,
+  type Item,
+  type ReadOutcome,
+} from './batches.ts';
+import { findByMergedExternalId } from './merged-records.ts';
 import type { LockedValue } from './value-locks.ts';
 
 /**
@@ -103,19 +113,29 @@ async function findIds(
 }
 
 /**
- * Finds the record that each item of a batch identifies. An item fails if it identifies several records. An item that
- * identifies no record fails too, unless `creates` is true.
+ * Finds the record that each item of a batch identifies. An item fails if it identifies several records, or the record
+ * of an earlier item. An item that identifies no record fails too, unless `creates` is true.
  * @returns a map from match value (such as an external id) to record id
  */
-export async function matchItems(
+export const matchItems = async (...given: Parameters<typeof matchAll>): Promise<Map<string, string>> =>
+  (await matchAll(...given)).ids;
+
+/** The records that the items of a batch identify, by match value (such as an external id). */
+interface Matched {
+  ids: Map<string, string>;
+  /** The external ids of merged records, by which items identify the record that replaces it. */
+  merged: ReadonlySet<string>;
+}
+
+async function matchAll(
   sql: Sql | Transaction,
   customerId: string,
   records: RecordTable,
   { match, creates }: { match: MatchField; creates: boolean },
   items: readonly Item<unknown>[],
-): Promise<Map<string, string>> {
+): Promise<Matched> {
   const named = alive(items).filter(({ value }) => value !== undefined);
-  if (named.length === 0) return new Map();
+  if (named.length === 0) return { ids: new Map(), merged: new Set() };
   const found = await findIds(
     sql,
     customerId,
@@ -123,14 +143,22 @@ export async function matchItems(
     match,
     named.map(({ value }) => value!),
   );
-  const matched = new Map<string, string>();
+  const absent = named.flatMap(({ value }) => (match === 'external_id' && !found.has(value!) ? [value!] : []));
+  const successors = await findByMergedExternalId(sql, customerId, records, absent);
+  const ids = new Map<string, string>();
+  const taken = new Set<string>();
   for (const item of named) {
-    const [id, ...more] = found.get(item.value!) ?? [];
+    const [id = successors.get(item.value!)?.id, ...more] = found.get(item.value!) ?? [];
     if (more.length > 0) fail(item, severalRecords(records.kind, match, [id!, ...more]));
-    else if (id !== undefined) matched.set(item.value!, id);
-    else if (!creates) fail(item, noRecord(records.kind, match));
+    else if (id === undefined) {
+      if (!creates) fail(item, noRecord(records.kind, match));
+    } else if (taken.has(id)) fail(item, sameRecord(records.kind, match));
+    else {
+      ids.set(item.value!, id);
+      taken.add(id);
+    }
   }
-  return matched;
+  return { ids, merged: new Set(successors.keys()) };
 }
 
 /**
@@ -146,15 +174,16 @@ export async function lockMatching<Row extends object>(
   how: { match: MatchField; creates: boolean; lock: (ids: string[]) => Promise<(Row & { id: string })[]> },
   items: readonly Item<Row>[],
 ): Promise<void> {
-  const matched = await matchItems(sql, customerId, records, how, items);
-  if (matched.size === 0) return;
-  const rows = new Map((await how.lock([...matched.values()])).map((row) => [row.id, row]));
+  const { ids, merged } = await matchAll(sql, customerId, records, how, items);
+  if (ids.size === 0) return;
+  const rows = new Map((await how.lock([...ids.values()])).map((row) => [row.id, row]));
   const { canonical } = comparisons[how.match];
   for (const item of alive(items)) {
-    const id = item.value === undefined ? undefined : matched.get(item.value);
+    const id = item.value === undefined ? undefined : ids.get(item.value);
     if (id === undefined) continue;
     const row = rows.get(id);
-    if (!row || canonical(row[how.match as keyof Row] as string) !== item.value) throw new RecordsChanged();
+    const isNamed = row && (merged.has(item.value!) || canonical(row[how.match as keyof Row] as string) === item.value);
+    if (!isNamed) throw new RecordsChanged();
     item.stored = row;
   }
 }

@@ -104,9 +104,14 @@ function faultsOf(index: number, { faults, message }: DomainError): Fault[] {
 }
 
 /**
- * Thrown if another transaction changed records before the batch could lock them. The batch is then processed again.
+ * Thrown if another transaction changed records before this one could lock them. A batch or a merge is then processed
+ * again; every other caller gets the error `unavailable`.
  */
-export class RecordsChanged extends Error {}
+export class RecordsChanged extends DomainError {
+  constructor() {
+    super('unavailable', 'Other requests changed these records', { retryAfter: 1 });
+  }
+}
 
 const maxAttempts = 5;
 
@@ -139,6 +144,12 @@ const isUniqueViolation = (error: unknown): boolean =>
  */
 const namedTwice = (match: MatchField): DomainError =>
   conflict(`An earlier item has the same ${match}`, [{ path: `/${match}`, message: 'an earlier item has it' }]);
+
+/** Creates the error for an item whose record is also the record of an earlier item of the batch. */
+export const sameRecord = ({ noun }: BatchKind, match: MatchField): DomainError =>
+  conflict(`An earlier item has the same ${noun}, which was merged`, [
+    { path: `/${match}`, message: `an earlier item has the same ${noun}` },
+  ]);
 
 /** Creates the error for an item whose match value (such as an id) belongs to no record of the customer. */
 export const noRecord = ({ noun }: BatchKind, match: MatchField): DomainError =>

@@ -1,0 +1,69 @@
+import type { Sql } from '../../database/db.ts';
+import { constant } from '../../filters/sql.ts';
+import { maxDuplicateIds, type DuplicateGroup, type DuplicateKey } from '../../schemas/clean-data/duplicates.ts';
+import type { Paginate } from '../../schemas/base/wire.ts';
+import { limitAndOffset } from '../records/paging.ts';
+import type { CountedKey } from './duplicate-counts.ts';
+
+/** A value by which duplicates are found as of now: one column with an index. */
+interface IndexedValue {
+  table: 'contacts' | 'companies';
+  /** SQL expression: the folded value of the record `r`. */
+  value: string;
+  /** SQL condition: the record `r` counts. It must not exclude a record that has a value and is visible. */
+  counts: string;
+  /** SQL condition that finds the records `r` with the value `g.value` by an index. */
+  hasValue: string;
+}
+
+const workEmail = `(r.folded ->> 'work_email') collate "C"`;
+const profile = `(r.folded ->> 'profnet_url') collate "C"`;
+const name = `(r.folded ->> 'company_name') collate "C"`;
+
+const indexedValues: Record<Exclude<DuplicateKey, CountedKey>, IndexedValue> = {
+  work_email: { table: 'contacts', value: workEmail, counts: 'true', hasValue: `${workEmail} = g.value` },
+  profnet_url: {
+    table: 'contacts',
+    value: profile,
+    counts: 'r.profnet_url is not null',
+    // The index has a hash of the value, because a URL can be longer than an index entry may be.
+    hasValue: `hashtextextended(${profile}, 0) = hashtextextended(g.value, 0) and ${profile} = g.value`,
+  },
+  name: { table: 'companies', value: name, counts: 'r.deleted_at is null', hasValue: `${name} = g.value` },
+};
+
+/**
+ * Returns one page of the values that several of the customer's records share: the most frequent first, then by value.
+ * Reads all records of the customer once.
+ */
+export function listDuplicates(
+  sql: Sql,
+  customerId: string,
+  by: keyof typeof indexedValues,
+  paginate: Paginate = {},
+): Promise<DuplicateGroup[]> {
+  const { table, value, counts, hasValue } = indexedValues[by];
+  const records = sql`${constant(sql, table)} r where r.customer_id = ${customerId}::uuid and ${constant(sql, counts)}`;
+  return sql<DuplicateGroup[]>`
+    with g as materialized (
+      select v.value, count(*)::integer as count
+      from (select ${constant(sql, value)} as value from ${records}) v
+      where v.value <> ''
+      group by v.value
+      having count(*) > 1
+      order by count desc, v.value
+      ${limitAndOffset(sql, paginate)}
+    )
+    select
+      g.value,
+      g.count,
+      array(
+        select r.id
+        from ${records}
+          and ${constant(sql, hasValue)}
+        order by r.id
+        limit ${maxDuplicateIds}
+      ) as ids
+    from g
+    order by g.count desc, g.value`;
+}

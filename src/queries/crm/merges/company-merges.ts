@@ -1,0 +1,160 @@
+import type { Transaction } from '../../../database/db.ts';
+import { constant } from '../../../filters/sql.ts';
+import { companyFields, type Company } from '../../../schemas/companies.ts';
+import { maxMovedRecords, type Merge } from '../../../schemas/clean-data/merges.ts';
+import { RecordsChanged, withRepeats } from '../../records/batches.ts';
+import { lockContactsOfCompanies } from '../../records/contact-locks.ts';
+import { withLastWrites, type LastWrites } from '../../records/last-writes.ts';
+import { rememberMerge } from '../../records/merged-records.ts';
+import { lockValues } from '../../records/value-locks.ts';
+import { findLarge } from '../../memberships/company-settlements.ts';
+import { refreshMembers } from '../../memberships/list-members.ts';
+import { lockAndReadRules } from '../../memberships/list-rules.ts';
+import { countOpportunitiesOfCompanies, moveCompanyOpportunities } from '../../sales/moved-opportunities.ts';
+import { encodedCompany, lockCompanyRows, type CompanyColumns } from '../companies.ts';
+import { removeCompanies, updateDependants } from '../company-changes.ts';
+import { mergedFields, mergedVerification, unitedCustomFields } from './merged-values.ts';
+import { choicesOf, idsOf, inOrder, requireDistinct, requireFew } from './merges.ts';
+
+type StoredCompany = CompanyColumns &
+  Pick<Company, 'score' | 'verification_status'> & { id: string; last_verified: string | null };
+
+/**
+ * Merges companies: the first one gets the values that it lacks, and the contacts and opportunities of the others, which
+ * are deleted.
+ * @throws DomainError `validation_failed` if the ids of the request contradict each other
+ * @throws DomainError `not_found` with the JSON pointer of every id that is no company of the customer
+ * @throws DomainError `conflict` if the merged company would exceed a limit, or too many records would move
+ */
+export function mergeCompanies(sql: Transaction, customerId: string, merge: Merge): Promise<void> {
+  requireDistinct(merge);
+  return withLastWrites(sql, customerId, (last) =>
+    withRepeats(sql, last, (attempt, own) => mergeAll(attempt, customerId, merge, own)),
+  );
+}
+
+// The order of locks is that of value-locks.ts. Which values to lock is known only when the companies are read, so they
+// are read before they are locked, and compared afterwards.
+async function mergeAll(sql: Transaction, customerId: string, merge: Merge, last: LastWrites): Promise<void> {
+  const rules = await lockAndReadRules(sql, customerId);
+  const seen = inOrder('company', merge, await readCompanies(sql, customerId, idsOf(merge)));
+  const externalIds = seen.flatMap(({ external_id }) => external_id ?? []);
+  await lockValues(
+    sql,
+    customerId,
+    externalIds.map((value) => ({ kind: 'external_id', value })),
+  );
+  const records = await lockRecords(sql, customerId, merge, seen);
+  const [kept, ...others] = records;
+  const merged = mergedCompany(records, merge);
+  const gone = others.map(({ id }) => id);
+  requireFew('company', {
+    contacts: await countContacts(sql, customerId, gone),
+    opportunities: await countOpportunitiesOfCompanies(sql, customerId, gone),
+  });
+  const moved = await moveContacts(sql, customerId, { to: kept.id, from: gone });
+  await moveCompanyOpportunities(sql, customerId, { to: kept.id, from: gone });
+  await removeCompanies(sql, customerId, rules, gone, last);
+  await updateMerged(sql, customerId, kept.id, merged);
+  await rememberMerge(
+    sql,
+    customerId,
+    'company',
+    kept.id,
+    others.map(({ id, external_id }) => ({ id, external_id, prospect_id: null })),
+  );
+  await updateDependants(sql, customerId, rules, [{ id: kept.id, before: kept, after: merged }], last);
+  await refreshMembers(sql, customerId, rules, moved, last);
+  last.updated('company', { id: kept.id, external_id: merged.external_id }, kept, merged);
+  for (const { id, external_id } of others) last.deleted('company', { id, external_id }, { merged_into: kept.id });
+}
+
+const readCompanies = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredCompany[]> => sql<
+  StoredCompany[]
+>`
+  select id, ${constant(sql, companyFields.join(', '))}, score, verification_status, last_verified
+  from companies
+  where customer_id = ${customerId}
+    and id = any(${ids as string[]}::uuid[])
+    and deleted_at is null`;
+
+/**
+ * Locks the companies and returns their current values, in the order of the request. Other transactions cannot add
+ * contacts or opportunities to them until this one ends.
+ * @throws RecordsChanged if a company now has another external id, or was deleted
+ */
+async function lockRecords(
+  sql: Transaction,
+  customerId: string,
+  merge: Merge,
+  seen: readonly StoredCompany[],
+): Promise<[StoredCompany, ...StoredCompany[]]> {
+  const ids = idsOf(merge);
+  const locked = await lockCompanyRows(sql, customerId, ids, 'update');
+  if (locked.length < ids.length) throw new RecordsChanged();
+  const records = inOrder('company', merge, await readCompanies(sql, customerId, ids));
+  if (records.some((record, i) => record.external_id !== seen[i]!.external_id)) throw new RecordsChanged();
+  return records;
+}
+
+/** @throws DomainError `conflict` if the company would exceed a limit */
+function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], merge: Merge): StoredCompany {
+  const choices = choicesOf(merge, records);
+  const columns = mergedFields(records, companyFields, choices);
+  return {
+    ...columns,
+    custom_fields: choices.has('custom_fields') ? columns.custom_fields : unitedCustomFields(records),
+    score: records.find(({ score }) => score > 0)?.score ?? 0,
+    ...mergedVerification(records),
+  };
+}
+
+const countContacts = (sql: Transaction, customerId: string, companyIds: string[]): Promise<number> =>
+  sql<{ count: number }[]>`
+  select count(*)::integer as count
+  from (
+    select 1
+    from contacts
+    where customer_id = ${customerId}
+      and company_id = any(${companyIds}::uuid[])
+    limit ${maxMovedRecords + 1}
+  ) few`.then(([row]) => row!.count);
+
+/**
+ * Gives the contacts of the companies `from` to the company `to`. Also locks those of `to` whose lists this transaction
+ * will update, because contacts are locked in the order of their ids.
+ * @returns the ids of the moved contacts
+ */
+async function moveContacts(
+  sql: Transaction,
+  customerId: string,
+  { to, from }: { to: string; from: string[] },
+): Promise<string[]> {
+  const isLarge = (await findLarge(sql, customerId, [to])).has(to);
+  await lockContactsOfCompanies(sql, customerId, isLarge ? from : [to, ...from]);
+  const moved = await sql<{ id: string }[]>`
+    update contacts
+    set company_id = ${to}, updated_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and company_id = any(${from}::uuid[])
+    returning id`;
+  return moved.map(({ id }) => id);
+}
+
+async function updateMerged(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  { id: _id, score, verification_status, last_verified, ...columns }: StoredCompany,
+): Promise<void> {
+  await sql`
+    update companies
+    set
+      ${sql(encodedCompany(sql, customerId, columns))},
+      score = ${score},
+      verification_status = ${verification_status},
+      last_verified = ${last_verified},
+      updated_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}

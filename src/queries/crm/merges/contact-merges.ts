@@ -1,0 +1,172 @@
+import type { Transaction } from '../../../database/db.ts';
+import { constant } from '../../../filters/sql.ts';
+import { contactFields, type Contact } from '../../../schemas/contacts.ts';
+import type { Merge } from '../../../schemas/clean-data/merges.ts';
+import { fold } from '../../../text/fold.ts';
+import { RecordsChanged, withRepeats } from '../../records/batches.ts';
+import { withLastWrites, type LastWrites } from '../../records/last-writes.ts';
+import { rememberMerge } from '../../records/merged-records.ts';
+import type { LockedValue } from '../../records/value-locks.ts';
+import { findManualLists, refreshMembers } from '../../memberships/list-members.ts';
+import { lockAndReadRules } from '../../memberships/list-rules.ts';
+import { addToLists } from '../../memberships/manual-members.ts';
+import { countOpportunitiesOfContacts, moveOpportunityContacts } from '../../sales/moved-opportunities.ts';
+import { lockCompanies } from '../company-names.ts';
+import { encodedContact, lockContactRows, removeContacts, type ContactColumns } from '../contacts.ts';
+import {
+  firstOf,
+  mergedFields,
+  unitedCustomFields,
+  unitedEmails,
+  unitedPhones,
+  verificationOf,
+} from './merged-values.ts';
+import { choicesOf, idsOf, inOrder, requireDistinct, requireFew } from './merges.ts';
+
+/** Columns of a contact that only the service writes. */
+type OwnColumns = Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at'> & {
+  last_verified: string | null;
+  prospect_id: string | null;
+};
+
+type StoredContact = ContactColumns & OwnColumns & { id: string };
+
+/**
+ * Merges contacts: the first one gets the values that it lacks, the lists to which the others were added by hand, and
+ * their opportunities. The others are deleted.
+ * @throws DomainError `validation_failed` if the ids of the request contradict each other
+ * @throws DomainError `not_found` with the JSON pointer of every id that is no contact of the customer
+ * @throws DomainError `conflict` if the merged contact would exceed a limit, or too many opportunities would move
+ */
+export function mergeContacts(sql: Transaction, customerId: string, merge: Merge): Promise<void> {
+  requireDistinct(merge);
+  return withLastWrites(sql, customerId, (last) =>
+    withRepeats(sql, last, (attempt, own) => mergeAll(attempt, customerId, merge, own)),
+  );
+}
+
+// The order of locks is that of value-locks.ts. Which values and companies to lock is known only when the contacts are
+// read, so they are read before they are locked, and compared afterwards.
+async function mergeAll(sql: Transaction, customerId: string, merge: Merge, last: LastWrites): Promise<void> {
+  const rules = await lockAndReadRules(sql, customerId);
+  const seen = inOrder('contact', merge, await readContacts(sql, customerId, idsOf(merge)));
+  const { byId: companies } = await lockCompanies(sql, customerId, {
+    names: [],
+    ids: [...new Set(seen.flatMap(({ company_id }) => company_id ?? []))],
+    values: seen.flatMap(valuesOf),
+  });
+  const records = await lockRecords(sql, customerId, merge, seen, companies);
+  const [kept, ...others] = records;
+  const merged = mergedContact(records, merge);
+  const gone = others.map(({ id }) => id);
+  requireFew('contact', { opportunities: await countOpportunitiesOfContacts(sql, customerId, gone) });
+  await moveManualLists(sql, customerId, { to: kept.id, from: gone }, last);
+  await moveOpportunityContacts(sql, customerId, { to: kept.id, from: gone });
+  await removeContacts(sql, customerId, gone, last);
+  await updateMerged(sql, customerId, kept.id, merged);
+  await rememberMerge(
+    sql,
+    customerId,
+    'contact',
+    kept.id,
+    others.map(({ id, external_id, prospect_id }) => ({ id, external_id, prospect_id })),
+  );
+  await refreshMembers(sql, customerId, rules, [kept.id], last);
+  const { prospect_id: _hidden, ...shown } = merged;
+  last.updated('contact', { id: kept.id, external_id: merged.external_id }, kept, shown);
+  for (const { id, external_id } of others) last.deleted('contact', { id, external_id }, { merged_into: kept.id });
+}
+
+const ownColumns = ['prospect_id', 'score', 'verification_status', 'last_verified', 'crm_synced_at'] as const;
+
+const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredContact[]> => sql<
+  StoredContact[]
+>`
+  select id, ${constant(sql, [...contactFields, ...ownColumns].join(', '))}, company_id
+  from contacts
+  where customer_id = ${customerId}
+    and id = any(${ids as string[]}::uuid[])`;
+
+/** The values by which other transactions may search for a contact before they create one. */
+function valuesOf({ external_id, work_email, prospect_id }: StoredContact): LockedValue[] {
+  const values: LockedValue[] = [];
+  if (external_id !== null) values.push({ kind: 'external_id', value: external_id });
+  if (work_email !== '') values.push({ kind: 'work_email', value: fold(work_email) });
+  if (prospect_id !== null) values.push({ kind: 'prospect_id', value: prospect_id });
+  return values;
+}
+
+/**
+ * Locks the contacts and returns their current values, in the order of the request. A deleted company counts as none.
+ * @throws RecordsChanged if a contact now has other values to lock, or was deleted
+ */
+async function lockRecords(
+  sql: Transaction,
+  customerId: string,
+  merge: Merge,
+  seen: readonly StoredContact[],
+  companies: ReadonlySet<string>,
+): Promise<[StoredContact, ...StoredContact[]]> {
+  const ids = idsOf(merge);
+  const locked = await lockContactRows(sql, customerId, ids);
+  if (locked.length < ids.length) throw new RecordsChanged();
+  // A new statement, because the columns that are read with the lock may be older than the lock.
+  const records = inOrder('contact', merge, await readContacts(sql, customerId, ids));
+  for (const [i, record] of records.entries()) if (lockedBy(record) !== lockedBy(seen[i]!)) throw new RecordsChanged();
+  return records.map((record) => ({
+    ...record,
+    company_id: record.company_id !== null && companies.has(record.company_id) ? record.company_id : null,
+  })) as [StoredContact, ...StoredContact[]];
+}
+
+const lockedBy = (record: StoredContact): string => JSON.stringify([valuesOf(record), record.company_id]);
+
+/** @throws DomainError `conflict` if the contact would exceed a limit */
+function mergedContact(records: readonly [StoredContact, ...StoredContact[]], merge: Merge): StoredContact {
+  const choices = choicesOf(merge, records);
+  const columns = mergedFields(records, contactFields, choices);
+  const [kept] = records;
+  return {
+    ...columns,
+    company_id: (choices.get('company') ?? records.find(({ company_id }) => company_id !== null) ?? kept).company_id,
+    custom_fields: choices.has('custom_fields') ? columns.custom_fields : unitedCustomFields(records),
+    other_emails: choices.has('other_emails') ? columns.other_emails : unitedEmails(columns, records),
+    phone_numbers: choices.has('phone_numbers') ? columns.phone_numbers : unitedPhones(columns, records),
+    prospect_id: firstOf(records, 'prospect_id'),
+    score: records.find(({ score }) => score > 0)?.score ?? 0,
+    ...verificationOf(columns.work_email, records),
+    crm_synced_at: firstOf(records, 'crm_synced_at'),
+  };
+}
+
+/** Adds the contact `to` by hand to the lists to which the contacts `from` were added by hand. */
+async function moveManualLists(
+  sql: Transaction,
+  customerId: string,
+  { to, from }: { to: string; from: readonly string[] },
+  last: LastWrites,
+): Promise<void> {
+  const lists = await findManualLists(sql, customerId, from, last);
+  const ids = [...new Set([...lists.values()].flat())];
+  if (ids.length > 0) await addToLists(sql, customerId, { list_ids: ids, contact_ids: [to] }, last);
+}
+
+async function updateMerged(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  { id: _id, prospect_id, score, verification_status, last_verified, crm_synced_at, ...columns }: StoredContact,
+): Promise<void> {
+  await sql`
+    update contacts
+    set
+      ${sql(encodedContact(sql, customerId, columns))},
+      prospect_id = ${prospect_id},
+      score = ${score},
+      verification_status = ${verification_status},
+      last_verified = ${last_verified},
+      crm_synced_at = ${crm_synced_at},
+      updated_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${id}`;
+}

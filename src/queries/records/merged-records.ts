@@ -1,0 +1,127 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import { constant } from '../../filters/sql.ts';
+import type { BatchKind } from '../../schemas/batches.ts';
+
+/** How long a merged record is remembered (SQL interval). */
+const remembered = '400 days';
+
+/** A record that was merged into another one. */
+export interface MergedRecord {
+  id: string;
+  external_id: string | null;
+  /** The prospect from which a contact came; null for companies. */
+  prospect_id: string | null;
+}
+
+/**
+ * Remembers that records were merged into the record `keptId`, and that records which were merged into these are part
+ * of it too. The caller must have locked and deleted the records.
+ */
+export async function rememberMerge(
+  sql: Transaction,
+  customerId: string,
+  noun: BatchKind['noun'],
+  keptId: string,
+  merged: readonly MergedRecord[],
+): Promise<void> {
+  await sql`
+    update merged_records
+    set merged_into = ${keptId}
+    where customer_id = ${customerId}
+      and merged_into = any(${merged.map(({ id }) => id)}::uuid[])`;
+  await sql`
+    insert into merged_records (customer_id, id, noun, merged_into, external_id, prospect_id)
+    select ${customerId}, id, ${noun}, ${keptId}, external_id, prospect_id
+    from jsonb_to_recordset(${sql.json(merged as never)}) as given (id uuid, external_id text, prospect_id uuid)`;
+}
+
+/** Returns the ids of the records that replace merged records, by the id of the merged record. */
+export async function findSuccessors(
+  sql: Sql | Transaction,
+  customerId: string,
+  ids: readonly string[],
+): Promise<Map<string, string>> {
+  if (ids.length === 0) return new Map();
+  const rows = await sql<{ id: string; merged_into: string }[]>`
+    select id, merged_into
+    from merged_records
+    where customer_id = ${customerId}
+      and id = any(${ids as string[]}::uuid[])
+      and merged_at > now() - ${remembered}::interval`;
+  return new Map(rows.map(({ id, merged_into }) => [id, merged_into]));
+}
+
+/** The table of the records that replace merged ones, and an SQL condition for those that are visible. */
+interface Successors {
+  kind: Pick<BatchKind, 'noun'>;
+  table: 'contacts' | 'companies';
+  visible: string;
+}
+
+/**
+ * Finds the records that replace the merged records with these external ids. If several merged records had the same
+ * external id, the last of them counts.
+ * @returns the id and the external id of the record, by the external id of the merged record
+ */
+export async function findByMergedExternalId(
+  sql: Sql | Transaction,
+  customerId: string,
+  { kind, table, visible }: Successors,
+  externalIds: readonly string[],
+): Promise<Map<string, { id: string; external_id: string | null }>> {
+  if (externalIds.length === 0) return new Map();
+  const rows = await sql<{ value: string; id: string; external_id: string | null }[]>`
+    select m.external_id as value, found.id, found.external_id
+    from merged_records m
+    cross join lateral (
+      select r.id, r.external_id
+      from ${constant(sql, table)} r
+      where r.customer_id = ${customerId}
+        and r.id = m.merged_into
+        and ${constant(sql, visible)}
+      offset 0
+    ) found
+    where m.customer_id = ${customerId}
+      and m.noun = ${kind.noun}
+      and m.external_id = any(${externalIds as string[]}::text[])
+      and m.merged_at > now() - ${remembered}::interval
+    order by m.merged_at, m.id`;
+  return new Map(rows.map(({ value, ...record }) => [value, record]));
+}
+
+/** Returns the contacts that replace merged contacts which came from these prospects, by the id of the prospect. */
+export async function findByMergedProspect(
+  sql: Transaction,
+  customerId: string,
+  prospectIds: readonly string[],
+): Promise<Map<string, string>> {
+  const rows = await sql<{ prospect_id: string; merged_into: string }[]>`
+    select prospect_id, merged_into
+    from merged_records
+    where customer_id = ${customerId}
+      and prospect_id is not null
+      and prospect_id = any(${prospectIds as string[]}::uuid[])
+      and merged_at > now() - ${remembered}::interval
+    order by merged_at, id`;
+  return new Map(rows.map(({ prospect_id, merged_into }) => [prospect_id, merged_into]));
+}
+
+/** Forgets up to 1,000 records that were merged long ago. Returns their number. */
+export async function forgetOldMerges(sql: Transaction): Promise<number> {
+  const old = await sql<{ customer_id: string; id: string }[]>`
+    select customer_id, id
+    from merged_records
+    where merged_at <= now() - ${remembered}::interval
+    order by merged_at
+    limit 1000`;
+  const removed = await Promise.all(
+    Array.from(
+      Map.groupBy(old, ({ customer_id }) => customer_id),
+      ([customerId, rows]) => sql`
+        delete from merged_records
+        where customer_id = ${customerId}
+          and id = any(${rows.map(({ id }) => id)}::uuid[])`,
+    ),
+  );
+  return removed.reduce((sum, { count }) => sum + count, 0);
+}

@@ -1,0 +1,102 @@
+import type { Transaction } from '../../database/db.ts';
+import { maxMovedRecords } from '../../schemas/clean-data/merges.ts';
+
+/** Returns in how many opportunities some of these contacts are. Stops counting one past `maxMovedRecords`. */
+export const countOpportunitiesOfContacts = (
+  sql: Transaction,
+  customerId: string,
+  contactIds: readonly string[],
+): Promise<number> =>
+  sql<{ count: number }[]>`
+  select count(*)::integer as count
+  from (
+    select 1
+    from opportunity_contacts m
+    where m.customer_id = ${customerId}
+      and m.contact_id = any(${contactIds as string[]}::uuid[])
+    limit ${maxMovedRecords + 1}
+  ) few`.then(([row]) => row!.count);
+
+/**
+ * Replaces the contacts `from` by the contact `to` in all their opportunities, at the first position that one of them
+ * has. The caller must have locked the contacts.
+ */
+export async function moveOpportunityContacts(
+  sql: Transaction,
+  customerId: string,
+  { to, from }: { to: string; from: readonly string[] },
+): Promise<void> {
+  const opportunities = await sql<{ id: string }[]>`
+    select o.id
+    from opportunities o
+    where o.customer_id = ${customerId}
+      and o.id = any(array(
+        select m.opportunity_id
+        from opportunity_contacts m
+        where m.customer_id = ${customerId}
+          and m.contact_id = any(${from as string[]}::uuid[])
+      ))
+    order by o.id
+    for no key update`;
+  if (opportunities.length === 0) return;
+  const ids = opportunities.map(({ id }) => id);
+  const gone = await sql<{ opportunity_id: string; position: number }[]>`
+    delete from opportunity_contacts
+    where customer_id = ${customerId}
+      and opportunity_id = any(${ids}::uuid[])
+      and contact_id = any(${[to, ...from]}::uuid[])
+    returning opportunity_id, position`;
+  const positions = new Map<string, number>();
+  for (const { opportunity_id: id, position } of gone)
+    positions.set(id, Math.min(position, positions.get(id) ?? Infinity));
+  await sql`
+    insert into opportunity_contacts (customer_id, opportunity_id, contact_id, position)
+    select ${customerId}, id, ${to}, position
+    from unnest(${[...positions.keys()]}::uuid[], ${[...positions.values()]}::integer[]) as given (id, position)`;
+  await touch(sql, customerId, ids);
+}
+
+/** Returns how many opportunities these companies have. Stops counting one past `maxMovedRecords`. */
+export const countOpportunitiesOfCompanies = (
+  sql: Transaction,
+  customerId: string,
+  companyIds: readonly string[],
+): Promise<number> =>
+  sql<{ count: number }[]>`
+  select count(*)::integer as count
+  from (
+    select 1
+    from opportunities
+    where customer_id = ${customerId}
+      and company_id = any(${companyIds as string[]}::uuid[])
+    limit ${maxMovedRecords + 1}
+  ) few`.then(([row]) => row!.count);
+
+/** Gives the opportunities of the companies `from` to the company `to`. The caller must have locked the companies. */
+export async function moveCompanyOpportunities(
+  sql: Transaction,
+  customerId: string,
+  { to, from }: { to: string; from: readonly string[] },
+): Promise<void> {
+  await sql`
+    with held as (
+      select id
+      from opportunities
+      where customer_id = ${customerId}
+        and company_id = any(${from as string[]}::uuid[])
+      order by id
+      for no key update
+    )
+    update opportunities o
+    set company_id = ${to}, updated_at = (select clock_timestamp())
+    from held
+    where o.customer_id = ${customerId}
+      and o.id = held.id`;
+}
+
+/** Sets `updated_at` of opportunities, which the caller must have locked. */
+const touch = (sql: Transaction, customerId: string, ids: string[]) => sql`
+  update opportunities
+  set updated_at = greatest(updated_at, (select clock_timestamp()))
+  where customer_id = ${customerId}
+    and id = any(${ids}::uuid[])`;

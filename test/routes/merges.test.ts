@@ -1,0 +1,352 @@
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { saveVerifications } from '../../src/queries/crm/contact-verifications.ts';
+import { syncProspects } from '../../src/queries/crm/crm-sync.ts';
+import { forgetOldMerges } from '../../src/queries/records/merged-records.ts';
+import { person } from '../catalog/people.ts';
+import { importFile } from '../jobs/importing.ts';
+import { recount } from '../queries/memberships/recount.ts';
+import { patient, startApp, type TestApp } from '../setup/app.ts';
+import {
+  companyBody,
+  contactBody,
+  make,
+  makeList,
+  opportunityBody,
+  type Answer,
+  type TestCustomer,
+} from '../setup/factories.ts';
+
+let app: TestApp;
+let customer: TestCustomer;
+
+beforeAll(async () => {
+  app = await startApp(patient);
+});
+
+beforeEach(async () => {
+  customer = await app.customer();
+});
+
+const contact = (more: object = {}): Promise<string> => make(customer, '/contacts', contactBody(more));
+const company = (more: object = {}): Promise<string> => make(customer, '/company', companyBody(more));
+const read = async (path: string, id: string) => (await customer.get(`${path}/${id}`)).body;
+const merge = (path: string, id: string, merge_ids: string[], fields?: object): Promise<Answer> =>
+  customer.post(`${path}/merge`, { id, merge_ids, ...(fields && { fields }) });
+const mergeContacts = (id: string, ids: string[], fields?: object) => merge('/contacts', id, ids, fields);
+const mergeCompanies = (id: string, ids: string[], fields?: object) => merge('/company', id, ids, fields);
+const rule = (field: string, value: string) => ({ field, operator: 'equals', value });
+
+const isSameSet = (wanted: string[]) => (given: string[]) =>
+  given.length === wanted.length && wanted.every((one) => given.includes(one));
+
+/** Expects that all counts and memberships equal those computed anew from the rows. */
+async function expectExact(): Promise<void> {
+  const { contacts, companies, lists } = await recount(app.owner, customer.id);
+  expect([contacts.kept, companies.kept]).toEqual([contacts.real, companies.real]);
+  for (const { kept, members, shouldBe, wrong } of lists) {
+    expect(wrong).toEqual([]);
+    expect(members).toEqual(shouldBe);
+    expect(kept).toBe(members.length);
+  }
+}
+
+describe('a merge of contacts', () => {
+  test('keeps what the first has, fills what it lacks in order, and loses no address, number or custom field', async () => {
+    const id = await contact({
+      first_name: 'Ada',
+      work_email: 'ada@example.com',
+      phone_numbers: [{ country_code: '+44', number: '20 7946 0000' }],
+      custom_fields: { plan: 'gold', note: '' },
+    });
+    const second = await contact({
+      first_name: 'A.',
+      work_email: 'ada@old.example',
+      personal_email: 'ada@home.example',
+      job_title: 'Analyst',
+      mobile_phone: '+447700900000',
+      phone_numbers: [{ country_code: '+44', number: '2079460000' }],
+      custom_fields: { plan: 'free', note: 'hello', ['__proto__x']: 1 },
+    });
+    const third = await contact({
+      work_email: 'ADA@example.com',
+      personal_email: 'lovelace@home.example',
+      job_title: 'Countess',
+      mobile_phone: '07700 900001',
+      birth_year: 1815,
+      company: { name: 'Engines', industry: 'Computing' },
+      external_id: 'crm-3',
+      assigned_to: customer.adminId,
+    });
+    const answer = await mergeContacts(id, [second, third]);
+    expect(answer).toMatchObject({ status: 200, body: { success: true, data: { id, merged: [second, third] } } });
+    expect(await read('/contacts', id)).toMatchObject({
+      first_name: 'Ada',
+      work_email: 'ada@example.com',
+      personal_email: 'ada@home.example',
+      other_emails: ['ada@old.example', 'lovelace@home.example'],
+      job_title: 'Analyst',
+      birth_year: 1815,
+      mobile_phone: '+447700900000',
+      phone_numbers: [
+        { country_code: '+44', number: '20 7946 0000' },
+        { country_code: '', number: '07700 900001' },
+      ],
+      custom_fields: { plan: 'gold', note: 'hello', ['__proto__x']: 1 },
+      company: { company_name: 'Engines' },
+      external_id: 'crm-3',
+      assigned_to: customer.adminId,
+    });
+    for (const gone of [second, third])
+      expect(await customer.get(`/contacts/${gone}`)).toMatchObject({
+        status: 404,
+        body: { code: 'not_found', message: 'No such contact', merged_into: id },
+      });
+    await expectExact();
+  });
+
+  test('takes the values that `fields` chooses, empty ones too, and the verification of the kept address', async () => {
+    const id = await contact({ work_email: 'a@example.com', job_title: 'Analyst', custom_fields: { a: 1 } });
+    const other = await contact({ work_email: 'b@example.com', last_name: 'Byron', custom_fields: { b: 2 } });
+    const verified = { customerId: customer.id, at: '2026-01-02T03:04:05.678Z' };
+    await app.owner`
+      update contacts set verification_status = 'verified', last_verified = ${verified.at}, score = 70 where id = ${other}`;
+    const fields = { work_email: other, job_title: other, last_name: other, custom_fields: id, other_emails: other };
+    expect((await mergeContacts(id, [other], fields)).status).toBe(200);
+    expect(await read('/contacts', id)).toMatchObject({
+      work_email: 'b@example.com',
+      job_title: '',
+      last_name: 'Byron',
+      custom_fields: { a: 1 },
+      other_emails: null,
+      verification_status: 'verified',
+      last_verified: verified.at,
+      score: 70,
+    });
+  });
+
+  test('moves hand-made memberships and opportunities, and evaluates the rules anew', async () => {
+    const id = await contact({});
+    const [second, third] = [await contact({ job_title: 'Analyst' }), await contact({ last_name: 'Other' })];
+    const byHand = await makeList(app.fastify, customer);
+    const rules = await customer.post('/list-contact', { name: 'Rules', rules: [rule('job_title', 'Analyst')] });
+    await customer.post('/list-contact-details/add-contacts', { list_id: byHand, contact_ids: [third] });
+    const deal = async (contacts_ids: string[]) =>
+      make(customer, '/opportunities', await opportunityBody(customer, { contacts_ids }));
+    const bystander = await contact({});
+    const deals = [
+      await deal([third, bystander, id]),
+      await deal([bystander, second]),
+      await deal([second, third]),
+      await deal([bystander]),
+    ];
+    await mergeContacts(id, [second, third]);
+    const contactsOf = async (one: string) => (await read('/opportunities', one)).contacts_ids;
+    expect(await Promise.all(deals.map(contactsOf))).toEqual([[id, bystander], [bystander, id], [id], [bystander]]);
+    expect((await read('/contacts', id)).list_ids).toEqual([byHand]);
+    const members = await customer.post('/contacts/list', { filters: { list_id: rules.body.id } });
+    expect(members.body.map((one: { id: string }) => one.id)).toEqual([id]);
+    await expectExact();
+  });
+
+  test('is refused as a whole if an id is unknown, foreign, named twice or outside the merge', async () => {
+    const [id, other] = [await contact(), await contact()];
+    const foreign = await make(await app.customer(), '/contacts', contactBody());
+    const errors = async (answer: Promise<Answer>, status: number) => {
+      const { status: found, body } = await answer;
+      expect(found).toBe(status);
+      return body.errors.map(({ path }: { path: string }) => path);
+    };
+    expect(await errors(mergeContacts(id, [other, foreign]), 404)).toEqual(['/merge_ids/1']);
+    expect(await errors(mergeContacts(foreign, [other]), 404)).toEqual(['/id']);
+    expect(await errors(mergeContacts(id, [other, id]), 400)).toEqual(['/merge_ids/1']);
+    expect(await errors(mergeContacts(id, [other, other.toUpperCase()]), 400)).toEqual(['/merge_ids/1']);
+    expect(await errors(mergeContacts(id, [other], { job_title: foreign }), 400)).toEqual(['/fields/job_title']);
+    expect((await mergeContacts(id, [other], { score: id })).status).toBe(400);
+    expect((await mergeContacts(id, [])).status).toBe(400);
+    expect((await read('/contacts', other)).id).toBe(other);
+    const updater = await customer.withScopes(['contacts:update']);
+    expect((await updater.post('/contacts/merge', { id, merge_ids: [other] })).status).toBe(403);
+  });
+
+  test('with more than 20 addresses or numbers is 409, unless `fields` chooses', async () => {
+    const emails = (name: string) => Array.from({ length: 11 }, (_, i) => `${name}${i}@example.com`);
+    const id = await contact({ other_emails: emails('a') });
+    const other = await contact({ other_emails: emails('b') });
+    expect(await mergeContacts(id, [other])).toMatchObject({ status: 409, body: { code: 'conflict' } });
+    expect((await read('/contacts', other)).id).toBe(other);
+    expect((await mergeContacts(id, [other], { other_emails: other })).status).toBe(200);
+    expect((await read('/contacts', id)).other_emails).toEqual(emails('b'));
+  });
+
+  test('is told by events: what changed in the one that stays, and where the others went', async () => {
+    const id = await contact({ job_title: 'Analyst' });
+    const other = await contact({ job_title: 'Countess', gender: 'f', custom_fields: { a: 1 }, external_id: 'x' });
+    await app.owner`delete from events where customer_id = ${customer.id}`;
+    await mergeContacts(id, [other]);
+    const rows = await app.owner<{ entries: unknown[] }[]>`
+      select entries from events where customer_id = ${customer.id}`;
+    const deleted = ['contact.deleted', { id: other, external_id: 'x', merged_into: id }];
+    const changed = ['external_id', 'gender', 'custom_fields.a'];
+    expect(rows.flatMap(({ entries }) => entries)).toEqual([
+      ['contact.updated', { id, external_id: 'x', changed: expect.toSatisfy(isSameSet(changed)) }],
+      deleted,
+    ]);
+  });
+
+  test('of which the response was lost can be repeated with its key', async () => {
+    const [id, other] = [await contact(), await contact()];
+    const send = () => customer.post('/contacts/merge', { id, merge_ids: [other] }, { 'idempotency-key': 'merge-1' });
+    const first = await send();
+    expect([first.status, (await send()).body]).toEqual([200, first.body]);
+    expect((await mergeContacts(id, [other])).status).toBe(404);
+  });
+});
+
+describe('a merge of companies', () => {
+  test('fills what the first lacks, and moves contacts and opportunities', async () => {
+    const id = await company({ company_name: 'Acme' });
+    const other = await company({ company_name: 'Acme Inc.', industry: 'Anvils', size: '11-50', external_id: 'c-2' });
+    const [mine, moved] = [await contact({ company: { id } }), await contact({ company: { id: other } })];
+    const deal = await make(customer, '/opportunities', await opportunityBody(customer, { company_id: other }));
+    const list = await customer.post('/list-contact', { name: 'Anvils', rules: [rule('company.industry', 'Anvils')] });
+    expect((await mergeCompanies(id, [other], { company_name: other })).status).toBe(200);
+    expect(await read('/company', id)).toMatchObject({
+      company_name: 'Acme Inc.',
+      industry: 'Anvils',
+      size: '11-50',
+      external_id: 'c-2',
+    });
+    expect(await customer.get(`/company/${other}`)).toMatchObject({ status: 200, body: null });
+    for (const one of [mine, moved])
+      expect((await read('/contacts', one)).company).toMatchObject({ id, industry: 'Anvils' });
+    expect((await read('/opportunities', deal)).company_id).toBe(id);
+    const members = await customer.post('/contacts/list', { filters: { list_id: list.body.id } });
+    expect(members.body).toHaveLength(2);
+    await expectExact();
+  });
+
+  test('moves up to 5,000 contacts at once, and is refused for more', async () => {
+    const [id, other] = [await company(), await company()];
+    const fill = (count: number) => app.owner`
+      insert into contacts (customer_id, first_name, last_name, work_email, company_id, folded)
+      select ${customer.id}, 'A', 'B', '', ${other}, '{"last_name": "b", "work_email": ""}' from generate_series(1, ${count})`;
+    await fill(5_001);
+    expect(await mergeCompanies(id, [other])).toMatchObject({ status: 409, body: { code: 'conflict' } });
+    await app.owner`
+      delete from contacts where id = (select id from contacts where customer_id = ${customer.id} limit 1)`;
+    await app.owner`
+      insert into counters (customer_id, counted, shard, records) values (${customer.id}, 'contacts', 99, 5000)`;
+    expect((await mergeCompanies(id, [other])).status).toBe(200);
+    expect(
+      (await customer.post('/contacts/metadata', { filters: { company_id: id } })).body.pagination.total_records,
+    ).toBe(5_000);
+    await expectExact();
+  });
+});
+
+describe('what names a merged record', () => {
+  const upsert = async (external_id: string, more: object = {}) => {
+    const items = [{ external_id, ...more }];
+    const { body } = await customer.post('/contacts/batch/upsert', { match: 'external_id', items });
+    return body.data.results[0];
+  };
+
+  test('finds the record at the end of a chain, unless another record has the external id', async () => {
+    const [a, b, c] = [
+      await contact({ external_id: 'a' }),
+      await contact({ external_id: 'b' }),
+      await contact({ external_id: 'c' }),
+    ];
+    await mergeContacts(b, [a]);
+    await mergeContacts(c, [b]);
+    expect((await customer.get(`/contacts/${a}`)).body.merged_into).toBe(c);
+    expect(await upsert('a', { job_title: 'Analyst' })).toMatchObject({ status: 'updated', id: c });
+    expect(await read('/contacts', c)).toMatchObject({ external_id: 'c', job_title: 'Analyst' });
+    const file = 'external_id,job_title\nb,From b\nc,From c\na,From a\n';
+    const settings = { object: 'contacts', mode: 'update', match: 'external_id' };
+    expect(await importFile(app, customer, settings, file)).toMatchObject({ updated: 3, failed: 0 });
+    expect((await read('/contacts', c)).job_title).toBe('From a');
+    const again = await contact({ external_id: 'a' });
+    expect(await upsert('a', { job_title: 'Engineer' })).toMatchObject({ status: 'updated', id: again });
+    const twice = await customer.post('/contacts/batch/read', {
+      match: 'external_id',
+      items: [{ external_id: 'b' }, { external_id: 'c' }],
+    });
+    expect(twice.body.data.results).toMatchObject([
+      { status: 'found', id: c },
+      { status: 'failed', error: { code: 'conflict' } },
+    ]);
+  });
+
+  test('is forgotten after 400 days', async () => {
+    const [id, other] = [await contact(), await contact({ external_id: 'old' })];
+    await contact({ external_id: 'kept' });
+    await mergeContacts(id, [other], { external_id: id });
+    await app.owner`
+      update merged_records set merged_at = now() - interval '401 days' where customer_id = ${customer.id}`;
+    expect((await customer.get(`/contacts/${other}`)).body).not.toHaveProperty('merged_into');
+    expect(await upsert('old')).toMatchObject({ status: 'failed' });
+    expect(await app.db.transaction(forgetOldMerges)).toBeGreaterThan(0);
+    expect(await app.owner`select from merged_records where customer_id = ${customer.id}`).toHaveLength(0);
+  });
+
+  test('a later unlock of its prospect, and a verification of its address, reach the record that stays', async () => {
+    const prospects = [person({ work_email: 'one@example.com' }), person({ work_email: 'two@example.com' })];
+    const sync = () => app.db.transaction((sql) => syncProspects(sql, customer.id, prospects));
+    const ids = [...(await sync()).values()];
+    await mergeContacts(ids[0]!, [ids[1]!]);
+    expect(new Set((await sync()).values())).toEqual(new Set([ids[0]]));
+    expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(1);
+    const verification = { address: 'one@example.com', status: 'invalid' as const, contactId: ids[1]! };
+    await app.db.transaction((sql) => saveVerifications(sql, customer.id, [verification]));
+    expect((await read('/contacts', ids[0]!)).verification_status).toBe('invalid');
+  });
+});
+
+describe('merges that race', () => {
+  test('with changes, deletions, upserts, lists and each other end as if one came after the other', async () => {
+    for (let round = 0; round < 6; round += 1) {
+      const list = await makeList(app.fastify, customer);
+      const names = ['k', 'm', 'n', 'o'].map((name) => `${name}${round}`);
+      const ids: string[] = [];
+      for (const name of names)
+        ids.push(
+          await contact({ external_id: name, work_email: `${name}@example.com`, company: { name: `Co ${name}` } }),
+        );
+      const [k, m, n, o] = ids as [string, string, string, string];
+      const companies: string[] = [];
+      for (const id of ids) companies.push((await read('/contacts', id)).company.id);
+      const upserted = { match: 'external_id', items: names.map((external_id) => ({ external_id, gender: 'f' })) };
+      const answers = await Promise.all([
+        mergeContacts(k, [m]),
+        mergeContacts(k, [m, n]),
+        mergeContacts(n, [o]),
+        mergeContacts(m, [k]),
+        customer.patch(`/contacts/${m}`, { job_title: 'Analyst' }),
+        customer.delete(`/contacts/${o}`),
+        customer.post('/contacts/batch/upsert', upserted),
+        customer.post('/list-contact-details/add-contacts', { list_id: list, contact_ids: [m] }),
+        contact({ company: { id: companies[1] } }).catch(() => undefined),
+        mergeCompanies(companies[0]!, [companies[1]!, companies[2]!]),
+        mergeCompanies(companies[3]!, [companies[2]!, companies[0]!]),
+        customer.delete(`/company/${companies[1]}`),
+        contact({ company: { name: `Co n${round}` } }),
+      ]);
+      const statuses = answers.flatMap((answer) => (typeof answer === 'object' ? answer.status : []));
+      expect(statuses.filter((status) => ![200, 404].includes(status))).toEqual([]);
+      await expectExact();
+      const chains = await app.owner`
+        select from merged_records m
+        where m.customer_id = ${customer.id}
+          and exists (select 1 from merged_records next where next.customer_id = m.customer_id and next.id = m.merged_into)`;
+      expect(chains).toHaveLength(0);
+    }
+    // No contact is without the company that it was created with, unless that was deleted.
+    const lost = await app.owner`
+      select from contacts c
+      where c.customer_id = ${customer.id}
+        and c.company_id is not null
+        and not exists (select 1 from companies co where co.customer_id = c.customer_id and co.id = c.company_id)`;
+    expect(lost).toHaveLength(0);
+  });
+});
