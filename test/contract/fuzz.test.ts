@@ -161,7 +161,8 @@ const onlyCode: Record<string, RegExp[]> = {
   ],
   // The field of a rule decides which operators and values it takes.
   '/list-contact': [/^must /, /^is not /, /^does not fit the field/],
-  '/export': [/^is a part of/],
+  // The format decides which sets of fields there are.
+  '/export': [/^is a part of/, /^"readable" is for csv and xlsx only$/],
   // An id is the same in capital and small letters.
   '/opportunities': [/is named twice/],
   '/prospect/': [/page × limit must not exceed/],
