@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run env test test-only test-image check chaos model fuzz clients bench schema format clean node_modules
+.PHONY: help run env test test-only test-image check chaos model fuzz clients bench pictures schema format clean node_modules
 
 run: node_modules ## start the service on an embedded PostgreSQL, with a demo customer (DATABASE_URL uses your server)
 	@echo 'Starting. The log shows warnings only; LOG_LEVEL=info shows every request.'
@@ -37,6 +37,9 @@ clients: node_modules ## pack the clients for TypeScript and Python into clients
 
 bench: node_modules ## measure, in ratios to ceilings taken in the same run (ONLY=contacts for one suite)
 	@npm run --silent bench
+
+pictures: node_modules ## take a picture of every page at /app, in three widths and two colour schemes (ONLY=contacts, PICTURES=folder)
+	@npm run --silent pictures
 
 schema: node_modules ## write sql/schema.sql and test/contract anew after a change that was meant
 	@npm run --silent schema

@@ -8,16 +8,15 @@ import { DomainError } from '../errors.ts';
 import { sendError } from '../plugins/answers/error-handler.ts';
 import { refuseOtherMethods, watchPaths } from '../plugins/method-not-allowed.ts';
 import { isHttps } from '../plugins/credentials/session-cookie.ts';
-import { forMembers } from './base/access.ts';
 import { assets } from './base/assets.ts';
 import { audit } from './access/audit.ts';
 import { credits } from './work/credits.ts';
 import { errorPage } from './base/error-page.ts';
 import { requireToken } from './base/forms.ts';
 import { imports } from './imports/imports.ts';
+import { start } from './start/start.ts';
 import { jobs } from './work/jobs.ts';
 import { keys } from './access/keys.ts';
-import { goTo } from './base/layout.ts';
 import { password } from './access/password.ts';
 import { sessions } from './access/sessions.ts';
 
@@ -80,8 +79,8 @@ async function pages(app: FastifyInstance): Promise<void> {
     if (method === 'POST' && !routeOptions.config.takesFile) requireToken(request, request.body);
   });
 
-  app.get('/', forMembers, (_request, reply) => goTo(reply, '/app/keys'));
-  for (const group of [assets, sessions, keys, credits, jobs, imports, audit, password]) await app.register(group);
+  for (const group of [assets, sessions, start, keys, credits, jobs, imports, audit, password])
+    await app.register(group);
   await app.register(refuseOtherMethods, { paths });
 }
 

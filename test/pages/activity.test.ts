@@ -31,8 +31,8 @@ describe('the page of credits', () => {
     await charge(customer.id, job, 103, 500, 30);
     const page = await visitor.get('/app/credits');
     const text = textOf(page);
-    expect(text).toContain('12,345 available, to pay for unlocking prospects');
-    expect(text).toContain('0 available, to pay for verifying e-mail addresses; 3 more are reserved for jobs');
+    expect(text).toContain('12,345 available to unlock prospects');
+    expect(text).toContain('0 available to verify e-mail addresses; 3 more are reserved for jobs');
     expect(page.body).toContain('aria-label="Verification: 42 credits spent in the last 30 days"');
     expect(page.body.match(/<rect/g)).toHaveLength(60);
     expect(text).toMatch(/granted 12,345 12,345 0/);

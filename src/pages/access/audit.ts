@@ -17,7 +17,7 @@ export async function audit(app: FastifyInstance): Promise<void> {
     const body = html`<p class="lead">Who did what with keys and users, from which address. Newest first.</p>
       !${
         events.length === 0
-          ? empty('Nothing yet', 'Logins and changes of keys and users are listed here.')
+          ? empty('Nothing yet', 'Logins and changes of keys and users are listed here.', '', 'clock')
           : table('Audit log', ['When', 'What', 'Who', 'From', 'Details'], events.map(row))
       }
       !${events.length === fewEvents ? html`<p><a href="${section}?all=1">Show the last ${manyEvents}</a></p>` : ''}`;

@@ -35,6 +35,7 @@ export function keyList(rows: readonly ApiKey[], role: Role, done: string): Page
           'No keys yet',
           'A program needs a key to call the API. Issue one for each program, so that you can revoke it alone.',
           isAdmin ? add : html`<p>Ask an admin of your company for one.</p>`,
+          'key',
         )
       : html`<ul class="keys">
           !${active.map((key) => card(key, isAdmin))}

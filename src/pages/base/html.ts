@@ -1,4 +1,5 @@
 import { html } from 'ghtml';
+import { picture, type PictureName } from './pictures.ts';
 
 export { html };
 
@@ -12,15 +13,17 @@ const dates = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeZone: 
 const times = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' });
 const numbers = new Intl.NumberFormat('en-GB');
 
-/** Returns a date and time in UTC, or `none` for null. */
+/**
+ * Returns a date and time in UTC, or `none` for null. The script of the pages shows it in the time zone of the viewer.
+ */
 export const moment = (instant: string | null, none = '–'): Html =>
   instant === null
     ? html`<span class="quiet">${none}</span>`
     : html`<time datetime="${instant}">${times.format(new Date(instant))} UTC</time>`;
 
-/** Returns a date in UTC. */
+/** Returns a date in UTC, without the time. The script of the pages shows the date in the time zone of the viewer. */
 export const date = (instant: string): Html =>
-  html`<time datetime="${instant}">${dates.format(new Date(instant))}</time>`;
+  html`<time datetime="${instant}" data-day>${dates.format(new Date(instant))}</time>`;
 
 /** Formats an integer with thousands separators. */
 export const count = (value: number): string => numbers.format(value);
@@ -37,15 +40,19 @@ export const badge = (text: string, tone: Tone): Html => html`<span class="badge
 export const notice = (text: string, tone: Tone = 'good'): Html =>
   html`<p class="notice ${tone}" role="${tone === 'bad' ? 'alert' : 'status'}">${text}</p>`;
 
-/** Returns what a page shows in place of an empty list. */
-export const empty = (title: string, text: string, link: Html = ''): Html =>
+/** Returns what a page shows in place of an empty list. `text` says what to do. */
+export const empty = (title: string, text: string, link: Html = '', drawing: PictureName = 'search'): Html =>
   html`<div class="empty">
+    !${picture(drawing)}
     <h2>${title}</h2>
     <p>${text}</p>
     !${link}
   </div>`;
 
-/** The table scrolls horizontally if it is wider than the screen. */
+/**
+ * Returns a table in a frame of its own, in which it scrolls if it is wider than the screen; the first column stays. On
+ * a narrow screen each row is a card, in which each cell has the head of its column.
+ */
 export const table = (label: string, heads: readonly string[], rows: readonly Html[]): Html =>
   html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">
     <table>
@@ -55,10 +62,16 @@ export const table = (label: string, heads: readonly string[], rows: readonly Ht
         </tr>
       </thead>
       <tbody>
-        !${rows}
+        !${rows.map((row) => withHeads(row, heads))}
       </tbody>
     </table>
   </div>`;
+
+/** Adds the head of its column to each cell. Values in a row are escaped, so `<td` is never a part of one. */
+function withHeads(row: Html, heads: readonly string[]): Html {
+  let column = 0;
+  return row.replaceAll(/<t[dh](?=[\s>])/g, (cell) => html`!${cell} data-head="${heads[column++] ?? ''}"`);
+}
 
 export const facts = (entries: readonly (readonly [name: string, value: Html])[]): Html =>
   html`<dl class="facts">
@@ -72,10 +85,13 @@ export const facts = (entries: readonly (readonly [name: string, value: Html])[]
   </dl>`;
 
 /** Returns links to the previous and next page, or an empty string if there is only one page. */
-export function pager({ newer, older }: { newer?: string | undefined; older?: string | undefined }): Html {
+export function pager(
+  { newer, older }: { newer?: string | undefined; older?: string | undefined },
+  names = { newer: 'Newer', older: 'Older' },
+): Html {
   if (newer === undefined && older === undefined) return '';
   return html`<nav class="pager" aria-label="Pages">
-    !${newer === undefined ? '' : html`<a href="${newer}" rel="prev">Newer</a>`}
-    !${older === undefined ? '' : html`<a href="${older}" rel="next">Older</a>`}
+    !${newer === undefined ? '' : html`<a href="${newer}" rel="prev">${names.newer}</a>`}
+    !${older === undefined ? '' : html`<a href="${older}" rel="next">${names.older}</a>`}
   </nav>`;
 }

@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { assetUrl } from './assets.ts';
 import { formToken, tokenField } from './forms.ts';
 import { html, type Html } from './html.ts';
+import { roleWords } from './words.ts';
 
 export interface Page {
   title: string;
@@ -19,12 +20,24 @@ export interface Page {
   status?: number;
 }
 
-const sections: readonly { path: string; label: string; isForAdmins?: true }[] = [
-  { path: '/app/keys', label: 'API keys' },
-  { path: '/app/credits', label: 'Credits' },
-  { path: '/app/jobs', label: 'Jobs' },
-  { path: '/app/imports', label: 'Imports' },
-  { path: '/app/audit', label: 'Audit log', isForAdmins: true },
+interface Entry {
+  path: string;
+  label: string;
+  isForAdmins?: true;
+}
+
+/** The navigation, in groups. */
+const sections: readonly (readonly Entry[])[] = [
+  [{ path: '/app', label: 'Start' }],
+  [
+    { path: '/app/imports', label: 'Imports' },
+    { path: '/app/jobs', label: 'Jobs' },
+    { path: '/app/credits', label: 'Credits' },
+  ],
+  [
+    { path: '/app/keys', label: 'API keys' },
+    { path: '/app/audit', label: 'Audit log', isForAdmins: true },
+  ],
 ];
 
 /** Browsers must not store the page, because it contains data of one user. */
@@ -105,6 +118,7 @@ function documentOf(request: FastifyRequest, reply: FastifyReply, page: Page): H
         <a class="skip" href="#content">Skip to the content</a>
         !${request.caller?.kind === 'session' ? sidebar(request, reply, page) : ''}
         <main id="content" tabindex="-1" !${request.caller ? '' : 'class="alone"'}>
+          !${request.caller ? '' : html`<p class="brand"><span aria-hidden="true"></span>Sales Data</p>`}
           <div class="heading">
             <h1>${title}</h1>
             <div class="actions">!${actions}</div>
@@ -118,18 +132,22 @@ function documentOf(request: FastifyRequest, reply: FastifyReply, page: Page): H
 function sidebar(request: FastifyRequest, reply: FastifyReply, { section }: Page): Html {
   const { caller } = request;
   if (caller.kind !== 'session') return '';
-  const entries = sections.filter(({ isForAdmins }) => !isForAdmins || caller.role === 'admin');
+  const isOffered = ({ isForAdmins }: Entry): boolean => !isForAdmins || caller.role === 'admin';
   return html`<header class="sidebar">
     <a class="brand" href="/app"><span aria-hidden="true"></span>Sales Data</a>
-    <nav aria-label="Main">
-      <ul>
-        !${entries.map((entry) => html`<li>!${link(entry, section)}</li>`)}
-      </ul>
+    <button type="button" class="menu secondary outline" popovertarget="menu">Menu</button>
+    <nav id="menu" aria-label="Main" popover>
+      !${sections.map(
+        (group) =>
+          html`<ul>
+            !${group.filter(isOffered).map((entry) => html`<li>!${link(entry, section)}</li>`)}
+          </ul>`,
+      )}
     </nav>
     <div class="account">
       <p>
         <span class="email">${caller.email}</span>
-        <span class="quiet">${caller.role}</span>
+        <span class="quiet">${roleWords[caller.role].word}</span>
       </p>
       !${link({ path: '/app/password', label: 'Password' }, section)}
       !${form(request, reply, { action: '/app/logout', body: '<button class="link">Log out</button>' })}
@@ -137,5 +155,5 @@ function sidebar(request: FastifyRequest, reply: FastifyReply, { section }: Page
   </header>`;
 }
 
-const link = ({ path, label }: { path: string; label: string }, section: string | undefined): Html =>
+const link = ({ path, label }: Entry, section: string | undefined): Html =>
   html`<a href="${path}" !${path === section ? 'aria-current="page"' : ''}>${label}</a>`;

@@ -1,4 +1,4 @@
-// The pages work without this file. It adds copying, live progress, dialogs, the space key on links that look like buttons, and
+// The pages work without this file. It adds copying, live progress, dialogs, times in the viewer's zone, the space key on links that look like buttons, and
 // forms that keep their contents when the session ends.
 
 /** Interval between two looks at something that runs (ms). */
@@ -19,12 +19,24 @@ async function load(url) {
 }
 
 function enhance(root) {
+  root.querySelectorAll('time').forEach(showLocally);
   each('data-copy', prepareCopy, root);
   each('data-dialog', (link) => link.addEventListener('click', openDialog), root);
   each('data-preset', (link) => link.addEventListener('click', choosePreset), root);
   each('data-once', (form) => form.addEventListener('submit', sendOnce), root);
   each('data-keep', (form) => form.addEventListener('submit', keepForm), root);
   each('data-submit', (select) => select.addEventListener('change', () => select.form.requestSubmit()), root);
+}
+
+const moments = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short' });
+const days = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium' });
+
+/** Shows a time in the time zone of the viewer. It still shows in UTC when the mouse rests on it. */
+function showLocally(time) {
+  const instant = new Date(time.dateTime);
+  if (Number.isNaN(instant.valueOf()) || time.title !== '') return;
+  time.title = time.textContent;
+  time.textContent = (time.dataset.day === undefined ? moments : days).format(instant);
 }
 
 function prepareCopy(button) {

@@ -37,6 +37,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
             'No imports yet',
             'An import writes contacts or companies from a CSV or NDJSON file. You see what it would do before it starts.',
             isAdmin ? add : '',
+            'file',
           );
     return sendPage(request, reply, {
       title: 'Imports',

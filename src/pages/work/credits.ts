@@ -6,6 +6,7 @@ import { barChart } from '../base/chart.ts';
 import { queryOf, text } from '../base/forms.ts';
 import { badge, count, empty, html, moment, pager, table, type Html, type Tone } from '../base/html.ts';
 import { sendPage } from '../base/layout.ts';
+import { poolWords } from '../base/words.ts';
 
 const section = '/app/credits';
 const days = 30;
@@ -28,7 +29,12 @@ export async function credits(app: FastifyInstance): Promise<void> {
       <h2>Ledger</h2>
       !${
         ledger.rows.length === 0
-          ? empty('Nothing yet', 'Each change of your credits is listed here: grants, and what jobs reserve and spend.')
+          ? empty(
+              'Nothing yet',
+              'Each change of your credits is listed here: grants, and what jobs reserve and spend.',
+              '',
+              'coins',
+            )
           : table(
               'Ledger',
               ['When', 'Credits', 'What', 'Amount', 'Available after', 'Reserved after', 'About'],
@@ -40,11 +46,6 @@ export async function credits(app: FastifyInstance): Promise<void> {
   });
 }
 
-const names: Record<Pool, { title: string; purpose: string }> = {
-  subscription: { title: 'Prospects', purpose: 'pay for unlocking prospects' },
-  verification: { title: 'Verification', purpose: 'pay for verifying e-mail addresses' },
-};
-
 const kinds: Record<EntryKind, { name: string; tone: Tone }> = {
   grant: { name: 'granted', tone: 'good' },
   reserve: { name: 'reserved', tone: 'busy' },
@@ -54,7 +55,7 @@ const kinds: Record<EntryKind, { name: string; tone: Tone }> = {
 };
 
 function poolCard(pool: Pool, balances: Credits, charges: readonly DailyCharge[]): Html {
-  const { title, purpose } = names[pool];
+  const { word: title, purpose } = poolWords[pool];
   const { balance, reserved } = balances[pool];
   const bars = charges
     .filter((charge) => charge.pool === pool)
@@ -63,9 +64,7 @@ function poolCard(pool: Pool, balances: Credits, charges: readonly DailyCharge[]
   return html`<section class="card">
     <h2>${title}</h2>
     <p class="figure">${count(balance)}</p>
-    <p class="quiet">
-      available, to ${purpose}${reserved > 0 ? `; ${count(reserved)} more are reserved for jobs` : ''}
-    </p>
+    <p class="quiet">available ${purpose}${reserved > 0 ? `; ${count(reserved)} more are reserved for jobs` : ''}</p>
     !${barChart(`${title}: ${count(spent)} credits spent in the last ${days} days`, bars)}
     <p class="quiet">${count(spent)} spent in the last ${days} days</p>
     !${spent > 0 ? daily(bars) : ''}
@@ -83,7 +82,7 @@ const daily = (bars: readonly { name: string; value: number }[]): Html =>
 function row({ created_at, pool, kind, amount, balance_after, reserved_after, job_id, note }: LedgerEntry): Html {
   return html`<tr>
     <td>!${moment(created_at)}</td>
-    <td>${names[pool].title}</td>
+    <td>${poolWords[pool].word}</td>
     <td>!${badge(kinds[kind].name, kinds[kind].tone)}</td>
     <td class="number">${count(amount)}</td>
     <td class="number">${count(balance_after)}</td>

@@ -9,6 +9,7 @@ import { idOf, option, pageNumberOf, queryOf, text } from '../base/forms.ts';
 import { count, empty, facts, html, moment, pager, table, type Html } from '../base/html.ts';
 import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { progressBar, statusBadge } from '../base/progress.ts';
+import { jobWords, verificationWords } from '../base/words.ts';
 
 const section = '/app/jobs';
 
@@ -24,8 +25,13 @@ export async function jobs(app: FastifyInstance): Promise<void> {
       rows.length > 0
         ? table('Jobs', ['Job', 'Status', 'Progress', 'Started', 'Credits'], rows.map(row))
         : isFiltered || page > 1
-          ? empty('No such jobs', 'No job matches. Choose another status or type.')
-          : empty('No jobs yet', 'Jobs unlock prospects and verify e-mail addresses. Programs start them with the API.')
+          ? empty('No such jobs', 'No job matches. Choose another status or type.', '', 'search')
+          : empty(
+              'No jobs yet',
+              'Jobs unlock prospects and verify e-mail addresses. Start one from prospects, contacts or a list.',
+              '',
+              'job',
+            )
     }
     !${pager({
       newer: page > 1 ? pageUrl(filters, page - 1) : undefined,
@@ -41,8 +47,8 @@ export async function jobs(app: FastifyInstance): Promise<void> {
     return sendConfirmation(request, reply, {
       title: 'Cancel the job',
       section,
-      text: html`${labels[job.type]}: ${count(job.processed)} of ${count(job.total)} items are done. Their results stay
-      and were charged. The other items are skipped, and the credits that are reserved for them come back.`,
+      text: html`${jobWords[job.type]}: ${count(job.processed)} of ${count(job.total)} items are done. Their results
+      stay and were charged. The other items are skipped, and the credits that are reserved for them come back.`,
       action: `${section}/${job.id}/cancel`,
       back: `${section}/${job.id}`,
       refusal: 'Let it run',
@@ -55,13 +61,6 @@ export async function jobs(app: FastifyInstance): Promise<void> {
     return goTo(reply, `${section}/${id}`);
   });
 }
-
-const labels: Record<Job['type'], string> = {
-  unlock_contacts: 'Unlock prospects by filter',
-  unlock_selected_contacts: 'Unlock chosen prospects',
-  verify_email: 'Verify e-mail addresses',
-  verify_list: 'Verify a list',
-};
 
 type Filters = Partial<Pick<Job, 'status' | 'type'>>;
 
@@ -87,7 +86,7 @@ const filterForm = ({ status = '' as never, type = '' as never }: Filters): Html
     <label>
       Type
       <select name="type" data-submit>
-        !${option('', 'any', type)} !${jobTypes.map((one) => option(one, labels[one], type))}
+        !${option('', 'any', type)} !${jobTypes.map((one) => option(one, jobWords[one], type))}
       </select>
     </label>
     <button class="secondary outline">Show</button>
@@ -95,7 +94,7 @@ const filterForm = ({ status = '' as never, type = '' as never }: Filters): Html
 
 const row = ({ id, type, status, processed, total, created_at, credits }: Job): Html =>
   html`<tr>
-    <td><a href="${section}/${id}">${labels[type]}</a></td>
+    <td><a href="${section}/${id}">${jobWords[type]}</a></td>
     <td>!${statusBadge(status)}</td>
     <td class="number">${count(processed)} of ${count(total)}</td>
     <td>!${moment(created_at)}</td>
@@ -118,7 +117,12 @@ async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<Fa
     <h2>Results</h2>
     !${
       results.rows.length === 0
-        ? empty('No results', isRunning ? 'They appear here while the job runs.' : 'Results are kept for 30 days.')
+        ? empty(
+            'No results',
+            isRunning ? 'They appear here while the job runs.' : 'Results are kept for 30 days.',
+            '',
+            'job',
+          )
         : table('Results', ['Item', 'Outcome', 'What was found', 'Credits', 'When'], results.rows.map(resultRow))
     }
     !${pager({
@@ -127,7 +131,7 @@ async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<Fa
     })}
   </div>`;
   return sendPage(request, reply, {
-    title: labels[job.type],
+    title: jobWords[job.type],
     section,
     isLive: isRunning,
     actions: isCancellable
@@ -162,7 +166,7 @@ const resultRow = ({ item, status, reason, result, charged, finished_at }: JobIt
 /** Returns a short description of an item's result. */
 function foundBy(result: JobItem['result']): string {
   if (result === null) return '';
-  if ('checks' in result) return result.status.replaceAll('_', ' ');
+  if ('checks' in result) return verificationWords[result.status].word;
   return [`${result.first_name} ${result.last_name}`.trim(), result.job_company_name, result.work_email]
     .filter(Boolean)
     .join(' · ');

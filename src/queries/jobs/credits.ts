@@ -172,6 +172,22 @@ export async function findCredits(sql: Sql | Transaction, customerId: string): P
   return Object.fromEntries(rows.map(({ pool, ...credits }) => [pool, credits])) as Credits;
 }
 
+/** Returns the amount of the last grant to each pool, if it is among the newest 10,000 entries. */
+export async function findLastGrants(sql: Sql, customerId: string): Promise<Partial<Record<Pool, number>>> {
+  const rows = await sql<{ pool: Pool; amount: number }[]>`
+    select distinct on (pool) pool, amount
+    from (
+      select id, pool, kind, amount
+      from credit_entries
+      where customer_id = ${customerId}
+      order by id desc
+      limit 10000
+    ) newest
+    where kind = 'grant'
+    order by pool, id desc`;
+  return Object.fromEntries(rows.map(({ pool, amount }) => [pool, amount]));
+}
+
 /**
  * Newest first.
  * @throws DomainError `validation_failed` if the cursor was returned for another list
