@@ -859,16 +859,20 @@ create table prospects (
   has_email            boolean        not null,
   has_phone            boolean        not null,
   tokens               text[]         collate "C" not null,
+  match_keys           text[]         collate "C",
   constraint prospects_pkey primary key (id),
   constraint prospects_score_is_percentage check (score >= 0 and score <= 100)
 );
 create index prospects_best_first on prospects using btree ((- score), id);
 create index prospects_last_name on prospects using btree (last_name, id);
 create index prospects_last_name_descending on prospects using btree (last_name desc, id);
+create index prospects_match_keys on prospects using gin (match_keys);
+create index prospects_names on prospects using btree (hashtextextended((((last_name || chr(10)) || first_name) || chr(10)) || job_company_name, 0::bigint));
 create index prospects_tokens on prospects using gin (tokens);
 create index prospects_worst_first on prospects using btree (score, id);
 grant delete, insert, maintain, select, update on prospects to sales_data_api;
 comment on table prospects is 'Columns named like members of `person` have the folded form in which the service compares.';
+comment on column prospects.match_keys is 'By which the person is found as the same as somebody else: the URL of the profile and the e-mail addresses, as the service compares them. Null if an earlier release wrote the person: `catalog reindex` computes it.';
 
 create table rule_versions (
   customer_id uuid not null,

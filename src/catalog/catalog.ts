@@ -37,6 +37,13 @@ export interface CatalogStatus {
   details: Record<string, string | number>;
 }
 
+/**
+ * Says in `catalog status` how many people an earlier release stored without keys (`match-keys.ts`), if any. They are
+ * not found by profile URL and e-mail address until `catalog reindex`.
+ */
+export const unkeyedDetail = (people: number): Record<string, number> =>
+  people === 0 ? {} : { 'not matched by profile and e-mail until a reindex': people };
+
 /** Both engines return the same results, and throw `unavailable` if they do not respond in time. */
 export interface CatalogReads {
   /** Returns one page, unmasked. Ties of the order are sorted by id. */

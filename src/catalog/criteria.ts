@@ -21,7 +21,14 @@ export type Criterion =
   | { kind: 'scores'; gte?: number; lte?: number }
   /** `date_verified` is in this range, both ends included: ISO 8601 in UTC. */
   | { kind: 'verified'; gte?: string; lte?: string }
-  | { kind: 'has'; what: 'has_email' | 'has_phone'; value: boolean };
+  | { kind: 'has'; what: 'has_email' | 'has_phone'; value: boolean }
+  /** The person has one of these keys (`match-keys.ts`). */
+  | { kind: 'keys'; keys: string[] }
+  /** The person has all three names of one of these people. */
+  | { kind: 'named'; people: NamedPerson[] };
+
+/** The folded first name, last name and company name of a person. */
+export type NamedPerson = [first: string, last: string, company: string];
 
 /**
  * Words in all `words` conditions of a search. Each becomes a clause, and Elasticsearch rejects queries with over

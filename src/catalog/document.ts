@@ -1,5 +1,6 @@
 import type { Prospect, TextField, WordField } from '../schemas/prospects.ts';
 import { fold, words } from '../text/fold.ts';
+import { keysOf } from './matching/match-keys.ts';
 import { memoize } from './memoize.ts';
 
 /** A person as the catalog stores it, with the texts that searches use. */
@@ -13,6 +14,8 @@ export interface CatalogDocument {
   spelled: Record<TextField, string | undefined>;
   has_email: boolean;
   has_phone: boolean;
+  /** By which the person is found as the same as somebody else. */
+  keys: string[];
 }
 
 /** Every person has these, perhaps empty. Only the postal code may be null. */
@@ -64,6 +67,7 @@ export function toDocument({ _id, ...person }: Prospect): CatalogDocument {
     },
     has_email: hasEmail(person),
     has_phone: person.mobile_phone !== null,
+    keys: keysOf(person),
   };
 }
 

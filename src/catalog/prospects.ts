@@ -119,7 +119,7 @@ async function readAfter(
 }
 
 /** Reads the unlocks from PostgreSQL, because the newest may be missing in the search index. */
-async function maskLocked(
+export async function maskLocked(
   { config, db }: ProspectServices,
   customerId: string,
   found: Prospect[],

@@ -1,6 +1,8 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { FastifyRequest } from 'fastify';
+import { matchProspects } from '../catalog/matching/match-prospects.ts';
 import { countProspects, listProspects } from '../catalog/prospects.ts';
+import { ProspectMatch, ProspectMatches } from '../schemas/clean-data/matching.ts';
 import {
   Prospect,
   ProspectCount,
@@ -14,7 +16,7 @@ const tags = ['prospects'];
 const access = { scope: 'prospect:read' } as const;
 const reading = { access, limit: 'prospects' } as const;
 
-/** The contract requires 201 for successful searches. */
+/** The contract requires 201 for successful searches by filters. */
 const prospects: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '/prospect/filters',
@@ -77,6 +79,26 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
       if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
       return reply.code(201).send(page.rows);
     },
+  );
+
+  app.post(
+    '/prospect/match',
+    {
+      config: reading,
+      schema: {
+        operationId: 'matchProspects',
+        summary: 'Find people in the catalog',
+        description:
+          'Finds up to 100 people in the whole catalog, by exact comparison: the URL of the profile (whatever its scheme, ' +
+          '`www.`, query and closing `/`), else first name, last name and company name, all without regard to case and ' +
+          'accents. The first of these that finds somebody decides. Contact data is masked as in lists. It costs no ' +
+          'credits.',
+        tags,
+        body: ProspectMatch,
+        response: { 200: ProspectMatches },
+      },
+    },
+    async (request) => matchProspects(servicesOf(request), request.caller.customerId, request.body),
   );
 };
 

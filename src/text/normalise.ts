@@ -17,3 +17,16 @@ function normaliseField(field: string, value: unknown): unknown {
 
 /** Returns the form in which e-mail addresses are compared. */
 export const emailKey = (address: string): string => address.trim().toLowerCase();
+
+/**
+ * Returns the form in which URLs of profiles are compared: in lower case, without scheme, `www.`, query, fragment and
+ * closing `/`.
+ */
+export const profileKey = (url: string): string =>
+  url
+    .trim()
+    .toLowerCase()
+    .replace(/^[a-z][a-z0-9+.-]*:\/\//, '')
+    .replace(/^www\./, '')
+    .replace(/[?#].*$/s, '')
+    .replace(/\/*$/, '');

@@ -5,9 +5,11 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import type { Catalog, Search } from '../../src/catalog/catalog.ts';
 import { importPeople } from '../../src/catalog/import/import-people.ts';
 import { uuidOfUrl } from '../../src/catalog/import/person-ids.ts';
+import { matchPeople, type Wanted } from '../../src/catalog/matching/match-people.ts';
 import { positionOf } from '../../src/catalog/order.ts';
 import { toSearch } from '../../src/catalog/prospects.ts';
 import type { Database } from '../../src/database/db.ts';
+import { countryCodes } from '../../src/files/values/country-codes.ts';
 import { insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
 import {
   textFields,
@@ -229,6 +231,74 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
       { type: 'first_name', value: 'Zoë' },
       { type: 'last_name', value: 'Zoë' },
     ]);
+  });
+
+  /** Matches people, and returns for each the ids that fit and what decided. */
+  async function matched(...wanted: Wanted[]): Promise<[ids: string[], on: string[]][]> {
+    const matches = await matchPeople(catalog, wanted, await countryCodes());
+    return matches.map(({ found, matchedOn }) => [found.map(({ _id }) => _id), matchedOn]);
+  }
+
+  test('a person is matched by an e-mail address, else by the profile, else by names and company', async () => {
+    const [ada, grace, long] = [
+      person({ profnet_url: 'https://www.Profnet.example/in/Ada/?ref=1', emails: ['Second@Engines.example'] }),
+      person({ first_name: 'Grace', last_name: 'Hopper', profnet_url: null, work_email: '', emails: [] }),
+      person({ profnet_url: `profnet.example/${'x'.repeat(2_000)}`, work_email: 'n/a', emails: [], last_name: 'Long' }),
+    ];
+    await hold([ada, grace, long]);
+    const names = { first_name: 'GRÁCE', last_name: ' hopper', company_name: 'analytical  engines ltd' };
+    expect(
+      await matched(
+        { profnet_url: 'HTTP://profnet.example/in/ada' },
+        { emails: ['SECOND@engines.example'], profnet_url: long.profnet_url },
+        { emails: ['nobody@engines.example'], profnet_url: long.profnet_url!.toUpperCase() },
+        { profnet_url: 'profnet.example/in/nobody', ...names },
+        { ...names, company_name: 'Analytical Engines' },
+        { profnet_url: 'n/a', emails: ['n/a', ''], first_name: 'Grace', last_name: 'Hopper' },
+      ),
+    ).toEqual([
+      [[ada._id], ['profnet_url']],
+      [[ada._id], ['email']],
+      [[long._id], ['profnet_url']],
+      [[grace._id], ['name_and_company']],
+      [[], []],
+      [[], []],
+    ]);
+    await catalog.reindex(() => undefined);
+    expect(await matched({ profnet_url: ada.profnet_url }, names)).toEqual([
+      [[ada._id], ['profnet_url']],
+      [[grace._id], ['name_and_company']],
+    ]);
+  });
+
+  test('several people who fit are ambiguous, the best first, unless the country decides', async () => {
+    const countries = ['Germany', 'Deutschland', 'France', 'Atlantis', '', '', ''];
+    const people = countries.map((location_country, i) =>
+      person({ location_country, score: 90 - i, profnet_url: null }),
+    );
+    await hold(people);
+    const ids = people.map(({ _id }) => _id);
+    const names = { first_name: 'Ada', last_name: 'Lovelace', company_name: 'Analytical Engines Ltd' };
+    const of = (location_country: string) => ({ ...names, location_country });
+    expect(await matched(names, of('DE'), of('fr'), of('ATLANTIS'), of('Spain'))).toEqual([
+      [ids.slice(0, 5), ['name_and_company']],
+      [ids.slice(0, 2), ['name_and_company', 'location_country']],
+      [[ids[2]], ['name_and_company', 'location_country']],
+      [[ids[3]], ['name_and_company', 'location_country']],
+      [ids.slice(0, 5), ['name_and_company']],
+    ]);
+  });
+
+  test('one person whom very many people resemble does not hide the others', async () => {
+    const crowd = Array.from({ length: 1_100 }, (_, i) => person({ score: i % 100, profnet_url: null }));
+    const rare = person({ first_name: 'Rare', score: 0, profnet_url: null });
+    await hold([...crowd, rare]);
+    const company_name = 'Analytical Engines Ltd';
+    const [common, one] = await matched(
+      { first_name: 'Ada', last_name: 'Lovelace', company_name },
+      { first_name: 'Rare', last_name: 'Lovelace', company_name },
+    );
+    expect([common![0].length, one]).toEqual([5, [[rare._id], ['name_and_company']]]);
   });
 
   test('a reindex does not change the results of searches', async () => {

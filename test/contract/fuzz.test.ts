@@ -165,7 +165,7 @@ const onlyCode: Record<string, RegExp[]> = {
   '/export': [/^is a part of/, /^"readable" is for csv and xlsx only$/],
   // An id is the same in capital and small letters.
   '/opportunities': [/is named twice/],
-  '/prospect/': [/page × limit must not exceed/],
+  '/prospect/': [/needs a profile URL/, /page × limit must not exceed/],
 };
 
 /** Tables that the service itself writes: what it keeps about refused logins, and about its own work. */

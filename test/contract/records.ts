@@ -221,6 +221,7 @@ export const knownOf =
   (place, schema) => {
     if (unchecked.has(place)) return undefined;
     if (schema['format'] === 'uuid') return recordAt(records, placeAt(url, place));
+    if (place === '/people') return [{ profnet_url: 'https://profnet.example/in/ada' }];
     if (place === '/object') return records.importKind.object;
     if (place === '/mode') return records.importKind.mode;
     if (place === '/rules/operator') return 'is_empty'; // the only kind of rule that is complete with its required fields

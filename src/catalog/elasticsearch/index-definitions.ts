@@ -67,6 +67,9 @@ const copies = (config: Config): estypes.IndicesIndexSettings => ({
   number_of_replicas: config.ELASTICSEARCH_REPLICAS,
 });
 
+/** Fields that indexes of earlier releases lack. An import adds them to such an index. */
+export const laterFields: Properties = { k: term };
+
 /** How often new writes become visible to searches. An import is faster with a longer interval. */
 export const refreshIntervals = { atRest: '5s', whileLoading: '30s' } as const;
 
@@ -100,6 +103,7 @@ export const peopleIndex = (
       has_email: small,
       has_phone: small,
       unlocked_by: term,
+      ...laterFields,
     },
   },
 });

@@ -31,6 +31,18 @@ function print(criterion: Criterion): Query {
       return { range: { score: ends(criterion.gte, criterion.lte) } };
     case 'verified':
       return { range: { date_verified: ends(toMilliseconds(criterion.gte), toMilliseconds(criterion.lte)) } };
+    case 'keys':
+      return { terms: { k: criterion.keys } };
+    case 'named':
+      return anyOf(
+        criterion.people.map(([first, last, company]) =>
+          allOf([
+            { term: { [foldedField('last_name')]: last } },
+            { term: { [foldedField('first_name')]: first } },
+            { term: { [foldedField('job_company_name')]: company } },
+          ]),
+        ),
+      );
     default:
       return { term: { [criterion.what]: Number(criterion.value) } };
   }

@@ -1,7 +1,7 @@
 import { findCatalogState, saveIncarnation, type CatalogState } from '../../queries/catalog/catalog-imports.ts';
 import type { SearchNodes } from './cluster.ts';
 import { requireAllShards } from './errors.ts';
-import { isNamedFor, newIndex, peopleIndex, writeAlias, type Names } from './index-definitions.ts';
+import { isNamedFor, laterFields, newIndex, peopleIndex, writeAlias, type Names } from './index-definitions.ts';
 import { findIndexes, catalogLost, wasImported, type FoundIndex, type Indexes } from './indexes.ts';
 
 /** The index to which people are written: open, not blocked, with an alias for writes. */
@@ -36,6 +36,7 @@ export async function repairPeople(indexes: Indexes, notify: Notify): Promise<Wr
   await open(nodes, target, notify);
   await startShards(nodes, target, notify);
   await giveAliases(indexes, target);
+  await addFields(nodes, target);
   if (target.isSearched) await deleteLeftovers(nodes, names, found, target);
   await saveTarget(indexes, target);
   return target;
@@ -113,6 +114,14 @@ async function giveAliases({ nodes, names }: Indexes, { name, isSearched, aliase
   const wanted = [writeAlias(name), names.everywhere, ...(isSearched ? [names.people] : [])];
   const actions = wanted.filter((alias) => !aliases.includes(alias)).map((alias) => ({ add: { index: name, alias } }));
   if (actions.length > 0) await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
+}
+
+/** Adds the fields that an index of an earlier release lacks. Its people get their values when they are written again. */
+async function addFields(nodes: SearchNodes, { name: index }: FoundIndex): Promise<void> {
+  const fields = Object.keys(laterFields);
+  const known = await nodes.work((client, options) => client.indices.getFieldMapping({ index, fields }, options));
+  if (fields.every((field) => known[index]?.mappings[field])) return;
+  await nodes.work((client, options) => client.indices.putMapping({ index, properties: laterFields }, options));
 }
 
 async function deleteLeftovers(

@@ -37,6 +37,8 @@ export interface PersonSource
   has_email: 0 | 1;
   has_phone: 0 | 1;
   unlocked_by?: string[] | undefined;
+  /** Keys by which the person is matched. Missing if an earlier release stored the person. */
+  k?: string[] | undefined;
 }
 
 /**
@@ -44,7 +46,7 @@ export interface PersonSource
  * @param unlockedBy ids of the customers who have unlocked the person
  */
 export const toSource = (
-  { id, person, folded, words, spelled, has_email, has_phone }: CatalogDocument,
+  { id, person, folded, words, spelled, has_email, has_phone, keys }: CatalogDocument,
   unlockedBy: string[],
 ): PersonSource => {
   const [id_high, id_low] = idHalvesOf(id);
@@ -85,6 +87,7 @@ export const toSource = (
     date_verified: Date.parse(person.date_verified),
     has_email: has_email ? 1 : 0,
     has_phone: has_phone ? 1 : 0,
+    k: keys,
     unlocked_by: unlockedBy.length > 0 ? unlockedBy : undefined,
   };
 };

@@ -1,4 +1,4 @@
-import type { CatalogStatus } from '../catalog.ts';
+import { unkeyedDetail, type CatalogStatus } from '../catalog.ts';
 import type { SearchNodes } from './cluster.ts';
 import { requireAllShards } from './errors.ts';
 import { findIndexes, standingOf, wasImported, type Indexes, type Standing } from './indexes.ts';
@@ -56,6 +56,7 @@ export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
       bytes: people.bytes,
       cluster: health.status,
       nodes: health.number_of_nodes,
+      ...unkeyedDetail(await countUnkeyed(nodes, people)),
     },
   };
 }
@@ -66,6 +67,13 @@ interface Counted {
   index: string;
   count: number;
   bytes: number;
+}
+
+/** Counts the people whom an earlier release stored without keys. */
+async function countUnkeyed(nodes: SearchNodes, { index, count }: Counted): Promise<number> {
+  if (count === 0) return 0;
+  const query = { bool: { must_not: { exists: { field: 'k' } } } };
+  return nodes.read(async (client, options) => requireAllShards(await client.count({ index, query }, options)).count);
 }
 
 async function countIn(nodes: SearchNodes, alias: string): Promise<Counted> {

@@ -1,6 +1,13 @@
 import type { Database, SharedDatabase } from '../../database/db.ts';
 import type { Prospect, Suggestion, SuggestionQuery } from '../../schemas/prospects.ts';
-import type { Catalog, CatalogReads, CatalogStatus, Search, PageWindow } from '../catalog.ts';
+import {
+  unkeyedDetail,
+  type Catalog,
+  type CatalogReads,
+  type CatalogStatus,
+  type Search,
+  type PageWindow,
+} from '../catalog.ts';
 import { toProspect } from '../document.ts';
 import { wordPatterns } from '../suggestions.ts';
 import { isAfter, matching, orderBy } from './query.ts';
@@ -125,10 +132,16 @@ async function selectSuggestions(sql: Sql, { source, search = '' }: SuggestionQu
 }
 
 async function selectStatus(sql: Sql): Promise<CatalogStatus> {
-  const [row] = await sql<[{ people: number; suggestions: number; bytes: number }]>`
+  const [row] = await sql<[{ people: number; suggestions: number; unkeyed: number; bytes: number }]>`
     select
       (select count(*) from prospects) as people,
       (select count(*) from prospect_values where generation = (select values_generation from catalog_state)) as suggestions,
+      (select count(*) from prospects where match_keys is null) as unkeyed,
       pg_total_relation_size('prospects') as bytes`;
-  return { engine: 'postgres', people: row.people, suggestions: row.suggestions, details: { bytes: row.bytes } };
+  return {
+    engine: 'postgres',
+    people: row.people,
+    suggestions: row.suggestions,
+    details: { bytes: row.bytes, ...unkeyedDetail(row.unkeyed) },
+  };
 }

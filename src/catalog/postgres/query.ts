@@ -1,6 +1,6 @@
 import { join, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import type { Search } from '../catalog.ts';
-import type { Criterion } from '../criteria.ts';
+import type { Criterion, NamedPerson } from '../criteria.ts';
 import {
   isNullable,
   type ProspectOrder,
@@ -37,10 +37,28 @@ function print(sql: FragmentMaker, criterion: Criterion): Fragment {
       return sql`p.score between ${criterion.gte ?? 0}::int and ${criterion.lte ?? 100}::int`;
     case 'verified':
       return sql`p.date_verified between ${criterion.gte ?? '-infinity'}::text::timestamptz and ${criterion.lte ?? 'infinity'}::text::timestamptz`;
+    case 'keys':
+      return sql`p.match_keys && ${criterion.keys}::text[]`;
+    case 'named':
+      return sql`(${join(
+        sql,
+        criterion.people.map((names) => printNamed(sql, names)),
+        'or',
+        'false',
+      )})`;
     default:
       return sql`p.${sql.unsafe(criterion.what)} = ${criterion.value}`;
   }
 }
+
+/** The index has a hash, because the names together can be longer than an index entry may be. */
+const printNamed = (sql: FragmentMaker, [first, last, company]: NamedPerson): Fragment => sql`(
+  hashtextextended(p.last_name || chr(10) || p.first_name || chr(10) || p.job_company_name, 0) =
+    hashtextextended(${[last, first, company].join('\n')}::text collate "C", 0)
+  and p.last_name = ${last}
+  and p.first_name = ${first}
+  and p.job_company_name = ${company}
+)`;
 
 function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: 'equals' }>): Fragment {
   const { member, values } = criterion;

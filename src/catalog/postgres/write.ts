@@ -24,18 +24,19 @@ async function writeRows(db: Database, rows: string[]): Promise<void> {
         id, person,
         first_name, last_name, job_title, job_company_name, job_company_industry,
         location_locality, location_region, location_country, location_postal_code,
-        verification_status, score, date_verified, has_email, has_phone, tokens
+        verification_status, score, date_verified, has_email, has_phone, tokens, match_keys
       )
       select
         id, person,
         first_name, last_name, job_title, job_company_name, job_company_industry,
         location_locality, location_region, location_country, location_postal_code,
-        verification_status, score, date_verified, has_email, has_phone, tokens
+        verification_status, score, date_verified, has_email, has_phone, tokens, match_keys
       from jsonb_to_recordset(${`[${rows.join(',')}]`}::text::jsonb) as given (
         id uuid, person jsonb,
         first_name text, last_name text, job_title text, job_company_name text, job_company_industry text,
         location_locality text, location_region text, location_country text, location_postal_code text,
-        verification_status text, score smallint, date_verified timestamptz, has_email boolean, has_phone boolean, tokens text[]
+        verification_status text, score smallint, date_verified timestamptz, has_email boolean, has_phone boolean, tokens text[],
+        match_keys text[]
       )
       order by id
       on conflict (id) do update set
@@ -54,12 +55,13 @@ async function writeRows(db: Database, rows: string[]): Promise<void> {
         date_verified = excluded.date_verified,
         has_email = excluded.has_email,
         has_phone = excluded.has_phone,
-        tokens = excluded.tokens`,
+        tokens = excluded.tokens,
+        match_keys = excluded.match_keys`,
   );
 }
 
 const toRow = (document: CatalogDocument): object => {
-  const { id, person, folded, has_email, has_phone } = document;
+  const { id, person, folded, has_email, has_phone, keys } = document;
   const { verification_status, score, date_verified } = person;
   return {
     id,
@@ -71,6 +73,7 @@ const toRow = (document: CatalogDocument): object => {
     has_email,
     has_phone,
     tokens: tokensOf(document),
+    match_keys: keys,
   };
 };
 
