@@ -11,7 +11,7 @@ WORKDIR /app
 COPY --from=dependencies /app/node_modules node_modules
 COPY package.json ./
 COPY sql/migrations sql/migrations
-COPY docs/api.md docs/api.md
+COPY docs/api.md docs/agents.md docs/
 COPY src src
 USER node
 EXPOSE 3000

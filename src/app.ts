@@ -27,6 +27,7 @@ import restOfBody from './plugins/bodies/rest-of-body.ts';
 import services, { type Services } from './plugins/services.ts';
 import traces from './plugins/watching/traces.ts';
 import validation from './plugins/bodies/validation.ts';
+import agents from './routes/agents.ts';
 import apiKeys from './routes/api-keys.ts';
 import companies from './routes/companies.ts';
 import batches from './routes/batches.ts';
@@ -94,6 +95,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(prospects, { prefix: '/api/ext' });
   void app.register(serviceJobs, { prefix: '/api/ext' });
   void app.register(imports, { prefix: '/api/ext' });
+  void app.register(agents);
   void app.register(pages);
 
   void app.register(refuseOtherMethods, { paths });

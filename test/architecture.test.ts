@@ -11,6 +11,7 @@ const rooms = [
   ['commands', 'demo'],
   ['app.ts'],
   ['routes', 'pages'],
+  ['agents'],
   ['plugins'],
   ['jobs', 'accounts'],
   ['catalog', 'verification'],
@@ -50,6 +51,7 @@ const keepers: Record<string, RegExp> = {
   yauzl: /^files\/xlsx\/zip\.ts$/,
   saxes: /^files\/xlsx\/xml\.ts$/,
   'csv-stringify': /^files\/write-records\.ts$/,
+  '@modelcontextprotocol/server': /^(agents\/server|routes\/agents)\.ts$/,
   'structured-headers': /^plugins\/limits\/rate-limits\.ts$/,
 };
 

@@ -18,6 +18,20 @@ export default fp(async (app) => app.register(documentation), { name: 'docs', de
 /** Reads a file from the folder `docs` beside this source file. */
 const asset = (name: string): Buffer => readFileSync(new URL(`docs/${name}`, import.meta.url));
 
+/** The handbook as text, for programs that read it. By path. */
+function readable(): Record<string, Buffer> {
+  const overview = asset('llms.txt'); // see llmstxt.org
+  const page = (name: string): Buffer => readFileSync(new URL(`../../docs/${name}`, import.meta.url));
+  return {
+    '/llms.txt': overview,
+    '/docs/llms.txt': overview,
+    '/docs/api.md': page('api.md'),
+    '/docs/agents.md': page('agents.md'),
+  };
+}
+
+const mediaTypeOf = (path: string): string => `${path.endsWith('.md') ? 'text/markdown' : 'text/plain'}; charset=utf-8`;
+
 async function documentation(app: FastifyInstance): Promise<void> {
   app.addHook('onRoute', (route) => {
     route.config = { ...route.config, access };
@@ -27,6 +41,8 @@ async function documentation(app: FastifyInstance): Promise<void> {
   const hidden = { schema: { hide: true } };
   app.get('/docs/start.js', hidden, (_request, reply) => reply.type('text/javascript; charset=utf-8').send(start));
   app.get('/docs/style.css', hidden, (_request, reply) => reply.type('text/css; charset=utf-8').send(style));
+  for (const [path, text] of Object.entries(readable()))
+    app.get(path, hidden, (_request, reply) => reply.type(mediaTypeOf(path)).send(text));
   await app.register(renderer, {
     routePrefix: '/docs',
     configuration: { url: '/openapi.json' },

@@ -73,8 +73,11 @@ describe('the contract', () => {
     expect(statusesOf(route!).success).toEqual([status]);
   });
 
-  test('has no undocumented route that requires a credential, but the pages for people', () => {
-    const others = hidden.filter(({ access, url }) => !('page' in access && /^\/app(\/|$)/.test(url)));
+  test('has no undocumented route that requires a credential, but the pages for people and the tools of agents', () => {
+    // Tools describe themselves, in the form of their own protocol.
+    const others = hidden.filter(
+      ({ access, url }) => !('page' in access && /^\/app(\/|$)/.test(url)) && url !== '/mcp',
+    );
     expect(others.filter(({ access }) => !('public' in access)).map(({ name }) => name)).toEqual([]);
     expect(documented.filter(({ access, url }) => 'page' in access || url.startsWith('/app'))).toEqual([]);
   });

@@ -22,3 +22,13 @@ test('the script of the documentation is compressed once, however many ask for i
     expect(rawPayload.equals(answers[0]!.rawPayload)).toBe(true);
   }
 });
+
+test('programs find the handbook as text, from an overview that names what is there', async () => {
+  await app.ready();
+  const overview = await app.inject('/llms.txt');
+  expect([overview.statusCode, overview.headers['content-type']]).toEqual([200, 'text/plain; charset=utf-8']);
+  const links = [...overview.body.matchAll(/\]\((\/[^)]+)\)/g)].map(([, link]) => link!);
+  expect(links).toContain('/docs/agents.md');
+  for (const link of links) expect((await app.inject(link)).statusCode, link).toBe(200);
+  expect((await app.inject('/docs/api.md')).headers['content-type']).toBe('text/markdown; charset=utf-8');
+});

@@ -43,6 +43,7 @@ export async function makeRelease(version: string, ...changes: Changes[]): Promi
   folders.push(folder);
   await cp(join(root, 'src'), join(folder, 'src'), { recursive: true });
   await cp(join(root, 'docs', 'api.md'), join(folder, 'docs', 'api.md'));
+  await cp(join(root, 'docs', 'agents.md'), join(folder, 'docs', 'agents.md'));
   await mkdir(join(folder, 'sql'));
   await cp(join(root, 'sql', 'migrations'), join(folder, 'sql', 'migrations'), { recursive: true });
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));

@@ -7,6 +7,13 @@ import { findKeyStates, recordKeyUse } from '../../queries/accounts/api-keys.ts'
 import { serviceItself } from '../../credentials/requester.ts';
 import { recogniseToken, type TokenHash } from '../../credentials/tokens.ts';
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** True if the route takes an API key also as `Authorization: Bearer <key>`. It takes no session token. */
+    keyAsBearer?: true;
+  }
+}
+
 /**
  * Authenticates a request by its API key. Returns the owner and the scopes (permissions) of the key.
  * @throws Unauthorized if the key is missing or invalid. The error message is the same in both cases.
@@ -27,7 +34,7 @@ export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: Una
   );
   const noteUse = usageRecorder(app);
   return async (request) => {
-    const hash = presentedHash(request.headers.authorization);
+    const hash = presentedHash(request);
     request.readEarly(asText(hash));
     const key = await unauthenticatedLimit.lookUp(request.address, () => find(hash));
     if (!key) throw new Unauthorized('key', 'unknown');
@@ -42,9 +49,10 @@ export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: Una
  * case-insensitive (RFC 9110, 11.1).
  * @throws Unauthorized if the header is missing or contains no well-formed key.
  */
-function presentedHash(header: string | undefined): TokenHash {
-  if (header === undefined) throw new Unauthorized('key', 'missing');
-  const token = recogniseToken(/^x-api-key +(\S+)$/i.exec(header)?.[1] ?? '');
+function presentedHash({ headers: { authorization }, routeOptions }: FastifyRequest): TokenHash {
+  if (authorization === undefined) throw new Unauthorized('key', 'missing');
+  const form = routeOptions.config.keyAsBearer ? /^(?:x-api-key|bearer) +(\S+)$/i : /^x-api-key +(\S+)$/i;
+  const token = recogniseToken(form.exec(authorization)?.[1] ?? '');
   if (!token) throw new Unauthorized('key', 'malformed');
   return token.hash();
 }

@@ -3,6 +3,7 @@ import fp from 'fastify-plugin';
 import { serializeItem, serializeList, type Item } from 'structured-headers';
 import { FairSlots } from '../../limits/gate.ts';
 import { rateLimited } from '../../errors.ts';
+import { isInside } from '../inside-calls.ts';
 import {
   openRateLimits,
   policies,
@@ -90,6 +91,7 @@ export function requestCounter(all: RateLimits): RequestCounter {
     byRoute.set(config, routeLimits);
     return routeLimits;
   };
+  const ofRoute = (config: FastifyContextConfig): RouteLimits => byRoute.get(config) ?? limitsOf(config);
   const exports = new FairSlots(Infinity, 2);
   const enter = ({ caller: { customerId }, requester, routeOptions }: FastifyRequest, reply: FastifyReply): void => {
     if (!routeOptions.config.concurrent) return;
@@ -100,7 +102,8 @@ export function requestCounter(all: RateLimits): RequestCounter {
   return async (request, reply) => {
     const { caller, routeOptions } = request;
     const { config } = routeOptions;
-    const { limits, described } = byRoute.get(config) ?? limitsOf(config);
+    const { limits: ofAll, described } = ofRoute(config);
+    const limits = isInside() ? ofAll.filter(({ policy }) => policy !== 'default') : ofAll;
     if (limits.length === 0) return enter(request, reply);
     const holder = caller.kind === 'key' ? caller.keyId : caller.userId;
     const uses = await Promise.all(limits.map((limit) => limit.count(holder)));

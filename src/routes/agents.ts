@@ -1,0 +1,83 @@
+import { createMcpHandler } from '@modelcontextprotocol/server';
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import type { FastifyRequest } from 'fastify';
+import packageJson from '../../package.json' with { type: 'json' };
+import { sender } from '../agents/calls.ts';
+import { agentServer } from '../agents/server.ts';
+import { forbidden, validationFailed } from '../errors.ts';
+import { callInside } from '../plugins/inside-calls.ts';
+import { publicUrl } from '../process/config.ts';
+import { scopes, type Scope } from '../schemas/base/scopes.ts';
+
+/**
+ * The Model Context Protocol, by which assistants use the service as tools: Streamable HTTP without sessions. A tool
+ * calls the routes of the API with the caller's key, so that all their checks and limits hold.
+ */
+const agents: FastifyPluginAsyncTypebox = async (app) => {
+  const { CORS_ORIGINS = '', PUBLIC_URL } = app.config;
+  const origins = new Set([new URL(publicUrl(app.config)).origin, ...CORS_ORIGINS.split(',').map((one) => one.trim())]);
+  const serve = createMcpHandler(
+    ({ authInfo }) => {
+      const request = authInfo!.extra!['request'] as FastifyRequest;
+      return agentServer(
+        packageJson.version,
+        authInfo!.scopes as Scope[],
+        sender((options) => callInside(request, options)),
+      );
+    },
+    { responseMode: 'json', onerror: (error) => app.log.info({ err: error }, 'a message of an agent was refused') },
+  );
+  app.addHook('onClose', () => serve.close());
+
+  app.post(
+    '/mcp',
+    {
+      config: { access: { anyScope: scopes }, keyAsBearer: true },
+      schema: { hide: true },
+      // A page of another site must not use a key that a local program holds (DNS rebinding).
+      onRequest: async ({ headers: { origin } }) => {
+        if (origin !== undefined && !origins.has(origin)) throw forbidden();
+      },
+    },
+    async (request, reply) => {
+      refuseSubscriptions(request.body);
+      const { caller } = request;
+      const headers = new Headers(
+        ['accept', 'content-type', 'mcp-protocol-version', 'mcp-method', 'mcp-name'].flatMap((name) => {
+          const value = request.headers[name];
+          return typeof value === 'string' ? [[name, value] as [string, string]] : [];
+        }),
+      );
+      const response = await serve.fetch(
+        new Request(`${PUBLIC_URL ?? 'http://localhost'}/mcp`, {
+          method: 'POST',
+          headers,
+          signal: request.requester.signal!,
+        }),
+        {
+          parsedBody: request.body,
+          authInfo: {
+            token: '',
+            clientId: caller.customerId,
+            scopes: caller.kind === 'key' ? [...caller.scopes] : [],
+            extra: { request },
+          },
+        },
+      );
+      return reply
+        .code(response.status)
+        .type(response.headers.get('content-type') ?? 'application/json')
+        .send(await response.text());
+    },
+  );
+};
+
+export default agents;
+
+/** Each message is a request of its own, so that the limits count it; and nothing changes that could be listened to. */
+function refuseSubscriptions(body: unknown): void {
+  if (typeof body !== 'object' || body === null || Array.isArray(body))
+    throw validationFailed([{ path: '', message: 'the body must be one message of JSON-RPC 2.0, not several' }]);
+  if ('method' in body && body.method === 'subscriptions/listen')
+    throw validationFailed([{ path: '/method', message: 'subscriptions are not offered' }]);
+}
