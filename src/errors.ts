@@ -152,15 +152,12 @@ export class InsufficientCredits extends TooExpensive {
   }
 }
 
-/** Thrown if an operation needs more credits than the API key may still spend. */
+/** Thrown if an operation needs more credits than the API key, or this one request of it, may still spend. */
 export class SpendCapExceeded extends TooExpensive {
-  constructor(shortage: Shortage) {
+  /** @param limit what leaves fewer credits */
+  constructor(shortage: Shortage, limit = 'the spend cap of the API key leaves') {
     const { required, available, pool } = shortage;
-    super(
-      'spend_cap_exceeded',
-      `This needs ${required} ${pool} credits, and the spend cap of the API key leaves ${available}`,
-      shortage,
-    );
+    super('spend_cap_exceeded', `This needs ${required} ${pool} credits, and ${limit} ${available}`, shortage);
   }
 }
 

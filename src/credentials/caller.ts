@@ -16,6 +16,8 @@ export interface KeyCaller {
   /** The user who created the key. */
   userId: string;
   scopes: readonly Scope[];
+  /** The most credits that this request may reserve. Undefined: any number. */
+  maxCredits?: number | undefined;
 }
 
 /** A caller that has authenticated with a session token: a logged-in user. */
@@ -33,11 +35,13 @@ export interface Spender {
   customerId: string;
   /** Null if no key starts the job. */
   apiKeyId: string | null;
+  /** The most credits that the job may reserve. Undefined: any number. */
+  maxCredits?: number | undefined;
 }
 
 export const spenderOf = (caller: Caller): Spender => ({
   customerId: caller.customerId,
-  apiKeyId: caller.kind === 'key' ? caller.keyId : null,
+  ...(caller.kind === 'key' ? { apiKeyId: caller.keyId, maxCredits: caller.maxCredits } : { apiKeyId: null }),
 });
 
 declare module 'fastify' {

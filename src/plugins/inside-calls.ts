@@ -2,8 +2,13 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { FastifyRequest, InjectOptions } from 'fastify';
 
-/** Set while the service itself sends a request for one that it has received. */
-const inside = new AsyncLocalStorage<true>();
+/** Limits of a request that the service itself sends for one that it has received. */
+interface InsideLimits {
+  /** The most credits that the request may reserve. Undefined: any number. */
+  maxCredits?: number | undefined;
+}
+
+const inside = new AsyncLocalStorage<InsideLimits>();
 
 /** The response to a request that the service sent itself. */
 export interface InsideAnswer {
@@ -19,10 +24,11 @@ export interface InsideAnswer {
 export async function callInside(
   { server, headers, address, requester }: FastifyRequest,
   { headers: more, ...options }: InjectOptions,
+  limits: InsideLimits = {},
 ): Promise<InsideAnswer> {
   const [, key = ''] = /^\S+ +(\S+)$/.exec(headers.authorization ?? '') ?? [];
   // `inject` sends the request when it is awaited, so it is awaited inside.
-  const answer = await inside.run(true, async () => {
+  const answer = await inside.run(limits, async () => {
     const sent = await server.inject({
       ...options,
       remoteAddress: address,
@@ -34,5 +40,5 @@ export async function callInside(
   return { status: answer.statusCode, headers: answer.headers, body: JSON.parse(answer.body || 'null') };
 }
 
-/** True in a request that `callInside` has sent. */
-export const isInside = (): boolean => inside.getStore() === true;
+/** Returns the limits of this request if `callInside` has sent it. */
+export const insideLimits = (): InsideLimits | undefined => inside.getStore();

@@ -22,7 +22,7 @@ const agents: FastifyPluginAsyncTypebox = async (app) => {
       return agentServer(
         packageJson.version,
         authInfo!.scopes as Scope[],
-        sender((options) => callInside(request, options)),
+        sender((options, limits) => callInside(request, options, limits)),
       );
     },
     { responseMode: 'json', onerror: (error) => app.log.info({ err: error }, 'a message of an agent was refused') },
@@ -42,12 +42,14 @@ const agents: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) => {
       refuseSubscriptions(request.body);
       const { caller } = request;
-      const headers = new Headers(
-        ['accept', 'content-type', 'mcp-protocol-version', 'mcp-method', 'mcp-name'].flatMap((name) => {
+      const headers = new Headers([
+        // Clients must accept both; which of them the response has is up to the protocol.
+        ['accept', 'application/json, text/event-stream'],
+        ...['content-type', 'mcp-protocol-version', 'mcp-method', 'mcp-name'].flatMap((name) => {
           const value = request.headers[name];
           return typeof value === 'string' ? [[name, value] as [string, string]] : [];
         }),
-      );
+      ]);
       const response = await serve.fetch(
         new Request(`${PUBLIC_URL ?? 'http://localhost'}/mcp`, {
           method: 'POST',

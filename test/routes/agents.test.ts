@@ -1,10 +1,12 @@
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
 import { tools } from '../../src/agents/tools.ts';
-import { scopes, type Scope } from '../../src/schemas/base/scopes.ts';
+import type { Scope } from '../../src/schemas/base/scopes.ts';
 import { person, writePeople } from '../catalog/people.ts';
+import { contextOf } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
-import { inject, unique, type TestCustomer } from '../setup/factories.ts';
+import { grant, inject, unique, type TestCustomer } from '../setup/factories.ts';
 
 const app = await startApp({ RATE_LIMIT_DEFAULT: '1000', RATE_LIMIT_PROSPECTS: '1000', RATE_LIMITS: 'on' });
 const clients: Client[] = [];
@@ -82,7 +84,7 @@ describe('tools', () => {
       expect(annotations!.destructiveHint ?? false, name).toBe(effect === 'overwrites');
       expect(description, name).toMatch(/^[A-Z].*\.$/s);
     }
-    for (const scope of scopes) {
+    for (const scope of new Set(Object.values(tools).flatMap((tool) => tool.scopes as readonly Scope[]))) {
       const { key } = await customer.withScopes([scope]);
       const offered = (await (await connect(key)).listTools()).tools.map(({ name }) => name);
       const expected = Object.entries(tools).filter(([, tool]) => (tool.scopes as readonly Scope[]).includes(scope));
@@ -155,6 +157,81 @@ describe('tools', () => {
     const after = await left();
     expect(before.all - after.all).toBe(2);
     expect(before.prospects - after.prospects).toBe(2);
+  });
+});
+
+describe('an agent that spends', () => {
+  const buyers = { filters: { job_title: ['head of purchasing'], location_locality: ['Lyon'] } };
+  let workers: Workers;
+  beforeAll(async () => {
+    workers = await startWorkers({ ...contextOf(app), url: app.url });
+  });
+  afterAll(() => workers.stop());
+
+  /** Connects an agent whose key may spend `amount` subscription credits a day. */
+  async function capped(amount: number): Promise<{ client: Client; by: TestCustomer }> {
+    const by = await app.customer();
+    await grant(app.fastify, by.id, 'subscription', 1000);
+    await grant(app.fastify, by.id, 'verification', 1000);
+    const caps = { subscription: { amount, per: 'day' }, verification: null };
+    await app.owner`update api_keys set spend_caps = ${app.owner.json(caps)} where id = ${by.keyId}`;
+    return { client: await connect(by.key), by };
+  }
+
+  const balance = async (by: TestCustomer): Promise<number> =>
+    (await by.get('/customer/credits')).body.subscription.balance;
+
+  test('finds, prices, unlocks and lists prospects, is refused beyond its cap, and spends nothing by asking twice', async () => {
+    const { client, by } = await capped(5);
+    expect((await use(client, 'search_prospects', { ...buyers, limit: 10 })).json.prospects).toHaveLength(10);
+    const estimate = await use(client, 'estimate_unlock', { ...buyers, total_records: 5 });
+    expect(estimate.json).toEqual({ matches: 30, cost: 5, available: 5 });
+    const order = { ...buyers, total_records: 5, max_credits: 5, request_id: 'ÄÖ lyon' };
+    const started = await use(client, 'unlock_prospects', order);
+    const { id } = started.json;
+    await expect
+      .poll(async () => (await use(client, 'job_status', { id })).json.status, { timeout: 30_000 })
+      .toBe('COMPLETED');
+    const done = await use(client, 'job_status', { id, results: true });
+    expect(done.json.job.credits.charged).toBe(5);
+    expect(done.json.results).toHaveLength(5);
+    expect(done.json.results[0].prospect.work_email).not.toContain('•');
+    const again = await use(client, 'unlock_prospects', {
+      request_id: 'ÄÖ lyon',
+      max_credits: 5,
+      total_records: 5,
+      ...buyers,
+    });
+    expect(again.json).toEqual({ ...started.json, replayed: true });
+    const more = await use(client, 'unlock_prospects', { ...order, total_records: 1, request_id: 'more' });
+    expect(more).toMatchObject({
+      isError: true,
+      text: expect.stringMatching(/spend cap of the API key leaves 0[^]*Nothing was spent/),
+    });
+    expect(await balance(by)).toBe(995);
+  });
+
+  test('spends nothing if the call could cost more than max_credits, or its request_id had other arguments', async () => {
+    const { client, by } = await capped(100);
+    const order = { ...buyers, total_records: 5, max_credits: 4, request_id: 'a' };
+    for (const wrong of [order, { ids: people.slice(0, 5).map(({ _id }) => _id), max_credits: 4, request_id: 'b' }])
+      expect(await use(client, 'unlock_prospects', wrong)).toMatchObject({
+        isError: true,
+        text: expect.stringMatching(/needs 5 subscription credits, and the request allows 4/),
+      });
+    const emails = [{ email: 'ada@example.com' }, { email: 'Ada@example.com' }];
+    expect((await use(client, 'verify_emails', { emails, max_credits: 0, request_id: 'c' })).isError).toBe(true);
+    expect(await balance(by)).toBe(1000);
+    expect((await use(client, 'verify_emails', { emails, max_credits: 1, request_id: 'c' })).json.status).toBe(
+      'PENDING',
+    );
+    const others = await use(client, 'verify_emails', {
+      emails: [{ email: 'bob@example.com' }],
+      max_credits: 1,
+      request_id: 'c',
+    });
+    expect(others).toMatchObject({ isError: true, text: expect.stringContaining('Choose a new one') });
+    expect((await use(client, 'unlock_prospects', { ids: [], ...order })).isError).toBe(true);
   });
 });
 

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { batchLookups } from '../../database/batch-lookups.ts';
+import { insideLimits } from '../inside-calls.ts';
 import type { KeyCaller } from '../../credentials/caller.ts';
 import { Unauthorized } from '../../errors.ts';
 import type { UnauthenticatedLimit } from '../../limits/unauthenticated.ts';
@@ -40,7 +41,14 @@ export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: Una
     if (!key) throw new Unauthorized('key', 'unknown');
     if (key.refusal) throw new Unauthorized('key', key.refusal);
     if (key.use_unrecorded) noteUse(key.id);
-    return { kind: 'key', keyId: key.id, customerId: key.customer_id, userId: key.created_by, scopes: key.permissions };
+    return {
+      kind: 'key',
+      keyId: key.id,
+      customerId: key.customer_id,
+      userId: key.created_by,
+      scopes: key.permissions,
+      maxCredits: insideLimits()?.maxCredits,
+    };
   };
 }
 
