@@ -576,6 +576,7 @@ create table job_inputs (
   item         text    not null,
   contact_ids  uuid[]  not null default '{}'::uuid[],
   is_duplicate boolean not null default false,
+  address      text    collate "C",
   constraint job_inputs_pkey primary key (customer_id, job_id, "position"),
   constraint job_inputs_job_fkey foreign key (customer_id, job_id) references jobs(customer_id, id)
 );
@@ -584,53 +585,59 @@ comment on table job_inputs is 'What a job was given, one row for each item. unl
 comment on column job_inputs.item is 'A prospect''s id or an e-mail address.';
 comment on column job_inputs.contact_ids is 'The contacts that a verification is for.';
 comment on column job_inputs.is_duplicate is 'Equal to an item before it, and skipped.';
+comment on column job_inputs.address is 'Of a verification: the e-mail address in its comparable form (folded), by which an earlier result is found.';
 
 create table job_results (
-  customer_id uuid           not null,
-  job_id      uuid           not null,
-  "position"  integer        not null,
-  item        text           not null,
-  contact_id  uuid,
-  status      text           not null,
-  reason      text,
-  charged     integer        not null,
-  result      jsonb,
-  finished_at timestamptz(3) not null default clock_timestamp(),
+  customer_id      uuid           not null,
+  job_id           uuid           not null,
+  "position"       integer        not null,
+  item             text           not null,
+  contact_id       uuid,
+  status           text           not null,
+  reason           text,
+  charged          integer        not null,
+  result           jsonb,
+  finished_at      timestamptz(3) not null default clock_timestamp(),
+  verified_address text           collate "C",
   constraint job_results_pkey primary key (customer_id, job_id, "position"),
   constraint job_results_job_fkey foreign key (customer_id, job_id) references jobs(customer_id, id),
   constraint job_results_charge_for_success check (charged >= 0 and (charged = 0 or status = 'succeeded')),
   constraint job_results_status_known check (status = any (array['succeeded', 'failed', 'skipped']))
 );
+create index job_results_verified on job_results using btree (customer_id, verified_address, finished_at) where verified_address is not null;
 grant delete, insert, select on job_results to sales_data_api;
 comment on table job_results is 'The result of each item. A row is inserted by the transaction that charges for it, and never changed: its primary key forbids to charge for the same input twice, as the key of `unlocks` does for the same prospect.';
+comment on column job_results.verified_address is 'The folded address, if this row is a verification that other jobs can reuse: it was made for this row, and ended otherwise than unknown.';
 
 create table jobs (
-  customer_id  uuid           not null,
-  id           uuid           not null default uuidv7(),
-  type         text           not null,
-  status       text           not null default 'PENDING',
-  sync_crm     boolean        not null,
-  request      jsonb          not null default '{}'::jsonb,
-  pool         text           not null,
-  total        integer        not null,
-  cost         integer        not null,
-  succeeded    integer        not null default 0,
-  failed       integer        not null default 0,
-  skipped      integer        not null default 0,
-  reserved     bigint         not null,
-  charged      bigint         not null default 0,
-  refunded     bigint         not null default 0,
-  progress     jsonb,
-  error        text,
-  failures     smallint       not null default 0,
-  lease        uuid,
-  leased_until timestamptz(3),
-  served_at    timestamptz(3),
-  created_at   timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
-  started_at   timestamptz(3),
-  finished_at  timestamptz(3),
-  purged_at    timestamptz(3),
-  api_key_id   uuid,
+  customer_id   uuid           not null,
+  id            uuid           not null default uuidv7(),
+  type          text           not null,
+  status        text           not null default 'PENDING',
+  sync_crm      boolean        not null,
+  request       jsonb          not null default '{}'::jsonb,
+  pool          text           not null,
+  total         integer        not null,
+  cost          integer        not null,
+  succeeded     integer        not null default 0,
+  failed        integer        not null default 0,
+  skipped       integer        not null default 0,
+  reserved      bigint         not null,
+  charged       bigint         not null default 0,
+  refunded      bigint         not null default 0,
+  progress      jsonb,
+  error         text,
+  failures      smallint       not null default 0,
+  lease         uuid,
+  leased_until  timestamptz(3),
+  served_at     timestamptz(3),
+  created_at    timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
+  started_at    timestamptz(3),
+  finished_at   timestamptz(3),
+  purged_at     timestamptz(3),
+  api_key_id    uuid,
+  waiting_for   text,
+  waiting_since timestamptz(3),
   constraint jobs_pkey primary key (customer_id, id),
   constraint jobs_begin_with_time check (status <> 'PENDING' or started_at is null),
   constraint jobs_counts_not_negative check (least(total::bigint, cost::bigint, succeeded::bigint, failed::bigint, skipped::bigint, reserved, charged, refunded) >= 0),
@@ -642,7 +649,9 @@ create table jobs (
   constraint jobs_processed_within_total check ((succeeded + failed + skipped) <= total),
   constraint jobs_spend_within_reserved check ((charged + refunded) <= reserved),
   constraint jobs_status_known check (status = any (array['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'])),
-  constraint jobs_type_known check (type = any (array['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list']))
+  constraint jobs_type_known check (type = any (array['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list'])),
+  constraint jobs_waiting_for_known check (waiting_for = 'name_server'),
+  constraint jobs_waiting_whole check ((waiting_for is null) = (waiting_since is null))
 );
 create index jobs_ended on jobs using btree (finished_at) where finished_at is not null and purged_at is null;
 create index jobs_unfinished on jobs using btree (customer_id, served_at nulls first, id) where finished_at is null;
@@ -655,6 +664,8 @@ comment on column jobs.lease is 'Who works at the job. A turn whose lease anothe
 comment on column jobs.served_at is 'When the last turn began: the customer''s job that has waited longest comes next.';
 comment on column jobs.purged_at is 'When the inputs and results of the ended job were removed, because their time was over.';
 comment on column jobs.api_key_id is 'The key whose call started the job. Null: a session or the command line did.';
+comment on column jobs.waiting_for is 'What an unfinished job waits for; null: nothing but its turn.';
+comment on column jobs.waiting_since is 'Since when. It is set once, however often the job tries again.';
 
 create table key_spending (
   customer_id uuid   not null,

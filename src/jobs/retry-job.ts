@@ -2,10 +2,11 @@ import type { Transaction } from '../database/db.ts';
 import { queueOf } from '../database/queues.ts';
 import { conflict } from '../errors.ts';
 import { reserveCredits } from '../queries/jobs/credits.ts';
+import { countReusable } from '../queries/records/earlier-verifications.ts';
 import { isRetained } from '../queries/jobs/job-retention.ts';
 import { findRetry, copyOpenInputs } from '../queries/jobs/job-retries.ts';
 import { lockJob } from '../queries/jobs/job-views.ts';
-import { insertJob, requireJob, setJobTotal, type JobRow } from '../queries/jobs/jobs.ts';
+import { insertJob, requireJob, reuseHoursOf, setJobTotal, type JobRow } from '../queries/jobs/jobs.ts';
 import { findUnlocked } from '../queries/catalog/unlocks.ts';
 import { jobTypes, type JobStarted, type JobType } from '../schemas/jobs.ts';
 import { enqueueTurn } from '../queries/records/turns.ts';
@@ -75,7 +76,7 @@ const remainingSelected: TakeRemaining = async (sql, job, to) => {
 
 const remainingEmails: TakeRemaining = async (sql, job, to) => {
   const { total, items } = await takeOpenInputs(sql, job, to);
-  return { total, payable: items.length };
+  return { total, payable: items.length - (await countReusable(sql, job.customer_id, to, reuseHoursOf(job))) };
 };
 
 const takeRemaining = {

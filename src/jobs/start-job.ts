@@ -39,7 +39,7 @@ export async function startJob(
 export function toInputs<T>(
   given: readonly T[],
   keyOf: (entry: T) => string,
-  toInput: (entry: T) => Pick<JobInput, 'item' | 'contact_ids'>,
+  toInput: (entry: T) => Pick<JobInput, 'item' | 'address' | 'contact_ids'>,
 ): { inputs: JobInput[]; distinct: number } {
   const seen = new Set<string>();
   const inputs = given.map((entry, i) => {

@@ -124,6 +124,13 @@ export const ConfigSchema = Type.Object({
   }),
   UNLOCK_COST: credits('an unlocked prospect'),
   VERIFY_COST: credits('a verified e-mail address'),
+  VERIFY_REUSE_HOURS: Type.Integer({
+    minimum: 0,
+    // Results are kept for 30 days.
+    maximum: 28 * 24,
+    default: 24,
+    description: 'hours for which the result of verifying an address is reused for the same customer, free; 0: never',
+  }),
   VERIFY_DNS_SERVERS: Type.Optional(
     Type.String({
       pattern: '^[0-9a-fA-F.:\\[\\]]+(,[0-9a-fA-F.:\\[\\]]+)*$',

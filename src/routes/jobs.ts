@@ -9,7 +9,7 @@ import {
   startSelectedUnlock,
   startUnlock,
 } from '../jobs/unlocks/start-unlock.ts';
-import { startEmailVerification } from '../jobs/verification/start-verification.ts';
+import { estimateEmailVerification, startEmailVerification } from '../jobs/verification/start-verification.ts';
 import { requireJobView, listItems, listJobs } from '../queries/jobs/job-views.ts';
 import {
   Estimate,
@@ -22,6 +22,7 @@ import {
   jobTypes,
   UnlockContacts,
   UnlockSelectedContacts,
+  VerificationEstimate,
   VerifyEmail,
   type JobType,
 } from '../schemas/jobs.ts';
@@ -113,17 +114,21 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         description:
           'Starts a job that verifies e-mail addresses. It reserves one verification credit for each distinct ' +
           'address; too few are 402, and nothing starts. An address whose verification ends `unknown` costs ' +
-          'nothing.',
+          'nothing. So does one that was verified for this customer in the last 24 hours: its result is reused, ' +
+          'unless `fresh` is true. With `dry_run` the response is an estimate, and nothing happens.',
         tags,
         body: VerifyEmail,
-        response: { 200: JobStarted, 402: ShortageBody, 404: ErrorBody },
+        response: { 200: Type.Union([JobStarted, VerificationEstimate]), 402: ShortageBody, 404: ErrorBody },
       },
     },
-    async (request, reply) =>
-      app.once(request, reply, async (sql) => ({
+    async (request, reply) => {
+      const { body, caller } = request;
+      const act = body.dry_run ? estimateEmailVerification : startEmailVerification;
+      return app.once(request, reply, async (sql) => ({
         status: 200,
-        body: await startEmailVerification(sql, spenderOf(request.caller), app.config, request.body),
-      })),
+        body: await act(sql, spenderOf(caller), app.config, body),
+      }));
+    },
   );
 
   app.get(

@@ -2,10 +2,10 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import { spenderOf } from '../credentials/caller.ts';
 import { notFound } from '../errors.ts';
 import { etagOf } from '../text/etag.ts';
-import { startListVerification } from '../jobs/verification/start-verification.ts';
+import { estimateListVerification, startListVerification } from '../jobs/verification/start-verification.ts';
 import { updateList, createList, deleteList, duplicateList, findList, listLists } from '../queries/crm/lists.ts';
 import { addMembers, removeMembers } from '../queries/memberships/manual-members.ts';
-import { ListVerification } from '../schemas/jobs.ts';
+import { ListVerification, VerificationEstimate, VerifyList } from '../schemas/jobs.ts';
 import {
   List,
   ListCreate,
@@ -147,17 +147,23 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         summary: "Verify the e-mail addresses of a list's contacts",
         description:
           'Starts a job that verifies the `work_email` of every member and writes the result to the contacts. It ' +
-          'reserves one verification credit for each address; too few are 402, and nothing starts. A list with more ' +
+          'reserves one verification credit for each address; too few are 402, and nothing starts. Addresses that ' +
+          'were verified for this customer in the last 24 hours are free: their result is reused, unless `fresh` is ' +
+          'true. With `dry_run` the response is an estimate, and nothing happens. A list with more ' +
           'than 100,000 members is 409. Follow the job with `GET /api/ext/service-handler/{id}`.',
         tags,
         params: IdParams,
-        response: { 200: ListVerification, 402: ShortageBody },
+        body: VerifyList,
+        response: { 200: Type.Union([ListVerification, VerificationEstimate]), 402: ShortageBody },
       },
     },
     async (request, reply) =>
       app.once(request, reply, async (sql) => {
-        const { caller, params } = request;
-        const data = await startListVerification(sql, spenderOf(caller), app.config, params.id);
+        const { caller, params, body } = request;
+        const given = { ...body, listId: params.id };
+        if (body?.dry_run)
+          return { status: 200, body: await estimateListVerification(sql, spenderOf(caller), app.config, given) };
+        const data = await startListVerification(sql, spenderOf(caller), app.config, given);
         return { status: 200, body: { success: true, message: 'Verification started', data } };
       }),
   );

@@ -142,7 +142,7 @@ export const ApiKey = Type.Object(
     revoked_at: Nullable(Instant({ description: 'When the key was revoked. Null: it was not.' })),
     created_by: Uuid({ description: 'The user who created the key.' }),
   },
-  { title: 'ApiKey' },
+  { title: 'ApiKey', description: 'An API key, without its value.' },
 );
 export type ApiKey = Static<typeof ApiKey>;
 

@@ -82,6 +82,9 @@ export const JobItem = Type.Object(
       }),
     ),
     charged: Type.Integer({ description: 'Credits that the item cost.' }),
+    reused: Type.Boolean({
+      description: 'Whether the result is an earlier verification of the address, which is free.',
+    }),
     result: Type.Union([Prospect, Verification, Type.Null()], {
       title: 'ServiceJobResult',
       description: 'Of a succeeded item: the unlocked prospect, or the verification of the address. Otherwise null.',
@@ -157,6 +160,20 @@ const EmailToVerify = Strict(
   { title: 'EmailToVerify' },
 );
 
+const verifying = {
+  fresh: Type.Optional(
+    Type.Boolean({
+      default: false,
+      description: 'Verify every address anew, and charge for it. Otherwise results of the last 24 hours are reused.',
+    }),
+  ),
+  dry_run: Type.Optional(Type.Boolean({ default: false, description: 'Only return an estimate; verify nothing.' })),
+};
+
+/** All members are optional, and so is the body. */
+export const VerifyList = Strict(verifying, { title: 'VerifyList', examples: [{ fresh: false, dry_run: true }] });
+export type VerifyList = Static<typeof VerifyList>;
+
 export const VerifyEmail = Strict(
   {
     emails: Type.Array(EmailToVerify, {
@@ -165,6 +182,7 @@ export const VerifyEmail = Strict(
       description: 'The addresses. One that is given twice is verified and charged once.',
     }),
     sync_crm: sync('Write the status to the contacts with this `work_email`.'),
+    ...verifying,
   },
   { title: 'VerifyEmail', examples: [{ emails: [{ email: 'ada@example.com' }], sync_crm: false }] },
 );
@@ -182,6 +200,18 @@ export const Estimate = Type.Object(
   { title: 'UnlockEstimate' },
 );
 export type Estimate = Static<typeof Estimate>;
+
+/** The response of a dry run. It has the members of `Estimate`. */
+export const VerificationEstimate = Type.Object(
+  {
+    matches: Type.Integer({ description: 'Distinct addresses.' }),
+    cost: Type.Integer({
+      description: 'Credits that the start would reserve: none for addresses whose result would be reused.',
+    }),
+    available: Type.Integer({ description: 'Credits that can be spent.' }),
+  },
+  { title: 'VerificationEstimate' },
+);
 
 export const ListVerification = Type.Object({ ...success, data: JobStarted }, { title: 'ContactListVerification' });
 

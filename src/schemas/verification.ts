@@ -73,6 +73,11 @@ export const Verification = Type.Object(
       },
     ),
     checks: Checks,
+    reused: Type.Optional(
+      Type.Literal(true, {
+        description: 'The address was verified before, or by another job at the same time. This result was free.',
+      }),
+    ),
   },
   { title: 'Verification' },
 );

@@ -126,7 +126,27 @@ const questions: Record<string, string> = {
     from job_results r
     join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
     where j.type in ${typesOf('verification')}
-      and r.charged <> case when r.status = 'succeeded' and r.result ->> 'status' <> 'unknown' then j.cost else 0 end`,
+      and r.charged <> case
+        when r.status = 'succeeded' and r.result ->> 'status' <> 'unknown' and r.result -> 'reused' is null then j.cost
+        else 0
+      end`,
+  'a result was reused that no verification of the customer has': `
+    select r.customer_id, r.job_id, r.position
+    from job_results r
+    where r.result -> 'reused' is not null
+      and not exists (
+        select from job_results v
+        where v.customer_id = r.customer_id
+          and v.verified_address = lower(btrim(r.item))
+          and v.finished_at <= r.finished_at
+      )`,
+  'an address was charged again without need': `
+    select a.customer_id, a.verified_address
+    from job_results a
+    join job_results b on b.customer_id = a.customer_id and b.verified_address = a.verified_address
+      and (b.job_id, b.position) <> (a.job_id, a.position)
+    join jobs j on j.customer_id = b.customer_id and j.id = b.job_id
+    where (j.request ->> 'reuse_hours')::numeric > 0 and b.finished_at > a.finished_at`,
   'a repeated email was settled without the first one': `
     select i.customer_id, i.job_id, i.item
     from job_inputs i

@@ -123,9 +123,12 @@ export class Caller {
     verify_email: () => {
       const tag = randomUUID().slice(0, 8);
       const emails = Array.from({ length: randomInt(1, 40) }, () => this.#emailToVerify(tag));
-      return { path: '/service-handler/verify-email', body: { emails, sync_crm: true } };
+      return { path: '/service-handler/verify-email', body: { emails, sync_crm: true, fresh: chance(50) } };
     },
-    verify_list: () => ({ path: `/list-contact/verify-contacts/${pick(this.#client.lists)}` }),
+    verify_list: () => ({
+      path: `/list-contact/verify-contacts/${pick(this.#client.lists)}`,
+      body: { fresh: chance(50) },
+    }),
   };
 
   /** Returns the email of a contact, or an email that no other job has. Sometimes the same email is returned twice. */

@@ -110,7 +110,7 @@ describe('the OpenAPI document', () => {
     expect(fields.filter(({ schema }) => !isExplained(schema)).map(({ name }) => name)).toEqual([]);
   });
 
-  test('gives every error response the one code of its status', () => {
+  test('gives every error response the codes of its status', () => {
     const codes = Object.fromEntries(
       Object.entries(document.components.schemas).flatMap(([name, schema]) => {
         const { statusCode, code } = (schema['properties'] ?? {}) as Record<string, { enum?: unknown[] }>;
@@ -120,7 +120,7 @@ describe('the OpenAPI document', () => {
     expect(codes).toEqual({
       ValidationFailed: [[400], ['validation_failed']],
       Unauthorized: [[401], undefined],
-      InsufficientCredits: [[402], ['insufficient_credits']],
+      InsufficientCredits: [[402], ['insufficient_credits', 'spend_cap_exceeded']],
       Forbidden: [[403], undefined],
       NotFound: [[404], ['not_found']],
       Conflict: [[409], ['conflict']],

@@ -119,7 +119,7 @@ describe('a start', () => {
     await grant(app.fastify, customer.id, 'verification', 1);
     const [begun, go] = [gate(), gate()];
     const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
-    const inputs = [{ position: 1, item: 'a@example.com', contact_ids: [], is_duplicate: false }];
+    const inputs = [{ position: 1, item: 'a@example.com', address: null, contact_ids: [], is_duplicate: false }];
     const starting = app.db.transaction(async (sql) => {
       const { id } = await startJob(
         sql,
@@ -143,7 +143,7 @@ describe('a start', () => {
   test('that is rolled back leaves no message, job or entry', async () => {
     const customer = await app.customer();
     const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
-    const inputs = [{ position: 1, item: 'a@example.com', contact_ids: [], is_duplicate: false }];
+    const inputs = [{ position: 1, item: 'a@example.com', address: null, contact_ids: [], is_duplicate: false }];
     const undone = app.db.transaction((sql) =>
       startJob(sql, { customerId: customer.id, apiKeyId: null }, { ...given, total: 1, reserved: 1, inputs }),
     );

@@ -30,6 +30,7 @@ export async function begin(app: TestApp, { id }: Pick<TestCustomer, 'id'>, item
   const inputs = Array.from({ length: items }, (_, i) => ({
     position: i + 1,
     item: `${i}@example.com`,
+    address: null,
     contact_ids: [],
     is_duplicate: false,
   }));

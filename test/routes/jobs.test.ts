@@ -54,6 +54,7 @@ describe('a job', () => {
       status: 'succeeded',
       reason: null,
       charged: 2,
+      reused: false,
       result: null,
       finished_at: expect.any(String),
     });

@@ -64,7 +64,7 @@ export async function startSelectedUnlock(
   const { inputs } = toInputs(
     ids,
     (id) => id,
-    (item) => ({ item, contact_ids: [] }),
+    (item) => ({ item, address: null, contact_ids: [] }),
   );
   const reserved = (await countLocked(sql, spender.customerId, ids)) * cost;
   const given = { type: 'unlock_selected_contacts', sync_crm, request: {}, pool, total: ids.length, cost } as const;

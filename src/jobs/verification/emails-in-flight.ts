@@ -89,7 +89,8 @@ export class EmailsInFlight {
   }
 
   /**
-   * Starts to verify emails. Skips those that are being verified, and those of full domains.
+   * Starts to verify emails, or takes their earlier results. Skips those that are being verified, and those of full
+   * domains.
    * @param max how many to start
    * @returns how many were started
    */
@@ -99,10 +100,12 @@ export class EmailsInFlight {
     for (const input of inputs) {
       const count = counts.get(input.domain) ?? 0;
       if (begun === max || this.capacity === 0) break;
-      if (this.#inFlight.has(input.position) || count >= this.#maxPerDomain) continue;
-      counts.set(input.domain, count + 1);
+      if (this.#inFlight.has(input.position) || (!input.earlier && count >= this.#maxPerDomain)) continue;
+      if (!input.earlier) counts.set(input.domain, count + 1);
       this.#inFlight.set(input.position, input);
-      void this.#verify(input);
+      if (input.earlier)
+        this.#verified.set(input.position, { input, verification: { ...input.earlier, reused: true } });
+      else void this.#verify(input);
       begun += 1;
     }
     return begun;
@@ -142,7 +145,8 @@ export class EmailsInFlight {
 
   #countDomains(): Map<string, number> {
     const counts = new Map<string, number>();
-    for (const { domain } of this.#inFlight.values()) counts.set(domain, (counts.get(domain) ?? 0) + 1);
+    for (const { domain, earlier } of this.#inFlight.values())
+      if (!earlier) counts.set(domain, (counts.get(domain) ?? 0) + 1);
     return counts;
   }
 

@@ -2,18 +2,24 @@ import type { Spender } from '../../credentials/caller.ts';
 import type { Config } from '../../process/config.ts';
 import type { Transaction } from '../../database/db.ts';
 import { queueOf } from '../../database/queues.ts';
-import { reserveCredits } from '../../queries/jobs/credits.ts';
-import { insertJob, setJobTotal } from '../../queries/jobs/jobs.ts';
-import { insertListInputs } from '../../queries/memberships/list-emails.ts';
+import { findSpendable, reserveCredits } from '../../queries/jobs/credits.ts';
+import { countReusable, findReusable, sinceNow } from '../../queries/records/earlier-verifications.ts';
+import { insertInputs } from '../../queries/jobs/job-inputs.ts';
+import { insertJob, setJobTotal, type NewJob, type Reusing } from '../../queries/jobs/jobs.ts';
+import { countListAddresses, insertListInputs } from '../../queries/memberships/list-emails.ts';
 import { requireReferences } from '../../queries/records/references.ts';
-import type { JobStarted, VerifyEmail } from '../../schemas/jobs.ts';
+import type { Estimate, JobStarted, VerifyEmail, VerifyList } from '../../schemas/jobs.ts';
+import { fold } from '../../text/fold.ts';
 import { emailKey } from '../../text/normalise.ts';
 import { enqueueTurn } from '../../queries/records/turns.ts';
-import { startJob, toInputs } from '../start-job.ts';
+import { toInputs } from '../start-job.ts';
 
-type Costs = Pick<Config, 'VERIFY_COST'>;
+type Settings = Pick<Config, 'VERIFY_COST' | 'VERIFY_REUSE_HOURS'>;
 
 const pool = 'verification';
+
+const reuseHours = ({ VERIFY_REUSE_HOURS }: Settings, { fresh = false }: { fresh?: boolean }): number =>
+  fresh ? 0 : VERIFY_REUSE_HOURS;
 
 /**
  * A repeated email is verified and charged only once, also if it differs in case or in white space at the ends.
@@ -23,20 +29,48 @@ const pool = 'verification';
 export async function startEmailVerification(
   sql: Transaction,
   spender: Spender,
-  { VERIFY_COST: cost }: Costs,
-  { emails, sync_crm = false }: VerifyEmail,
+  settings: Settings,
+  given: VerifyEmail,
 ): Promise<JobStarted> {
+  const { inputs } = await readEmails(sql, spender.customerId, given);
+  const job = { type: 'verify_email', sync_crm: given.sync_crm ?? false, request: {} } as const;
+  const hours = reuseHours(settings, given);
+  return start(sql, spender, { ...job, cost: settings.VERIFY_COST, hours }, async (jobId) => {
+    await insertInputs(sql, spender.customerId, jobId, inputs);
+    return { total: inputs.length, distinct: inputs.filter((input) => !input.is_duplicate).length };
+  });
+}
+
+/**
+ * In credits. Does not start a job.
+ * @throws DomainError `not_found`, as the start
+ */
+export async function estimateEmailVerification(
+  sql: Transaction,
+  spender: Spender,
+  settings: Settings,
+  given: VerifyEmail,
+): Promise<Estimate> {
+  const { customerId } = spender;
+  const { inputs } = await readEmails(sql, customerId, given);
+  const addresses = inputs.flatMap(({ is_duplicate, address }) => (is_duplicate ? [] : address!));
+  const reusable = await findReusable(sql, customerId, addresses, sinceNow(sql, reuseHours(settings, given)));
+  const payable = addresses.filter((address) => !reusable.has(address)).length;
+  const available = await findSpendable(sql, spender, pool);
+  return { matches: addresses.length, cost: payable * settings.VERIFY_COST, available };
+}
+
+/** @throws DomainError `not_found` with one fault for each contact that does not belong to the customer */
+async function readEmails(sql: Transaction, customerId: string, { emails }: VerifyEmail) {
   const contacts = emails.flatMap(({ contact_id: id }, i) =>
     id === undefined ? [] : [{ noun: 'contact' as const, id, path: `/emails/${i}/contact_id` }],
   );
-  await requireReferences(sql, spender.customerId, contacts);
-  const { inputs, distinct } = toInputs(
+  await requireReferences(sql, customerId, contacts);
+  return toInputs(
     emails,
     ({ email }) => emailKey(email),
-    ({ email, contact_id: id }) => ({ item: email, contact_ids: id === undefined ? [] : [id] }),
+    ({ email, contact_id: id }) => ({ item: email, address: fold(email), contact_ids: id === undefined ? [] : [id] }),
   );
-  const given = { type: 'verify_email', sync_crm, request: {}, pool, total: inputs.length, cost } as const;
-  return startJob(sql, spender, { ...given, reserved: distinct * cost, inputs });
 }
 
 /**
@@ -44,18 +78,55 @@ export async function startEmailVerification(
  * @throws DomainError `not_found`; `conflict` if the list has too many contacts
  * @throws TooExpensive
  */
-export async function startListVerification(
+export function startListVerification(
+  sql: Transaction,
+  spender: Spender,
+  settings: Settings,
+  { listId, ...given }: VerifyList & { listId: string },
+): Promise<JobStarted> {
+  const job = { type: 'verify_list', sync_crm: true, request: { list_id: listId } } as const;
+  const hours = reuseHours(settings, given);
+  return start(sql, spender, { ...job, cost: settings.VERIFY_COST, hours }, async (jobId) => {
+    const total = await insertListInputs(sql, spender.customerId, jobId, listId);
+    return { total, distinct: total };
+  });
+}
+
+/**
+ * In credits. Does not start a job.
+ * @throws DomainError `not_found`, `conflict`, as the start
+ */
+export async function estimateListVerification(
+  sql: Transaction,
+  spender: Spender,
+  settings: Settings,
+  { listId, ...given }: VerifyList & { listId: string },
+): Promise<Estimate> {
+  const hours = reuseHours(settings, given);
+  const { addresses, reusable } = await countListAddresses(sql, spender.customerId, listId, hours);
+  const available = await findSpendable(sql, spender, pool);
+  return { matches: addresses, cost: (addresses - reusable) * settings.VERIFY_COST, available };
+}
+
+type Verifying = Pick<NewJob, 'type' | 'sync_crm' | 'request' | 'cost'> & { hours: number };
+
+/**
+ * Starts a job, and reserves the price of the addresses without a result to reuse.
+ * @param insert inserts the inputs, and returns how many there are, with and without duplicates
+ */
+async function start(
   sql: Transaction,
   { customerId, apiKeyId }: Spender,
-  { VERIFY_COST: cost }: Costs,
-  listId: string,
+  { hours, ...given }: Verifying,
+  insert: (jobId: string) => Promise<{ total: number; distinct: number }>,
 ): Promise<JobStarted> {
-  const request = { list_id: listId };
-  const given = { type: 'verify_list', sync_crm: true, request, pool, total: 0, cost, reserved: 0 } as const;
-  const job = await insertJob(sql, customerId, { ...given, api_key_id: apiKeyId });
-  const total = await insertListInputs(sql, customerId, job.id, listId);
-  await setJobTotal(sql, customerId, job.id, { total, reserved: total * cost });
+  const request = { ...given.request, reuse_hours: hours } satisfies Reusing;
+  const unpriced = { ...given, request, pool, total: 0, reserved: 0, api_key_id: apiKeyId } as const;
+  const job = await insertJob(sql, customerId, unpriced);
+  const { total, distinct } = await insert(job.id);
+  const reserved = (distinct - (await countReusable(sql, customerId, job.id, hours))) * given.cost;
+  await setJobTotal(sql, customerId, job.id, { total, reserved });
   await enqueueTurn(sql, queueOf(given.type), customerId);
-  await reserveCredits(sql, customerId, job.id, { pool, amount: total * cost, apiKeyId });
+  await reserveCredits(sql, customerId, job.id, { pool, amount: reserved, apiKeyId });
   return job;
 }

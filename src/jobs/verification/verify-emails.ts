@@ -2,6 +2,7 @@ import type { Transaction } from '../../database/db.ts';
 import { retryLevel } from '../../database/outages.ts';
 import { isUnavailable } from '../../errors.ts';
 import { saveVerifications, type ContactVerification } from '../../queries/crm/contact-verifications.ts';
+import { lockVerified, sinceOfJob } from '../../queries/records/earlier-verifications.ts';
 import { contactsAtOnce } from '../../queries/memberships/list-rule-limits.ts';
 import {
   findDuplicateInputs,
@@ -11,7 +12,7 @@ import {
   type JobInput,
 } from '../../queries/jobs/job-inputs.ts';
 import type { LeasedJob } from '../../queries/jobs/leases.ts';
-import type { JobRow, NewResult } from '../../queries/jobs/jobs.ts';
+import { reuseHoursOf, type JobRow, type NewResult } from '../../queries/jobs/jobs.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { emailKey } from '../../text/normalise.ts';
 import { EmailsInFlight } from './emails-in-flight.ts';
@@ -115,7 +116,10 @@ class Source {
 
   #read(without: readonly string[], limit: number) {
     const { customer_id: customerId, id } = this.#job;
-    return this.#context.db.lookup((sql) => findNextEmails(sql, customerId, id, { after: this.after, without, limit }));
+    const reuseHours = reuseHoursOf(this.#job);
+    return this.#context.db.lookup((sql) =>
+      findNextEmails(sql, customerId, id, { after: this.after, without, limit, reuseHours }),
+    );
   }
 }
 
@@ -180,7 +184,7 @@ async function deliver(
   // begins.
   const after = settledUpTo(job);
   const first = await findFirstOpenInput(sql, customerId, id, after);
-  const results = open.map((item) => resultOf(job, item));
+  const results = price(job, await markReused(sql, job, open));
   return { results, progress: { position: first === undefined ? after : first - 1 }, mayComplete: true };
 }
 
@@ -200,11 +204,39 @@ const forContacts =
     return [...contactIds].map((contactId) => ({ ...outcome, contactId }));
   };
 
-function resultOf({ cost }: JobRow, { input, verification }: Item): NewResult {
-  const { position, item, contact_ids } = input;
-  const about = { position, item, contact_id: contact_ids.length === 1 ? contact_ids[0]! : null };
-  if (!verification) return { ...about, status: 'skipped', reason: 'duplicate', charged: 0 };
-  // An unknown outcome is free: the mail server gave no clear answer.
-  const charged = verification.status === 'unknown' ? 0 : cost;
-  return { ...about, status: 'succeeded', charged, result: verification };
+/** Marks verifications as reused (free) if another job has verified the same address meanwhile. */
+async function markReused(sql: Transaction, job: JobRow, items: readonly Item[]): Promise<Item[]> {
+  const hours = reuseHoursOf(job);
+  const addresses = items.flatMap((item) => reusableAddress(item) ?? []);
+  if (hours === 0 || addresses.length === 0) return [...items];
+  const verified = await lockVerified(sql, job.customer_id, addresses, sinceOfJob(sql, job.id, hours));
+  return items.map((item) =>
+    verified.has(reusableAddress(item) ?? '')
+      ? { ...item, verification: { ...item.verification!, reused: true } }
+      : item,
+  );
 }
+
+/** Returns the address if later jobs can reuse the item's result: it was verified for this job, with a clear outcome. */
+const reusableAddress = ({ input, verification }: Item): string | null =>
+  verification && !verification.reused && verification.status !== 'unknown' ? input.address : null;
+
+/** An unknown outcome is free: the mail server gave no clear answer. So is a reused one. */
+function price(job: JobRow, items: readonly Item[]): NewResult[] {
+  // Never more than was reserved, even if a result that the start could reuse is gone.
+  let left = job.reserved - job.charged;
+  return items.map((item) => {
+    const { verification } = item;
+    if (!verification) return { ...aboutOf(item), status: 'skipped', reason: 'duplicate', charged: 0 };
+    const charged = verification.reused || verification.status === 'unknown' ? 0 : Math.min(job.cost, left);
+    left -= charged;
+    const verified_address = reusableAddress(item);
+    return { ...aboutOf(item), status: 'succeeded', charged, result: verification, verified_address };
+  });
+}
+
+const aboutOf = ({ input: { position, item, contact_ids } }: Item) => ({
+  position,
+  item,
+  contact_id: contact_ids.length === 1 ? contact_ids[0]! : null,
+});

@@ -166,7 +166,7 @@ const resultRow = ({ item, status, reason, result, charged, finished_at }: JobIt
 /** Returns a short description of an item's result. */
 function foundBy(result: JobItem['result']): string {
   if (result === null) return '';
-  if ('checks' in result) return verificationWords[result.status].word;
+  if ('checks' in result) return `${verificationWords[result.status].word}${result.reused ? ' (earlier result)' : ''}`;
   return [`${result.first_name} ${result.last_name}`.trim(), result.job_company_name, result.work_email]
     .filter(Boolean)
     .join(' · ');

@@ -1,9 +1,13 @@
 import type { Sql, Transaction } from '../../database/db.ts';
+import type { Verification } from '../../schemas/verification.ts';
+import { earlierVerification, sinceOfJob } from '../records/earlier-verifications.ts';
 
 /** A prospect id or an email address. */
 export interface JobInput {
   position: number;
   item: string;
+  /** Of an email to verify, its folded address. */
+  address: string | null;
   /** For an email to verify, the contacts in which the result is saved. */
   contact_ids: string[];
   /** An earlier input has the same item. Such an input is not processed again. */
@@ -17,10 +21,10 @@ export async function insertInputs(
   inputs: JobInput[],
 ): Promise<void> {
   await sql`
-    insert into job_inputs (customer_id, job_id, position, item, contact_ids, is_duplicate)
-    select ${customerId}, ${jobId}, i.position, i.item, i.contact_ids, i.is_duplicate
+    insert into job_inputs (customer_id, job_id, position, item, address, contact_ids, is_duplicate)
+    select ${customerId}, ${jobId}, i.position, i.item, i.address, i.contact_ids, i.is_duplicate
     from jsonb_to_recordset(${sql.json(inputs as never)})
-      as i (position integer, item text, contact_ids uuid[], is_duplicate boolean)`;
+      as i (position integer, item text, address text, contact_ids uuid[], is_duplicate boolean)`;
 }
 
 /**
@@ -43,7 +47,7 @@ export const findNextInputs = (
   jobId: string,
   { after, limit }: { after: number; limit: number },
 ): Promise<JobInput[]> => sql<JobInput[]>`
-  select i.position, i.item, i.contact_ids, i.is_duplicate
+  select i.position, i.item, i.address, i.contact_ids, i.is_duplicate
   from job_inputs i
   where i.customer_id = ${customerId}
     and i.job_id = ${jobId}
@@ -55,19 +59,30 @@ export const findNextInputs = (
 export interface EmailInput extends JobInput {
   /** After the last `@`, in lower case. */
   domain: string;
+  /** The result to reuse; null if the email must be verified. */
+  earlier: Verification | null;
 }
 
 /**
  * Returns the next emails without a result, in order, except duplicates and those of the domains in `without`. All
  * inputs up to the position `after` must have a result.
+ * @param reuseHours how many hours before its start the job reuses a result; 0: none
  */
 export const findNextEmails = (
   sql: Sql | Transaction,
   customerId: string,
   jobId: string,
-  { after, without, limit }: { after: number; without: readonly string[]; limit: number },
+  {
+    after,
+    without,
+    limit,
+    reuseHours,
+  }: { after: number; without: readonly string[]; limit: number; reuseHours: number },
 ): Promise<EmailInput[]> => sql<EmailInput[]>`
-  select i.position, i.item, i.contact_ids, i.is_duplicate, ${domainOf(sql)} as domain
+  select
+    i.position, i.item, i.address, i.contact_ids, i.is_duplicate, ${domainOf(sql)} as domain,
+    ${reuseHours > 0 ? earlierVerification(sql, customerId, sql`i.address`, sinceOfJob(sql, jobId, reuseHours)) : sql`null`}
+      as earlier
   from job_inputs i
   where i.customer_id = ${customerId}
     and i.job_id = ${jobId}
@@ -86,7 +101,7 @@ export const findDuplicateInputs = (
   customerId: string,
   jobId: string,
 ): Promise<JobInput[]> => sql<JobInput[]>`
-  select i.position, i.item, i.contact_ids, i.is_duplicate
+  select i.position, i.item, i.address, i.contact_ids, i.is_duplicate
   from job_inputs i
   where i.customer_id = ${customerId}
     and i.job_id = ${jobId}

@@ -10,8 +10,8 @@ export async function copyOpenInputs(
   { from, to }: { from: string; to: string },
 ): Promise<{ total: number; items: string[] }> {
   const rows = await sql<{ item: string; is_duplicate: boolean }[]>`
-    insert into job_inputs (customer_id, job_id, position, item, contact_ids, is_duplicate)
-    select i.customer_id, ${to}, row_number() over (order by i.position), i.item, i.contact_ids, i.is_duplicate
+    insert into job_inputs (customer_id, job_id, position, item, address, contact_ids, is_duplicate)
+    select i.customer_id, ${to}, row_number() over (order by i.position), i.item, i.address, i.contact_ids, i.is_duplicate
     from job_inputs i
     left join job_results r on r.customer_id = i.customer_id and r.job_id = i.job_id and r.position = i.position
     where i.customer_id = ${customerId}

@@ -81,7 +81,9 @@ export async function listItems(
   const rows = await db.search(async (sql) => {
     await requireJobView(sql, customerId, id, visible);
     return sql<(JobItem & { position: number })[]>`
-      select position, item, contact_id, status, reason, charged, result, finished_at
+      select
+        position, item, contact_id, status, reason, charged, coalesce(result -> 'reused' = 'true', false) as reused,
+        result, finished_at
       from job_results
       where customer_id = ${customerId}
         and job_id = ${id}

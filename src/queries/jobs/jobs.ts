@@ -6,6 +6,13 @@ import type { Pool } from '../../schemas/credits.ts';
 import type { FinalStatus, ItemReason, ItemStatus, JobStatus, JobType } from '../../schemas/jobs.ts';
 import { currentTrace } from '../../tracing/tracing.ts';
 
+/** Stored with a verification job: how many hours before its start it reuses results. Missing in older jobs, and 0 if it must not. */
+export interface Reusing {
+  reuse_hours?: number;
+}
+
+export const reuseHoursOf = ({ request }: Pick<JobRow, 'request'>): number => (request as Reusing).reuse_hours ?? 0;
+
 /** The columns that workers use. */
 export interface JobRow {
   customer_id: string;
@@ -101,6 +108,8 @@ export interface NewResult {
   /** In credits. */
   charged: number;
   result?: object | null;
+  /** The folded address of a verification that later jobs can reuse. */
+  verified_address?: string | null;
 }
 
 /**
@@ -117,10 +126,15 @@ export async function saveResults(
 ): Promise<JobRow & { charge: number }> {
   const [job] = await sql<[JobRow & { charge: number }]>`
     with added as (
-      insert into job_results (customer_id, job_id, position, item, contact_id, status, reason, charged, result)
-      select ${customerId}, ${jobId}, r.position, r.item, r.contact_id, r.status, r.reason, r.charged, r.result
+      insert into job_results (
+        customer_id, job_id, position, item, contact_id, status, reason, charged, result, verified_address
+      )
+      select
+        ${customerId}, ${jobId}, r.position, r.item, r.contact_id, r.status, r.reason, r.charged, r.result,
+        r.verified_address
       from jsonb_to_recordset(${sql.json(results as never)}) as r (
-        position integer, item text, contact_id uuid, status text, reason text, charged integer, result jsonb
+        position integer, item text, contact_id uuid, status text, reason text, charged integer, result jsonb,
+        verified_address text
       )
       on conflict do nothing
       returning status, charged

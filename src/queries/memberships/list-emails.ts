@@ -6,6 +6,7 @@ import type { Fragment } from '../../filters/sql.ts';
 import { toSql } from '../../filters/to-sql.ts';
 import type { Filter } from '../../filters/tree.ts';
 import { usesCompanyFields } from './company-settlements.ts';
+import { earlierVerification, sinceNow } from '../records/earlier-verifications.ts';
 import { lockRulesShared } from './list-rules.ts';
 import { listState, memberOf, type StaleList } from './stale-lists.ts';
 
@@ -25,6 +26,47 @@ export async function insertListInputs(
   jobId: string,
   listId: string,
 ): Promise<number> {
+  const members = await findMembers(sql, customerId, listId);
+  const inputs = await insertMatching(sql, customerId, jobId, members);
+  if (inputs === 0) await requireFewMembers(sql, customerId, members);
+  return inputs;
+}
+
+/** The addresses of a list's members, and how many of them have a verification that can be reused. */
+export interface ListAddresses {
+  addresses: number;
+  reusable: number;
+}
+
+/**
+ * Counts what `insertListInputs` would insert.
+ * @param reuseHours how many hours ago a result may be to be reused
+ * @throws DomainError `not_found`, `conflict`, as `insertListInputs`
+ */
+export async function countListAddresses(
+  sql: Transaction,
+  customerId: string,
+  listId: string,
+  reuseHours: number,
+): Promise<ListAddresses> {
+  const members = await findMembers(sql, customerId, listId);
+  const earlier = earlierVerification(recorder, customerId, recorder`a.address`, sinceNow(recorder, reuseHours));
+  const { text, parameters } = record(recorder`
+    ${withAddresses(customerId, members)}
+    select
+      count(*)::integer as addresses,
+      (count(*) filter (where ${earlier} is not null))::integer as reusable
+    from addresses a`);
+  const [counts] = await sql.unsafe<ListAddresses[]>(text, parameters as string[]);
+  if (counts!.addresses === 0) await requireFewMembers(sql, customerId, members);
+  return counts!;
+}
+
+/**
+ * Returns the filter for a list's members, who do not change until the transaction ends.
+ * @throws DomainError `not_found` when the list does not exist
+ */
+async function findMembers(sql: Transaction, customerId: string, listId: string): Promise<Filter> {
   await lockRulesShared(sql, customerId);
   // A company can change until the members are read. So rules that use fields of companies are always evaluated.
   const [list] = await sql<(StaleList & { is_evaluated: boolean })[]>`
@@ -34,10 +76,7 @@ export async function insertListInputs(
       and l.id = ${listId}
       and l.deleted_at is null`;
   if (!list) throw notFound('list');
-  const members = memberOf([list.id], { customerId, lists: list.is_evaluated ? [list] : [] });
-  const inputs = await insertMatching(sql, customerId, jobId, members);
-  if (inputs === 0) await requireFewMembers(sql, customerId, members);
-  return inputs;
+  return memberOf([list.id], { customerId, lists: list.is_evaluated ? [list] : [] });
 }
 
 /**
@@ -47,19 +86,26 @@ export async function insertListInputs(
  */
 async function insertMatching(sql: Transaction, customerId: string, jobId: string, members: Filter): Promise<number> {
   const { text, parameters } = record(recorder`
-    with members as materialized (${selectMembers(customerId, members)}),
-    addresses as (
-      select (array_agg(work_email order by id))[1] as item, array_agg(id order by id) as contact_ids
-      from members
-      where work_email <> ''
-        and (select count(*) from members) <= ${maxMembers}::bigint
-      group by lower(btrim(work_email))
-    )
-    insert into job_inputs (customer_id, job_id, position, item, contact_ids)
-    select ${customerId}::uuid, ${jobId}::uuid, row_number() over (order by contact_ids[1]), item, contact_ids
+    ${withAddresses(customerId, members)}
+    insert into job_inputs (customer_id, job_id, position, item, address, contact_ids)
+    select ${customerId}::uuid, ${jobId}::uuid, row_number() over (order by contact_ids[1]), item, address, contact_ids
     from addresses`);
   return (await sql.unsafe(text, parameters as string[])).count;
 }
+
+/** SQL: the addresses of the contacts that match a filter, with their contacts. None if more than `maxMembers` match. */
+const withAddresses = (customerId: string, members: Filter): Fragment => recorder`
+  with members as materialized (${selectMembers(customerId, members)}),
+  addresses as (
+    select
+      (array_agg(work_email order by id))[1] as item,
+      min(address collate "C") as address,
+      array_agg(id order by id) as contact_ids
+    from members
+    where work_email <> ''
+      and (select count(*) from members) <= ${maxMembers}::bigint
+    group by lower(btrim(work_email))
+  )`;
 
 /** @throws DomainError `conflict` if more than `maxMembers` contacts match the filter */
 async function requireFewMembers(sql: Transaction, customerId: string, members: Filter): Promise<void> {
@@ -72,7 +118,7 @@ async function requireFewMembers(sql: Transaction, customerId: string, members: 
 
 /** Returns SQL for the contacts that match a filter: one more than `maxMembers` at most. */
 const selectMembers = (customerId: string, members: Filter): Fragment => recorder`
-  select c.id, c.work_email
+  select c.id, c.work_email, c.folded ->> 'work_email' as address
   from ${fromOf(recorder, contactSource, customerId)}
   where c.customer_id = ${customerId}::uuid
     and ${toSql(recorder, contactSource, customerId, members)}

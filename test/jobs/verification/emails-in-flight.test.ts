@@ -20,7 +20,8 @@ test('10,000 batches leave nothing in memory while their worker lives', async ()
   const job = { id: 'job', type: 'verify_email', customer_id: 'customer', request: {} } as LeasedJob;
   const batch: JobBatch = async (given, { customer_id }, signal) => {
     const work = new EmailsInFlight(given, customer_id, signal);
-    const input = { position: 1, item: 'no address', domain: '', contact_ids: [], is_duplicate: false };
+    const none = { address: null, contact_ids: [], is_duplicate: false, earlier: null };
+    const input = { ...none, position: 1, item: 'no address', domain: '' };
     expect(work.begin([input], 1)).toBe(1);
     await work.pause();
     expect(work.verified).toMatchObject([{ verification: { status: 'invalid' } }]);
