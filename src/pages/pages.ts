@@ -14,6 +14,7 @@ import { credits } from './work/credits.ts';
 import { errorPage } from './base/error-page.ts';
 import { requireToken } from './base/forms.ts';
 import { imports } from './imports/imports.ts';
+import { records } from './records/records.ts';
 import { start } from './start/start.ts';
 import { jobs } from './work/jobs.ts';
 import { keys } from './access/keys.ts';
@@ -79,7 +80,7 @@ async function pages(app: FastifyInstance): Promise<void> {
     if (method === 'POST' && !routeOptions.config.takesFile) requireToken(request, request.body);
   });
 
-  for (const group of [assets, sessions, start, keys, credits, jobs, imports, audit, password])
+  for (const group of [assets, sessions, start, records, keys, credits, jobs, imports, audit, password])
     await app.register(group);
   await app.register(refuseOtherMethods, { paths });
 }

@@ -85,7 +85,7 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     },
     async (request, reply) => {
       const { db, caller, body } = request;
-      return sendExport(request, reply, exportCompanies(db, caller.customerId, body));
+      return sendExport(request, reply, exportCompanies(db, caller.customerId, body), body);
     },
   );
 

@@ -92,7 +92,7 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     },
     async (request, reply) => {
       const { db, caller, body } = request;
-      return sendExport(request, reply, exportContacts(db, caller.customerId, body));
+      return sendExport(request, reply, exportContacts(db, caller.customerId, body), body);
     },
   );
 

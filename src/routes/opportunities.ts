@@ -6,8 +6,7 @@ import {
   findOpportunities,
   listOpportunities,
 } from '../queries/sales/opportunities.ts';
-import { Opportunity, OpportunityCreate, OpportunityPatch } from '../schemas/opportunities.ts';
-import { PageQuery } from '../schemas/base/wire.ts';
+import { Opportunity, OpportunityCreate, OpportunityPatch, OpportunityQuery } from '../schemas/opportunities.ts';
 import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['opportunities'];
@@ -31,14 +30,15 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
         operationId: 'listOpportunities',
         summary: 'List opportunities',
         description:
-          'Returns one page of the opportunities, newest first, with their products. The status of success is 201.',
+          'Returns one page of the opportunities that match `filters`, newest first, with their products. The status of ' +
+          'success is 201.',
         tags,
-        body: PageQuery,
+        body: OpportunityQuery,
         response: { 201: Type.Array(Opportunity) },
       },
     },
     async ({ db, caller, body }, reply) => {
-      const rows = await db.search((sql) => listOpportunities(sql, caller.customerId, body.paginate));
+      const rows = await db.search((sql) => listOpportunities(sql, caller.customerId, body));
       return reply.code(201).send(rows);
     },
   );

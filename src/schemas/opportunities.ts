@@ -1,5 +1,18 @@
-import { Type, type Static } from '@sinclair/typebox';
-import { CreatedAt, Enum, Ids, Instant, Name, Nullable, Price, Strict, Text, UpdatedAt, Uuid } from './base/wire.ts';
+import { Type, type Static, type TSchema } from '@sinclair/typebox';
+import {
+  CreatedAt,
+  Enum,
+  Ids,
+  Instant,
+  Name,
+  Nullable,
+  Paginate,
+  Price,
+  Strict,
+  Text,
+  UpdatedAt,
+  Uuid,
+} from './base/wire.ts';
 
 /** `HIGHT` is not a typing error: the contract has this value. */
 export const priorities = ['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE'] as const;
@@ -128,6 +141,29 @@ const LinesPatch = Strict(
   },
 );
 export type LinesPatch = Static<typeof LinesPatch>;
+
+const AnyOf = (id: TSchema, description: string) =>
+  Type.Optional(Type.Unsafe<string | string[]>({ anyOf: [id, Type.Array(id, { maxItems: 100 })], description }));
+
+/** An id, or several of which one is enough. An unknown id matches nothing. */
+export const OpportunityFilters = Strict(
+  {
+    stage_id: AnyOf(Uuid(), 'The stage: an id, or an array of ids (any of).'),
+    company_id: AnyOf(Uuid(), 'The company: an id, or an array of ids (any of).'),
+    contact_id: AnyOf(Uuid(), 'One of the contacts: an id, or an array of ids (any of).'),
+  },
+  { title: 'OpportunityFilters', description: 'Which opportunities. Those that match every filter that is given.' },
+);
+export type OpportunityFilters = Static<typeof OpportunityFilters>;
+
+export const OpportunityQuery = Strict(
+  { filters: Type.Optional(OpportunityFilters), paginate: Type.Optional(Paginate) },
+  {
+    title: 'OpportunityQuery',
+    examples: [{ filters: { stage_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c' }, paginate: { page: 1, limit: 25 } }],
+  },
+);
+export type OpportunityQuery = Static<typeof OpportunityQuery>;
 
 /** Omitted fields do not change. Null clears a nullable field. */
 export const OpportunityPatch = Type.Partial(

@@ -16,6 +16,8 @@ export interface PhoneReader {
   read(text: string, country: string): PhoneNumber;
   /** Returns a number in E.164, such as `+4915112345678`. One that cannot be read, or has an extension, is kept as written. */
   readText(text: string, country: string): string;
+  /** Returns a number as people write it, such as `+49 1511 2345678`. One that cannot be read is returned as it is. */
+  write(phone: PhoneNumber): string;
 }
 
 let loading: Promise<PhoneReader> | undefined;
@@ -37,6 +39,10 @@ async function load(): Promise<PhoneReader> {
     readText(text, country) {
       const found = find(text, country);
       return !found || found.ext !== undefined ? text : found.number;
+    },
+    write({ country_code, number }) {
+      const text = `${country_code} ${number}`.trim();
+      return find(text, '')?.formatInternational() ?? text;
     },
   };
 }

@@ -29,7 +29,8 @@ export const date = (instant: string): Html =>
 export const count = (value: number): string => numbers.format(value);
 
 /** Returns e.g. `1 key` or `2 keys`. */
-export const counted = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+export const counted = (value: number, noun: string, plural = `${noun}s`): string =>
+  `${count(value)} ${value === 1 ? noun : plural}`;
 
 /** Determines the colour of a badge or message. `busy` means in progress. */
 export type Tone = 'good' | 'busy' | 'warning' | 'bad' | 'plain';

@@ -30,6 +30,10 @@ interface Entry {
 const sections: readonly (readonly Entry[])[] = [
   [{ path: '/app', label: 'Start' }],
   [
+    { path: '/app/contacts', label: 'Contacts' },
+    { path: '/app/companies', label: 'Companies' },
+  ],
+  [
     { path: '/app/imports', label: 'Imports' },
     { path: '/app/jobs', label: 'Jobs' },
     { path: '/app/credits', label: 'Credits' },

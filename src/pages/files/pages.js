@@ -21,6 +21,7 @@ async function load(url) {
 function enhance(root) {
   root.querySelectorAll('time').forEach(showLocally);
   each('data-copy', prepareCopy, root);
+  each('data-chooser', prepareChooser, root);
   each('data-dialog', (link) => link.addEventListener('click', openDialog), root);
   each('data-preset', (link) => link.addEventListener('click', choosePreset), root);
   each('data-once', (form) => form.addEventListener('submit', sendOnce), root);
@@ -37,6 +38,26 @@ function showLocally(time) {
   if (Number.isNaN(instant.valueOf()) || time.title !== '') return;
   time.title = time.textContent;
   time.textContent = (time.dataset.day === undefined ? moments : days).format(instant);
+}
+
+/** Adds a box that chooses all rows of the page, and shows how many are chosen. */
+function prepareChooser(form) {
+  const boxes = [...form.querySelectorAll('[name="id"]')];
+  const page = form.querySelector('[data-choose-page]');
+  const shown = form.querySelector('[data-chosen]');
+  const pageBox = page.querySelector('input');
+  const all = form.elements.namedItem('all');
+  const show = () => {
+    const number = boxes.filter(({ checked }) => checked).length;
+    shown.textContent = all?.checked ? 'all chosen' : number === 0 ? '' : `${number} chosen`;
+    pageBox.checked = number === boxes.length;
+  };
+  page.hidden = false;
+  pageBox.addEventListener('change', () => {
+    for (const box of boxes) box.checked = pageBox.checked;
+  });
+  form.addEventListener('change', show);
+  show();
 }
 
 function prepareCopy(button) {

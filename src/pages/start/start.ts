@@ -46,8 +46,8 @@ async function figuresOf({ db, caller: { customerId } }: FastifyRequest): Promis
     db.search((sql) => spentThisMonth(sql, customerId)),
   ]);
   const records = [
-    { name: 'Contacts', path: undefined, number: contacts.pagination.total_records },
-    { name: 'Companies', path: undefined, number: companies.pagination.total_records },
+    { name: 'Contacts', path: '/app/contacts', number: contacts.pagination.total_records },
+    { name: 'Companies', path: '/app/companies', number: companies.pagination.total_records },
   ];
   return html`<div class="figures">
     !${records.map(({ name, path, number }) => figure(name, path, number, ''))}
@@ -58,9 +58,9 @@ async function figuresOf({ db, caller: { customerId } }: FastifyRequest): Promis
   </div>`;
 }
 
-const figure = (name: string, path: string | undefined, number: number, note: string): Html =>
+const figure = (name: string, path: string, number: number, note: string): Html =>
   html`<section class="card">
-    <h2>!${path === undefined ? html`${name}` : html`<a href="${path}">${name}</a>`}</h2>
+    <h2><a href="${path}">${name}</a></h2>
     <p class="figure">${count(number)}</p>
     !${note === '' ? '' : html`<p class="quiet">${note}</p>`}
   </section>`;

@@ -16,6 +16,7 @@ import {
 } from '../../schemas/companies.ts';
 import type { ExportedRecords } from '../../files/open-export.ts';
 import { companyFileFields, type CompanyExport } from '../../schemas/files.ts';
+import type { GivenFilters } from '../../schemas/filters.ts';
 import type { Metadata } from '../../schemas/base/wire.ts';
 import { normalise } from '../../text/normalise.ts';
 import { removeCompanies, updateDependants } from './company-changes.ts';
@@ -23,7 +24,14 @@ import type { WrittenTable } from '../records/batch-rows.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { mergeCustomFields } from '../records/custom-fields.ts';
 import { lockAndReadRules } from '../memberships/list-rules.ts';
-import { countRecordPages, readAllRecords, readCustomKeys, readRecordPage, type RecordPage } from './record-pages.ts';
+import {
+  countRecordPages,
+  countRecordsUpTo,
+  readAllRecords,
+  readCustomKeys,
+  readRecordPage,
+  type RecordPage,
+} from './record-pages.ts';
 
 /** The columns of a company that callers can set. */
 export type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
@@ -85,6 +93,14 @@ export function exportCompanies(
 /** Returns the number of companies that match the request, and the number of pages. */
 export const countCompanies = (db: Database, customerId: string, request: CompanyCount): Promise<Metadata> =>
   countRecordPages(db, parseRecordQuery(companySource, customerId, request), 'companies');
+
+/** Returns the number of companies that match the filters, or `most` + 1 if more than `most` match. */
+export const countCompaniesUpTo = (
+  db: Database,
+  customerId: string,
+  filters: GivenFilters,
+  most: number,
+): Promise<number> => countRecordsUpTo(db, parseRecordQuery(companySource, customerId, { filters }), 'companies', most);
 
 /** Returns the customer's companies with these ids, in any order. Leaves out unknown ids. */
 export const findCompanies = (sql: Sql | Transaction, customerId: string, ids: readonly string[]): Promise<Company[]> =>

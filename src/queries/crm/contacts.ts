@@ -18,6 +18,7 @@ import {
 } from '../../schemas/contacts.ts';
 import type { ExportedRecords } from '../../files/open-export.ts';
 import { contactFileFields, type ContactExport } from '../../schemas/files.ts';
+import type { GivenFilters } from '../../schemas/filters.ts';
 import { listNames } from '../../schemas/labels.ts';
 import type { Metadata } from '../../schemas/base/wire.ts';
 import { fold } from '../../text/fold.ts';
@@ -38,7 +39,14 @@ import {
 } from '../memberships/list-members.ts';
 import { lockAndReadRules, lockRulesShared, type LockedRules } from '../memberships/list-rules.ts';
 import { removeFromOpportunities } from '../sales/opportunity-contacts.ts';
-import { countRecordPages, readAllRecords, readCustomKeys, readRecordPage, type RecordPage } from './record-pages.ts';
+import {
+  countRecordPages,
+  countRecordsUpTo,
+  readAllRecords,
+  readCustomKeys,
+  readRecordPage,
+  type RecordPage,
+} from './record-pages.ts';
 
 /** The columns of a contact that callers can set. */
 export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
@@ -142,6 +150,14 @@ export function exportContacts(
 /** Returns the number of contacts that match the request, and the number of pages. */
 export const countContacts = (db: Database, customerId: string, request: ContactCount): Promise<Metadata> =>
   countRecordPages(db, parseRecordQuery(contactSource, customerId, request), 'contacts');
+
+/** Returns the number of contacts that match the filters, or `most` + 1 if more than `most` match. */
+export const countContactsUpTo = (
+  db: Database,
+  customerId: string,
+  filters: GivenFilters,
+  most: number,
+): Promise<number> => countRecordsUpTo(db, parseRecordQuery(contactSource, customerId, { filters }), 'contacts', most);
 
 /** Returns the customer's contacts with these ids, in any order. Leaves out unknown ids. */
 export const findContacts = (

@@ -242,15 +242,33 @@ export async function countRecordPages(db: Database, query: RecordQuery, everyth
 }
 
 /**
+ * Returns the number of records that match a query, or `most` + 1 if more than `most` match. Costs no more than to find
+ * so many.
+ * @param everything as for `countRecordPages`
+ */
+export async function countRecordsUpTo(
+  db: Database,
+  query: RecordQuery,
+  everything: Counted,
+  most: number,
+): Promise<number> {
+  const total = asksForAll(query.filter)
+    ? await db.lookup((sql) => readCount(sql, query.customerId, everything))
+    : await readExactly(db, laneOf(db, query), query, (sql, exact) => countExactly(sql, exact, most));
+  return Math.min(total, most + 1);
+}
+
+/**
  * Returns the number of records that match a query. Returns undefined if the query's SQL condition `guard` is false,
  * because stored data may then be out of date.
+ * @param most stop counting after one more than so many
  */
-async function countExactly(sql: Sql | Transaction, query: ExactQuery): Promise<number | undefined> {
+async function countExactly(sql: Sql | Transaction, query: ExactQuery, most?: number): Promise<number | undefined> {
   const { customerId, staleList, guard } = query;
   if (staleList) return (await countStale(sql, customerId, [staleList])).get(staleList.id);
   const list = singleList(query.filter);
   const { total, from, where } =
-    list === undefined ? await countOfMatches(sql, query) : storedCountClauses(recorder, customerId, list);
+    list === undefined ? await countOfMatches(sql, query, most) : storedCountClauses(recorder, customerId, list);
   const [row] = await run<{ total: number }>(
     sql,
     recorder`
@@ -263,14 +281,17 @@ async function countExactly(sql: Sql | Transaction, query: ExactQuery): Promise<
 }
 
 /** Returns the SQL clauses that count the matching records. Uses an index if this is cheaper. */
-async function countOfMatches(sql: Sql | Transaction, query: ExactQuery) {
+async function countOfMatches(sql: Sql | Transaction, query: ExactQuery, most?: number) {
   const isByIndex =
     isIndexable(recorder, query) &&
     (await hasTerms(sql, query)) &&
-    !(filterUsesCompany(query.source, query.filter) && (await isCommon(sql, query)));
+    !((most !== undefined || filterUsesCompany(query.source, query.filter)) && (await isCommon(sql, query)));
+  const clauses = isByIndex ? candidateCountClauses(recorder, query) : countClauses(recorder, query);
+  if (most === undefined) return { total: recorder`count(*)`, ...clauses };
   return {
     total: recorder`count(*)`,
-    ...(isByIndex ? candidateCountClauses(recorder, query) : countClauses(recorder, query)),
+    from: recorder`(select from ${clauses.from} where ${clauses.where} limit ${most + 1}::bigint) matching`,
+    where: recorder`true`,
   };
 }
 

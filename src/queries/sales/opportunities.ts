@@ -8,9 +8,10 @@ import {
   type Line,
   type Opportunity,
   type OpportunityCreate,
+  type OpportunityFilters,
   type OpportunityPatch,
+  type OpportunityQuery,
 } from '../../schemas/opportunities.ts';
-import type { Paginate } from '../../schemas/base/wire.ts';
 import { normalise } from '../../text/normalise.ts';
 import { addContacts, isPresent, setContacts } from './opportunity-contacts.ts';
 import {
@@ -62,8 +63,53 @@ const source = (sql: Sql | Transaction, customerId: string) => sql`
   opportunities o
   ${lookUpCompany(sql, customerId, 'o')}`;
 
+/** SQL condition on the row of `opportunities`. An unknown id, also that of a deleted record, matches nothing. */
+function matches(sql: Sql, customerId: string, { stage_id, company_id, contact_id }: OpportunityFilters) {
+  const ids = (given: string | string[]) => [given].flat();
+  return sql`
+    customer_id = ${customerId}
+    ${stage_id === undefined ? sql`` : sql`and stage_id = any(${ids(stage_id)}::uuid[])`}
+    ${
+      company_id === undefined
+        ? sql``
+        : sql`
+          and company_id = any(array(
+            select id
+            from companies
+            where customer_id = ${customerId}
+              and id = any(${ids(company_id)}::uuid[])
+              and deleted_at is null
+          ))`
+    }
+    ${
+      contact_id === undefined
+        ? sql``
+        : sql`
+          and id = any(array(
+            select m.opportunity_id
+            from opportunity_contacts m
+            where m.customer_id = ${customerId}
+              and m.contact_id = any(${ids(contact_id)}::uuid[])
+              and ${isPresent(sql, customerId)}
+          ))`
+    }`;
+}
+
+/** Returns the number of opportunities that match the filters. */
+export async function countOpportunities(sql: Sql, customerId: string, filters: OpportunityFilters): Promise<number> {
+  const [row] = await sql<[{ total: number }]>`
+    select count(*) as total
+    from opportunities
+    where ${matches(sql, customerId, filters)}`;
+  return row.total;
+}
+
 /** Newest first. */
-export const listOpportunities = (sql: Sql, customerId: string, paginate?: Paginate): Promise<Opportunity[]> =>
+export const listOpportunities = (
+  sql: Sql,
+  customerId: string,
+  { filters = {}, paginate }: OpportunityQuery = {},
+): Promise<Opportunity[]> =>
   sql<Opportunity[]>`
     select ${projection(sql, customerId)}
     from ${source(sql, customerId)}
@@ -71,7 +117,7 @@ export const listOpportunities = (sql: Sql, customerId: string, paginate?: Pagin
       and o.id = any(array(
         select id
         from opportunities
-        where customer_id = ${customerId}
+        where ${matches(sql, customerId, filters)}
         order by id desc
         ${limitAndOffset(sql, paginate)}
       ))

@@ -3,8 +3,10 @@ import countryCodes from 'i18n-iso-countries/codes.json' with { type: 'json' };
 import { lengthOf } from '../../text/code-points.ts';
 import { canonicalId } from '../../text/ids.ts';
 
-// Kosovo's code XK is widely used, but it is not an ISO 3166-1 country: it lies in the range for private use.
-const countries = new Set(countryCodes.map(([alpha2]) => alpha2!).filter((code) => code !== 'XK'));
+/** ISO 3166-1 alpha-2 codes, in upper case. Without Kosovo's XK, which is widely used, but lies in the range for private use. */
+export const countries: ReadonlySet<string> = new Set(
+  countryCodes.map(([alpha2]) => alpha2!).filter((code) => code !== 'XK'),
+);
 
 // The runtime knows the currencies in circulation. ISO 4217 also lists funds, metals, units of account and test codes.
 const uncirculated = 'BOV CHE CHW CLF COU MXV USN UYI UYW VED XAD XAG XAU XBA XBB XBC XBD XPD XPT XTS XUA XXX';

@@ -1,0 +1,57 @@
+import { countries } from '../../schemas/base/formats.ts';
+import { badge, count, counted, html, type Html } from './html.ts';
+import { verificationWords } from './words.ts';
+
+const regions = new Intl.DisplayNames('en', { type: 'region' });
+
+/** Returns the name of a country, such as `Germany` for `DE`; an empty string for no country. */
+export const countryName = (code: string): string => (code === '' ? '' : (regions.of(code) ?? code));
+
+/** Code and name of every country, by name. */
+export const countryChoices: readonly (readonly [code: string, name: string])[] = [...countries]
+  .map((code) => [code, countryName(code)] as const)
+  .toSorted(([, a], [, b]) => a.localeCompare(b, 'en'));
+
+const formats = new Map<string, Intl.NumberFormat>();
+
+/**
+ * Returns an amount of money as people write it, such as `€1,249.90`.
+ * @param currency ISO 4217
+ */
+export function money(amount: number, currency: string): string {
+  const format =
+    formats.get(currency) ??
+    new Intl.NumberFormat('en-GB', { style: 'currency', currency, maximumFractionDigits: 4, minimumFractionDigits: 2 });
+  formats.set(currency, format);
+  return format.format(amount);
+}
+
+/** Returns the outcome of a verification as a coloured word, whose reason shows when the mouse rests on it. */
+export function verification(status: keyof typeof verificationWords): Html {
+  const { word, reason, tone } = verificationWords[status];
+  return html`<span title="${reason}">!${badge(word, tone)}</span>`;
+}
+
+/** Returns a link to an e-mail address, or an empty string. */
+export const mailLink = (address: string | null): Html =>
+  address ? html`<a href="${`mailto:${encodeURIComponent(address).replaceAll('%40', '@')}`}">${address}</a>` : '';
+
+/**
+ * Returns a web address as a link that opens it, without the scheme in its text. A text that is no http(s) URL is
+ * returned as text.
+ */
+export function webLink(url: string | null): Html {
+  if (!url) return '';
+  const isWeb = URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
+  const text = url.replace(/^https?:\/\/(www\.)?/, '').replace(/\/$/, '');
+  return isWeb ? html`<a href="${url}" rel="noopener noreferrer" target="_blank">${text}</a>` : html`${url}`;
+}
+
+/** Says what something costs, and whether it can be paid. */
+export function priceOf({ cost, available }: { cost: number; available: number }): Html {
+  const tone = cost > available ? 'bad' : 'plain';
+  const short = cost > available ? html` That is ${count(cost - available)} too few: nothing would start.` : '';
+  return html`<p class="price ${tone}">
+    <strong>At most ${counted(cost, 'credit')}</strong>; ${count(available)} are available.!${short}
+  </p>`;
+}

@@ -1,0 +1,158 @@
+import type { FastifyRequest } from 'fastify';
+import { DomainError, forbidden } from '../../errors.ts';
+import { startEmailVerification } from '../../jobs/verification/start-verification.ts';
+import { spenderOf } from '../../credentials/caller.ts';
+import { sessionOf } from '../../plugins/credentials/auth.ts';
+import { createList } from '../../queries/crm/lists.ts';
+import { findCredits } from '../../queries/jobs/credits.ts';
+import { addMembers } from '../../queries/memberships/manual-members.ts';
+import { withLastWrites } from '../../queries/records/last-writes.ts';
+import { markSent } from '../../queries/records/sent-forms.ts';
+import type { ContactDetail } from '../../schemas/contacts.ts';
+import { ListCreate } from '../../schemas/lists.ts';
+import { canonicalId } from '../../text/ids.ts';
+import { emailKey } from '../../text/normalise.ts';
+import { compile } from '../../validation/validator.ts';
+import { field, fieldsOf, option, queryOf, text, tokenOf, type Faults } from '../base/forms.ts';
+import { count, counted, html, notice, type Html } from '../base/html.ts';
+import { priceOf } from '../base/values.ts';
+import { listChoices } from './list-choices.ts';
+import type { RecordKind, ShownRecord } from './record-kind.ts';
+
+/** What can be done with chosen records. */
+export interface Act<Row extends ShownRecord> {
+  /** Before their number in the title. */
+  title: string;
+  /** Text of the button. */
+  verb: string;
+  tone: '' | 'danger';
+  /** What the question shows and asks. */
+  controls: (request: FastifyRequest, rows: readonly Row[], faults: Faults) => Promise<Html>;
+  /** Does it for all of them or for none. Returns the path of the next page. */
+  run: (request: FastifyRequest, rows: readonly Row[]) => Promise<string>;
+}
+
+/**
+ * @throws DomainError `not_found` if there is no such act for records of this kind; `forbidden` if it spends credits and
+ * the user is no admin
+ */
+export function actNamed<Row extends ShownRecord>(
+  request: FastifyRequest,
+  kind: RecordKind<Row>,
+  name: string,
+): Act<Row> {
+  if (name === 'delete') return deletion(kind);
+  if (kind.object === 'contacts' && name === 'list') return listing as unknown as Act<Row>;
+  if (kind.object !== 'contacts' || name !== 'verify') throw new DomainError('not_found', 'There is no such page');
+  if (sessionOf(request).role !== 'admin') throw forbidden();
+  return verifying as unknown as Act<Row>;
+}
+
+const deletion = <Row extends ShownRecord>({ path, object, write }: RecordKind<Row>): Act<Row> => ({
+  title: 'Delete',
+  verb: 'Delete for good',
+  tone: 'danger',
+  controls: async () =>
+    object === 'contacts'
+      ? html`<p>They are deleted for good, and leave their lists and opportunities.</p>`
+      : html`<p>They are deleted for good. Their contacts and opportunities stay, without a company.</p>`,
+  run: async ({ db, caller }, rows) => {
+    const items = rows.map(({ id }) => ({ id }));
+    const batch = { operation: 'delete', match: 'id', isAtomic: true, items } as const;
+    await db.transaction((sql) =>
+      withLastWrites(sql, caller.customerId, (last) => write(sql, caller.customerId, batch, last)),
+    );
+    return `${path}?done=deleted&n=${rows.length}`;
+  },
+});
+
+const checkList = compile(ListCreate);
+
+const listing: Act<ContactDetail> = {
+  title: 'Add to a list:',
+  verb: 'Add to the list',
+  tone: '',
+  controls: async (request, _rows, faults) => listControls(request, faults),
+  run: async (request, rows) => {
+    const { db, caller } = request;
+    const contact_ids = rows.map(({ id }) => id);
+    const listId = await db.transaction(async (sql) => {
+      const list_id = await chosenList(request, sql);
+      await addMembers(sql, caller.customerId, { list_id, contact_ids });
+      return list_id;
+    });
+    return `/app/lists/${listId}?done=added`;
+  },
+};
+
+/** Returns the controls that choose a list, or name a new one. */
+export async function listControls(request: FastifyRequest, faults: Faults, none = ''): Promise<Html> {
+  const [lists, fields] = [await listChoices(request), fieldsOf(request)];
+  const chosen = text(fields, 'list_id');
+  return html`!${field(
+    { name: 'list_id', label: 'List', faults },
+    (attributes) =>
+      html`<select !${attributes}>
+        !${none === '' ? '' : option('', none, chosen)} !${lists.map(({ id, name }) => option(id, name, chosen))}
+        !${option('new', 'a new list, with this name:', chosen)}
+      </select>`,
+  )}
+  !${field(
+    { name: 'name', label: 'Name of the new list', faults },
+    (attributes) => html`<input !${attributes} value="${text(fields, 'name')}" maxlength="255" autocomplete="off" />`,
+  )}`;
+}
+
+type Transaction = Parameters<Parameters<FastifyRequest['db']['transaction']>[0]>[0];
+
+/**
+ * Returns the id of the list that a form names. Creates the list if it is a new one.
+ * @throws DomainError `validation_failed` if the name of a new list is not valid, or the id is none
+ */
+export async function chosenList(request: FastifyRequest, sql: Transaction): Promise<string> {
+  const { caller } = request;
+  const fields = fieldsOf(request);
+  const id = canonicalId(text(fields, 'list_id'));
+  if (id !== undefined) return id;
+  const body = { name: text(fields, 'name') };
+  const valid = checkList(body);
+  if (valid !== true) throw valid.error;
+  return (await createList(sql, caller.customerId, caller.userId, body)).id;
+}
+
+const verifying: Act<ContactDetail> = {
+  title: 'Verify',
+  verb: 'Verify now',
+  tone: '',
+  controls: async ({ db, caller, server }, rows) => {
+    const addresses = new Set(emailsOf(rows).map(({ email }) => emailKey(email))).size;
+    const { verification } = await db.lookup((sql) => findCredits(sql, caller.customerId));
+    return html`<p>
+        Checks ${counted(addresses, 'e-mail address', 'e-mail addresses')}, and stores the outcome with the contacts.
+      </p>
+      !${priceOf({ cost: addresses * server.config.VERIFY_COST, available: verification.balance })}`;
+  },
+  run: async (request, rows) => {
+    const { db, caller, server } = request;
+    const emails = emailsOf(rows);
+    return db.transaction(async (sql) => {
+      if (!(await markSent(sql, caller.customerId, tokenOf(request.body)))) return '/app/jobs?done=sent';
+      const { id } = await startEmailVerification(sql, spenderOf(caller), server.config, { emails, sync_crm: true });
+      return `/app/jobs/${id}`;
+    });
+  },
+};
+
+const emailsOf = (rows: readonly ContactDetail[]) =>
+  rows
+    .filter(({ work_email }) => work_email !== '')
+    .map(({ work_email, id }) => ({ email: work_email, contact_id: id }));
+
+/** Returns a message about what was just done in a list of records. */
+export function doneText(request: FastifyRequest, { noun, title }: Pick<RecordKind<never>, 'noun' | 'title'>): Html {
+  const query = queryOf(request);
+  if (text(query, 'done') === 'none') return notice('Choose some rows first.', 'warning');
+  const number = Number(text(query, 'n'));
+  if (text(query, 'done') !== 'deleted' || !Number.isInteger(number) || number < 1) return '';
+  return notice(`${count(number)} ${number === 1 ? `${noun} is` : `${title.toLowerCase()} are`} deleted.`);
+}

@@ -1,0 +1,148 @@
+import { createHash } from 'node:crypto';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { validationFailed } from '../../errors.ts';
+import { statuses } from '../../plugins/answers/error-handler.ts';
+import { maxBatchItems } from '../../schemas/batches.ts';
+import { canonicalId } from '../../text/ids.ts';
+import { forMembers } from '../base/access.ts';
+import { fieldsOf, formFaults, queryOf, refusalOf, text, values, type Faults, type Fields } from '../base/forms.ts';
+import { count, counted, html, notice, type Html } from '../base/html.ts';
+import { form, goTo, sendPage } from '../base/layout.ts';
+import { actNamed, type Act } from './chosen-acts.ts';
+import { addressOf, requestOf, viewOf } from './record-address.ts';
+import type { RecordKind, ShownRecord } from './record-kind.ts';
+
+const namesShown = 12;
+
+/** The records that a form names, by their ids or as all that match a view's filters. */
+interface Chosen<Row> {
+  rows: Row[];
+  /** True if more match than can be changed at once. */
+  isTooMany: boolean;
+  /** Hash of their ids: says whether they are still those that the user saw. */
+  digest: string;
+}
+
+/**
+ * Acts on chosen records of a list. The page with the question shows their number. The form then acts on exactly these:
+ * if others match now, it shows the new number and asks again.
+ */
+export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
+  const { path } = kind;
+  const route = `${path.replace('/app', '')}/chosen`;
+
+  app.get(route, forMembers, async (request, reply) => {
+    const fields = queryOf(request);
+    const act = actNamed(request, kind, text(fields, 'do'));
+    const found = await find(request, fields);
+    if (found.rows.length === 0) return goTo(reply, addressOf(path, viewOf(kind, fields), { done: 'none' }));
+    return ask(request, reply, act, fields, found);
+  });
+
+  app.post(route, forMembers, async (request, reply) => {
+    const fields = fieldsOf(request);
+    const act = actNamed(request, kind, text(fields, 'do'));
+    const found = await find(request, fields);
+    if (found.rows.length === 0) return goTo(reply, `${path}?done=none`);
+    if (found.isTooMany || found.digest !== text(fields, 'digest'))
+      return ask(request, reply, act, fields, found, { '': changedText(found.rows.length, kind) });
+    try {
+      return await goTo(reply, await act.run(request, found.rows));
+    } catch (error) {
+      const { faults, status } = refusalOf(error);
+      return ask(request, reply, act, fields, await find(request, fields), faults, status);
+    }
+  });
+
+  async function find(request: FastifyRequest, fields: Fields): Promise<Chosen<Row>> {
+    const { db, caller } = request;
+    if (text(fields, 'all') !== '') {
+      const query = requestOf(kind, { ...viewOf(kind, fields), cursor: '' }, maxBatchItems + 1);
+      const { rows } = await kind.list(db, caller.customerId, query);
+      return chosenOf(rows.slice(0, maxBatchItems), rows.length > maxBatchItems);
+    }
+    const ids = idsIn(fields);
+    const rows = ids.length === 0 ? [] : await db.search((sql) => kind.find(sql, caller.customerId, ids));
+    const byId = new Map(rows.map((row) => [row.id, row]));
+    return chosenOf(
+      ids.flatMap((id) => byId.get(id) ?? []),
+      false,
+    );
+  }
+
+  async function ask(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    act: Act<Row>,
+    fields: Fields,
+    { rows, isTooMany, digest }: Chosen<Row>,
+    faults: Faults = {},
+    status = statuses.conflict,
+  ): Promise<FastifyReply> {
+    const names = [kind.noun, kind.title.toLowerCase()] as const;
+    const title = `${act.title} ${counted(rows.length, ...names)}`;
+    const body = html`!${hidden(fields, digest)} !${formFaults(faults, ['list_id', 'name'])}
+      !${
+        isTooMany
+          ? tooMany(kind)
+          : html`!${await act.controls(request, rows, faults)}
+              <p class="quiet">!${someNames(rows.map((row) => kind.nameOf(row)))}</p>`
+      }
+      <div class="buttons">
+        !${isTooMany ? '' : html`<button class="${act.tone}">${act.verb}</button>`}
+        <a role="button" class="secondary outline" href="${addressOf(path, viewOf(kind, fields))}">Back</a>
+      </div>`;
+    return sendPage(request, reply, {
+      title: isTooMany ? `Too many ${names[1]}` : title,
+      section: path,
+      status: Object.keys(faults).length > 0 ? status : 200,
+      body: html`<div class="card narrow">
+        !${form(request, reply, { action: `${path}/chosen`, body, attributes: 'data-once' })}
+      </div>`,
+    });
+  }
+}
+
+const chosenOf = <Row extends ShownRecord>(rows: Row[], isTooMany: boolean): Chosen<Row> => ({
+  rows,
+  isTooMany,
+  digest: createHash('sha256')
+    .update(
+      rows
+        .map(({ id }) => id)
+        .toSorted()
+        .join(),
+    )
+    .digest('base64url'),
+});
+
+/** @throws DomainError `validation_failed` if there are too many */
+function idsIn(fields: Fields): string[] {
+  const ids = [...new Set(values(fields, 'id').flatMap((id) => canonicalId(id) ?? []))];
+  if (ids.length > maxBatchItems)
+    throw validationFailed([{ path: '', message: `at most ${maxBatchItems} records can be chosen` }]);
+  return ids;
+}
+
+const changedText = (number: number, { noun, title }: Pick<RecordKind, 'noun' | 'title'>): string =>
+  `Something has changed meanwhile, and nothing is done yet. Now it is ${counted(number, noun, title.toLowerCase())}.`;
+
+const tooMany = ({ title }: Pick<RecordKind, 'title'>): Html =>
+  notice(
+    `At most ${count(maxBatchItems)} ${title.toLowerCase()} can be changed at once, and more match. Filter them further.`,
+    'warning',
+  );
+
+/** Keeps what the form is about. */
+const hidden = (fields: Fields, digest: string): Html => {
+  const kept = Object.keys(fields).filter(
+    (name) => !['digest', 'form_token', 'list_id', 'name', 'cursor'].includes(name),
+  );
+  const pairs = kept.flatMap((name) => values(fields, name).map((value) => [name, value] as const));
+  return html`!${[...pairs, ['digest', digest] as const].map(
+    ([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`,
+  )}`;
+};
+
+const someNames = (names: readonly string[]): Html =>
+  html`${names.slice(0, namesShown).join(', ')}${names.length > namesShown ? ` and ${count(names.length - namesShown)} more` : ''}`;

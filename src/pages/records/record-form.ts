@@ -1,0 +1,200 @@
+import type { TObject } from '@sinclair/typebox';
+import { phoneReader, type PhoneNumber } from '../../files/values/phones.ts';
+import type { User } from '../../schemas/users.ts';
+import { faultText, field, option, text, type Faults, type Fields } from '../base/forms.ts';
+import { html, type Html } from '../base/html.ts';
+import { countryChoices } from '../base/values.ts';
+import type { FormField, ShownRecord, Surroundings } from './record-kind.ts';
+
+/** Returns a field's value as the text that its form shows. */
+export async function formText({ name, control }: FormField, record: ShownRecord): Promise<string> {
+  const value = (record as unknown as Record<string, unknown>)[name];
+  if (value === null || value === undefined) return '';
+  if (control === 'company') return (value as { company_name: string }).company_name;
+  if (control === 'lines') return (value as string[]).join('\n');
+  if (control !== 'phones') return typeof value === 'number' ? String(value) : (value as string);
+  const { write } = await phoneReader();
+  return (value as PhoneNumber[]).map(write).join('\n');
+}
+
+/** Returns the text of a field in a submitted form. Browsers send line breaks as CR LF. */
+const givenText = (fields: Fields, name: string): string => text(fields, name).replaceAll('\r\n', '\n');
+
+const linesOf = (given: string): string[] =>
+  given
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '');
+
+/** Returns the value that a text stands for in the API's body. */
+async function valueOf(
+  { name, control }: FormField,
+  given: string,
+  schema: TObject,
+  country: string,
+): Promise<unknown> {
+  const lines = linesOf(given);
+  if (control === 'phones') {
+    const reader = await phoneReader();
+    return lines.map((line) => reader.read(line, country));
+  }
+  if (control === 'lines' && lines.length > 0) return lines;
+  if (control === 'company') return given.trim() === '' ? {} : { name: given.trim() };
+  if (given.trim() === '') return isNullable(schema, name) ? null : '';
+  // A text that is no number stays a text, which the validation refuses with a message.
+  return control === 'number' && /^\d{1,9}$/.test(given.trim()) ? Number(given) : given.trim();
+}
+
+const isNullable = ({ properties }: TObject, name: string): boolean =>
+  [(properties[name] as { type?: unknown } | undefined)?.type].flat().includes('null') ||
+  // References are nullable in another way: see the schemas of contacts.
+  name === 'assigned_to';
+
+/**
+ * Returns the members of the API's body that a submitted form changes in a record, or that it sets in a new one. So a
+ * value that the form shows in another way than it is stored is not written again.
+ * @param stored the record as it is now; undefined for a new one
+ * @param schema of the body
+ */
+export async function changesOf(
+  formFields: readonly FormField[],
+  fields: Fields,
+  stored: ShownRecord | undefined,
+  schema: TObject,
+): Promise<Record<string, unknown>> {
+  const country = text(fields, 'location_country');
+  const changes: Record<string, unknown> = {};
+  for (const one of formFields) {
+    const given = givenText(fields, one.name);
+    if (fields[one.name] === undefined || given === (stored ? await formText(one, stored) : '')) continue;
+    changes[one.name] = await valueOf(one, given, schema, country);
+  }
+  const custom = customChanges(fields, stored?.custom_fields ?? {});
+  return Object.keys(custom).length > 0 ? { ...changes, custom_fields: custom } : changes;
+}
+
+/** Name of the control of a field of the customer's own. */
+const customName = (key: string): string => `custom.${key}`;
+
+function customChanges(fields: Fields, stored: ShownRecord['custom_fields']): Record<string, unknown> {
+  const changes: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(stored)) {
+    const given = fields[customName(key)] === undefined ? String(value) : givenText(fields, customName(key));
+    if (given !== String(value)) changes[key] = given === '' ? null : likeStored(given, value);
+  }
+  const key = text(fields, 'custom_key').trim();
+  if (key !== '') changes[key] = givenText(fields, 'custom_value');
+  return changes;
+}
+
+/** Returns a text as a value of the type that the stored one has, if it can be read so. */
+function likeStored(given: string, stored: string | number | boolean): string | number | boolean {
+  if (typeof stored === 'number' && String(Number(given)) === given.trim()) return Number(given);
+  if (typeof stored === 'boolean' && /^(true|false)$/.test(given)) return given === 'true';
+  return given;
+}
+
+/** What a form shows beside its fields. */
+interface FormState extends Surroundings {
+  faults: Faults;
+  /** Text of each field. */
+  texts: Readonly<Record<string, string>>;
+  /** The customer's own fields, as they are stored. */
+  custom: ShownRecord['custom_fields'];
+  /** The submitted form, if there is one. */
+  given?: Fields;
+  /** Text of a field that somebody else has changed meanwhile, as it is stored now. */
+  theirs?: Readonly<Record<string, string>>;
+}
+
+/** Returns the controls of a record's form, in groups. */
+export function recordForm(formFields: readonly FormField[], state: FormState): Html {
+  const groups = Object.entries(Object.groupBy(formFields, ({ group }) => group));
+  return html`!${groups.map(
+    ([group, members]) =>
+      html`<fieldset class="card">
+        <legend>${group}</legend>
+        <div class="grid-fields">!${members!.map((one) => control(one, state))}</div>
+      </fieldset>`,
+  )}
+  !${customForm(state)}`;
+}
+
+function control(one: FormField, { faults, texts, theirs, users }: FormState): Html {
+  const value = texts[one.name] ?? '';
+  const other = theirs?.[one.name];
+  const hint =
+    other === undefined ? one.hint : `Stored now: ${other === '' ? 'nothing' : other.replaceAll('\n', ', ')}`;
+  return field({ name: one.name, label: one.label, faults, ...(hint ? { hint } : {}) }, (attributes) =>
+    inputOf(one, value, attributes, users),
+  );
+}
+
+function inputOf({ control, name }: FormField, value: string, attributes: Html, users: readonly User[]): Html {
+  switch (control) {
+    case 'country':
+      return html`<select !${attributes}>
+        !${option('', '–', value)} !${countryChoices.map(([code, label]) => option(code, label, value))}
+      </select>`;
+    case 'user':
+      return html`<select !${attributes}>
+        !${option('', 'nobody', value)}
+        !${users.filter(({ active, id }) => active || id === value).map((user) => option(user.id, user.name, value))}
+      </select>`;
+    case 'lines':
+    case 'phones':
+      return html`<textarea !${attributes} rows="${Math.max(2, value.split('\n').length)}">${value}</textarea>`;
+    default: {
+      const type = control === 'email' || control === 'number' ? control : 'text';
+      const suggest = name === 'company' ? 'data-suggest="/app/companies/suggest"' : '';
+      return html`<input
+        type="${type}"
+        !${attributes}
+        value="${value}"
+        maxlength="2048"
+        autocomplete="off"
+        !${suggest}
+      />`;
+    }
+  }
+}
+
+/** Returns the controls for the customer's own fields: those that the record has, and one more. */
+function customForm({ custom, given = {}, faults }: FormState): Html {
+  const hintOf = (key: string, value: unknown): Html => {
+    const typed = given[customName(key)];
+    return typed === undefined || typed === String(value) ? '' : html`<small>Stored now: ${String(value)}</small>`;
+  };
+  return html`<fieldset class="card">
+    <legend>Your own fields</legend>
+    <div class="grid-fields">
+      !${Object.entries(custom).map(
+        ([key, value]) =>
+          html`<label
+            >${key}
+            <input name="${customName(key)}" value="${given[customName(key)] ?? String(value)}" autocomplete="off" />
+            !${hintOf(key, value)}
+          </label>`,
+      )}
+      <label
+        >New field
+        <input name="custom_key" value="${text(given, 'custom_key')}" maxlength="64" autocomplete="off" />
+      </label>
+      <label>Its value <input name="custom_value" value="${text(given, 'custom_value')}" autocomplete="off" /></label>
+    </div>
+    !${faultText('custom_fields', faults)}
+  </fieldset>`;
+}
+
+/** Returns the texts of all fields of a submitted form. */
+export const textsOf = (formFields: readonly FormField[], fields: Fields): Record<string, string> =>
+  Object.fromEntries(formFields.map(({ name }) => [name, givenText(fields, name)]));
+
+/** Returns the texts of all fields of a record. */
+export const textsOfRecord = async (
+  formFields: readonly FormField[],
+  record: ShownRecord,
+): Promise<Record<string, string>> =>
+  Object.fromEntries(
+    await Promise.all(formFields.map(async (one) => [one.name, await formText(one, record)] as const)),
+  );

@@ -1,0 +1,183 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { sessionOf } from '../../plugins/credentials/auth.ts';
+import type { List } from '../../schemas/lists.ts';
+import { verificationStatuses } from '../../schemas/verification.ts';
+import { forMembers } from '../base/access.ts';
+import { option } from '../base/forms.ts';
+import { count, empty, html, notice, pager, table, type Html } from '../base/html.ts';
+import { sendPage } from '../base/layout.ts';
+import { countryChoices } from '../base/values.ts';
+import { verificationWords } from '../base/words.ts';
+import { addressOf, filtersOf, requestOf, viewOfRequest, type View } from './record-address.ts';
+import { doneText } from './chosen-acts.ts';
+import { listChoices } from './list-choices.ts';
+import type { FilterControl, RecordKind, ShownRecord } from './record-kind.ts';
+
+/** Rows of one page. */
+export const pageRows = 25;
+
+/** Up to this number matches are counted exactly. */
+export const mostCounted = 10_000;
+
+/** The list of contacts or companies, with search, filters, order and pages. */
+export function recordList<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
+  const { path, title } = kind;
+  app.get(path.replace('/app', ''), forMembers, async (request, reply) => {
+    const view = viewOfRequest(kind, request);
+    const { db, caller } = request;
+    const filters = filtersOf(kind.controls, view);
+    const [page, matches, lists] = await Promise.all([
+      kind.list(db, caller.customerId, requestOf(kind, view, pageRows)),
+      kind.countUpTo(db, caller.customerId, filters, mostCounted),
+      kind.object === 'contacts' ? listChoices(request) : [],
+    ]);
+    const isFiltered = Object.keys(view.values).length > 0;
+    const rows =
+      page.rows.length === 0 ? '' : chooser(kind, view, { rows: page.rows, matches, isAdmin: isAdmin(request) });
+    return sendPage(request, reply, {
+      title,
+      section: path,
+      actions: html`<a role="button" class="secondary outline" href="/app/imports/new">Import</a>
+        <a role="button" href="${path}/new">New ${kind.noun}</a>`,
+      body: html`!${doneText(request, kind)} !${filterForm(kind, view, lists)}
+      !${page.rows.length > 0 ? heading(kind, view, matches) : none(kind, view, isFiltered)} !${rows}
+      !${pages(kind, view, page.nextCursor)}`,
+    });
+  });
+}
+
+const isAdmin = (request: FastifyRequest): boolean => sessionOf(request).role === 'admin';
+
+function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, lists: readonly List[]): Html {
+  const isFiltered = Object.keys(view.values).length > 0;
+  return html`<form class="filters" method="get" action="${kind.path}" role="search">
+    !${kind.controls.map((control) => controlOf(control, view.values[control.name] ?? '', lists))}
+    <label>
+      Order
+      <select name="sort" data-submit>
+        !${option('', 'newest first', view.sort)} !${kind.sorts.map(([sort, label]) => option(sort, label, view.sort))}
+      </select>
+    </label>
+    <div class="filter-buttons">
+      <button class="secondary">Search</button>
+      !${isFiltered ? html`<a href="${kind.path}">Clear</a>` : ''}
+    </div>
+  </form>`;
+}
+
+function controlOf({ name, label, control }: FilterControl, value: string, lists: readonly List[]): Html {
+  if (control === 'hidden') return value === '' ? '' : html`<input type="hidden" name="${name}" value="${value}" />`;
+  if (control === 'search' || control === 'text')
+    return html`<label class="${control}"
+      >${label}
+      <input type="search" name="${name}" value="${value}" maxlength="256" autocomplete="off" />
+    </label>`;
+  const choices = choicesOf(control, value, lists);
+  return html`<label
+    >${label}
+    <select name="${name}" data-submit>
+      !${option('', 'any', value)} !${choices.map(([one, word]) => option(one, word, value))}
+    </select>
+  </label>`;
+}
+
+function choicesOf(
+  control: 'country' | 'list' | 'status',
+  value: string,
+  lists: readonly List[],
+): readonly (readonly [value: string, label: string])[] {
+  if (control === 'country') return countryChoices;
+  if (control === 'status') return verificationStatuses.map((one) => [one, verificationWords[one].word] as const);
+  const known = lists.map(({ id, name }) => [id, name] as const);
+  return value === '' || lists.some(({ id }) => id === value) ? known : [...known, [value, 'the chosen list']];
+}
+
+/** Returns e.g. `1,234`, or `more than 10,000`. */
+export const numberOf = (matches: number): string =>
+  matches > mostCounted ? `more than ${count(mostCounted)}` : count(matches);
+
+function heading<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, matches: number): Html {
+  const download = (format: string) => addressOf(`${kind.path}/export`, view, { format });
+  return html`<div class="above">
+    <p><strong>${numberOf(matches)}</strong> ${matches === 1 ? kind.noun : kind.title.toLowerCase()}</p>
+    <p class="quiet">
+      Export: <a href="${download('xlsx')}" download>Excel</a> · <a href="${download('csv')}" download>CSV</a>
+    </p>
+  </div>`;
+}
+
+/** Returns the table of records, each of which can be chosen. */
+function chooser<Row extends ShownRecord>(
+  kind: RecordKind<Row>,
+  view: View,
+  { rows, matches, isAdmin }: { rows: readonly Row[]; matches: number; isAdmin: boolean },
+): Html {
+  const { path, title } = kind;
+  const heads = kind.columns.map(({ head }) => head);
+  const all =
+    matches > rows.length
+      ? html`<label><input type="checkbox" name="all" value="1" /> all ${numberOf(matches)} that match</label>`
+      : '';
+  return html`<form class="chooser" method="get" action="${path}/chosen" data-chooser>
+    !${[...parametersIn(view)].map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}
+    !${table(
+      title,
+      heads,
+      rows.map((row) => rowOf(kind, row)),
+    )}
+    <div class="chosen">
+      <label data-choose-page hidden><input type="checkbox" /> this page</label>
+      !${all}
+      <span data-chosen class="quiet" role="status"></span>
+      <div class="buttons small">
+        !${
+          kind.object === 'contacts'
+            ? html`<button name="do" value="list" class="secondary outline">Add to a list</button>
+                !${isAdmin ? html`<button name="do" value="verify" class="secondary outline">Verify</button>` : ''}`
+            : ''
+        }
+        <button name="do" value="delete" class="danger outline">Delete</button>
+      </div>
+    </div>
+  </form>`;
+}
+
+const parametersIn = ({ values, sort }: View): [string, string][] => [
+  ...Object.entries(values),
+  ...(sort === '' ? [] : [['sort', sort] as [string, string]]),
+];
+
+function rowOf<Row extends ShownRecord>({ path, columns, nameOf }: RecordKind<Row>, row: Row): Html {
+  const [, ...others] = columns;
+  const name = nameOf(row);
+  return html`<tr>
+    <td class="chosen-first">
+      <input type="checkbox" name="id" value="${row.id}" aria-label="Choose ${name}" /><a href="${path}/${row.id}"
+        >${name}</a
+      >
+    </td>
+    !${others.map(({ cell }) => html`<td>!${cell(row)}</td>`)}
+  </tr>`;
+}
+
+function none<Row extends ShownRecord>(
+  { path, title, noun, advice, picture }: RecordKind<Row>,
+  view: View,
+  isFiltered: boolean,
+): Html {
+  if (view.cursor !== '') return notice(`There are no more ${title.toLowerCase()}.`, 'plain');
+  if (isFiltered) {
+    const clear = html`<a role="button" class="secondary outline" href="${path}">Show all</a>`;
+    return empty(`No ${noun} matches`, 'Search for less, or take a filter away.', clear, 'search');
+  }
+  const add = html`<a role="button" href="/app/imports/new">Import a file</a>`;
+  return empty(`No ${title.toLowerCase()} yet`, advice, add, picture);
+}
+
+/** Returns the links to the first and the next page. */
+function pages({ path }: { path: string }, view: View, next: string | undefined): Html {
+  const older =
+    next === undefined ? undefined : addressOf(path, view, { cursor: next, from: String(view.from + pageRows) });
+  const newer = view.cursor === '' ? undefined : addressOf(path, view);
+  return pager({ newer, older }, { newer: 'First page', older: 'Next page' });
+}

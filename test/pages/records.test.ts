@@ -1,0 +1,227 @@
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { makeList, type TestCustomer } from '../setup/factories.ts';
+import { filledFields, textOf, visitorOf } from './visitor.ts';
+
+let app: TestApp;
+let customer: TestCustomer;
+let admin: Awaited<ReturnType<typeof visitorOf>>;
+beforeAll(async () => {
+  app = await startApp();
+});
+beforeEach(async () => {
+  customer = await app.customer();
+  admin = await visitorOf(app.fastify, customer.id);
+});
+
+/** Creates contacts with the API. */
+async function makeContacts(number: number, more: object = {}): Promise<string[]> {
+  const items = Array.from({ length: number }, (_, i) => ({
+    first_name: 'Ada',
+    last_name: `Lovelace ${i}`,
+    work_email: `ada${i}@example.com`,
+    phone_numbers: [],
+    ...more,
+  }));
+  const { body } = await customer.post('/contacts/batch/create', { items });
+  return body.data.results.map(({ id }: { id: string }) => id);
+}
+
+const idsIn = (html: string, path = 'contacts'): string[] =>
+  [...html.matchAll(new RegExp(`name="id" value="([0-9a-f-]{36})"[\\s\\S]*?/app/${path}/`, 'g'))].map(([, id]) => id!);
+
+describe('the list of contacts', () => {
+  test('shows exactly what the API lists for the same filters, page by page, and only the own customer', async () => {
+    const own = (await makeContacts(30, { location_country: 'DE' })).toReversed();
+    await makeContacts(3, { location_country: 'FR' });
+    const stranger = await visitorOf(app.fastify, (await app.customer()).id);
+    const first = await admin.get('/app/contacts?country=DE');
+    expect(textOf(first)).toContain('30 contacts');
+    const next = /href="([^"]+)" rel="next"/
+      .exec(first.body)![1]!
+      .replaceAll(/&#38;|&amp;/g, '&')
+      .replaceAll('&#61;', '=');
+    const second = await admin.get(next);
+    expect([...idsIn(first.body), ...idsIn(second.body)]).toEqual(own);
+    expect(textOf(await stranger.get('/app/contacts'))).toContain('No contacts yet');
+    expect((await stranger.get(`/app/contacts/${own[0]}`)).status).toBe(404);
+  });
+
+  test('is at most 60 KB of HTML, and counts exactly up to 10,000', async () => {
+    await makeContacts(30, {
+      job_title: 'Head of Sales and Business Development',
+      company: { name: 'Analytical Engines Limited' },
+    });
+    expect(Buffer.byteLength((await admin.get('/app/contacts')).body)).toBeLessThan(60_000);
+    await makeContacts(1, { location_country: 'DE' });
+    const counted = async () => textOf(await admin.get('/app/contacts?country=DE'));
+    expect(await counted()).toContain(' 1 contact ');
+    await app.owner`
+      insert into contacts (customer_id, first_name, last_name, work_email, location_country, folded, terms)
+      select customer_id, first_name, last_name, work_email, location_country, folded, terms
+      from contacts, generate_series(1, 10000)
+      where customer_id = ${customer.id} and location_country = 'DE'`;
+    expect(await counted()).toContain('more than 10,000 contacts');
+    await app.owner`delete from contacts where customer_id = ${customer.id} and id = (
+      select max(id::text)::uuid from contacts where customer_id = ${customer.id} and location_country = 'DE')`;
+    expect(await counted()).toContain(' 10,000 contacts');
+    expect((await admin.get('/app/contacts?cursor=nonsense')).status).toBe(400);
+    expect((await admin.get('/app/contacts?search=%00')).status).toBe(400);
+  });
+});
+
+describe('a contact', () => {
+  test('is created, shown, changed and deleted by forms, with the errors of the API', async () => {
+    const wrong = await admin.submit('/app/contacts/new', {
+      first_name: 'Grace',
+      last_name: 'Hopper',
+      work_email: 'none',
+    });
+    expect([wrong.status, textOf(wrong)]).toEqual([400, expect.stringContaining('Must be an e-mail address')]);
+    const made = await admin.submit('/app/contacts/new', {
+      first_name: 'Grace',
+      last_name: 'Hopper',
+      work_email: 'grace@example.com',
+      phone_numbers: '+1 212 555 2368\r\n',
+      company: 'Navy',
+      custom_key: 'Rank',
+      custom_value: 'Admiral',
+    });
+    expect(made.status).toBe(303);
+    const path = made.location!.split('?')[0]!;
+    const { body } = await customer.get(`/contacts/${path.split('/').at(-1)}`);
+    expect(body).toMatchObject({
+      phone_numbers: [{ country_code: '+1', number: '2125552368' }],
+      company: { company_name: 'Navy' },
+      custom_fields: { Rank: 'Admiral' },
+    });
+    expect(textOf(await admin.get(path))).toMatch(/Grace Hopper.*\+1 212 555 2368.*Navy.*Rank Admiral/);
+    expect((await admin.submit(`${path}/edit`, { job_title: 'Professor' })).status).toBe(303);
+    const changed = (await customer.get(`/contacts/${body.id}`)).body;
+    expect(changed).toEqual({ ...body, job_title: 'Professor', updated_at: changed.updated_at });
+    expect((await admin.submit(`${path}/delete`)).location).toBe('/app/contacts?done=deleted&n=1');
+    expect((await customer.get(`/contacts/${body.id}`)).status).toBe(404);
+  });
+
+  test('that somebody else changed meanwhile is not overwritten: the form shows both versions', async () => {
+    const [id] = await makeContacts(1);
+    const path = `/app/contacts/${id}/edit`;
+    const fields = await admin.fieldsOf(path);
+    await customer.patch(`/contacts/${id}`, { job_title: 'Analyst' });
+    const mine = {
+      ...fields,
+      first_name: 'Augusta',
+      last_name: 'Lovelace 0',
+      job_title: '',
+      work_email: 'ada0@example.com',
+    };
+    const conflict = await admin.post(path, mine);
+    expect([conflict.status, textOf(conflict)]).toEqual([412, expect.stringContaining('Stored now: Analyst')]);
+    expect(conflict.body).toContain('value="Augusta"');
+    expect((await customer.get(`/contacts/${id}`)).body.first_name).toBe('Ada');
+    await admin.post(path, { ...mine, ...filledFields(conflict.body, path) });
+    expect((await customer.get(`/contacts/${id}`)).body).toMatchObject({ first_name: 'Augusta', job_title: '' });
+  });
+});
+
+describe('chosen contacts', () => {
+  const ask = (query: string) => admin.get(`/app/contacts/chosen?${query}`);
+  const confirm = async (query: string, more: Record<string, string> = {}) => {
+    const { body } = await ask(query);
+    const ids = [...body.matchAll(/type="hidden" name="id" value="([^"]+)"/g)].map(([, id]) => id!);
+    return admin.post('/app/contacts/chosen', {
+      ...filledFields(body, '/app/contacts/chosen'),
+      ...(ids.length ? { id: ids } : {}),
+      ...more,
+    });
+  };
+
+  test('are deleted all or none, and only if they are still those that were shown', async () => {
+    const ids = await makeContacts(5, { location_country: 'DE' });
+    const { body } = await ask('do=delete&all=1&country=DE');
+    expect(body).toContain('Delete 5 contacts');
+    await makeContacts(1, { location_country: 'DE' });
+    const sent = filledFields(body, '/app/contacts/chosen');
+    const refused = await admin.post('/app/contacts/chosen', sent);
+    expect([refused.status, textOf(refused)]).toEqual([409, expect.stringContaining('Now it is 6 contacts')]);
+    expect((await customer.get(`/contacts/${ids[0]}`)).status).toBe(200);
+    expect((await admin.post('/app/contacts/chosen', filledFields(refused.body, '/app/contacts/chosen'))).status).toBe(
+      303,
+    );
+    expect(textOf(await admin.get('/app/contacts?done=deleted&n=6'))).toContain('6 contacts are deleted.');
+    expect((await customer.get(`/contacts/${ids[0]}`)).status).toBe(404);
+  });
+
+  test('are added to a list, new or existing', async () => {
+    const ids = await makeContacts(3);
+    const list = await makeList(app.fastify, customer);
+    await confirm(`do=list&id=${ids[0]}&id=${ids[1]}`, { list_id: list });
+    const nameless = await confirm(`do=list&all=1`, { list_id: 'new', name: '' });
+    expect(nameless.status).toBe(400);
+    expect((await confirm('do=list&all=1', { list_id: 'new', name: 'Everybody' })).status).toBe(303);
+    const { body } = await customer.post('/list-contact/list', {});
+    expect(body.map((one: { contacts_count: number }) => one.contacts_count)).toEqual([3, 2]);
+  });
+
+  test('are verified by admins only, once for each form, with the price first', async () => {
+    const [id] = await makeContacts(1);
+    const member = await visitorOf(app.fastify, customer.id, 'member');
+    expect((await member.get(`/app/contacts/chosen?do=verify&id=${id}`)).status).toBe(403);
+    expect(textOf(await ask(`do=verify&id=${id}`))).toMatch(/At most 1 credit ?; 0 are available. That is 1 too few/);
+    expect((await confirm(`do=verify&id=${id}`)).status).toBe(402);
+    await app.owner`update credit_balances set available = 5 where customer_id = ${customer.id}`;
+    const sent = { ...filledFields((await ask(`do=verify&id=${id}`)).body, '/app/contacts/chosen') };
+    expect((await admin.post('/app/contacts/chosen', sent)).location).toMatch(/^\/app\/jobs\/[0-9a-f-]{36}$/);
+    expect((await admin.post('/app/contacts/chosen', sent)).location).toBe('/app/jobs?done=sent');
+    expect(await app.owner`select 1 from jobs where customer_id = ${customer.id}`).toHaveLength(1);
+  });
+
+  test('of more than 1,000 that match are not changed', async () => {
+    await makeContacts(1000);
+    await makeContacts(1);
+    expect(textOf(await ask('do=delete&all=1'))).toContain('At most 1,000 contacts can be changed at once');
+    expect((await ask('do=delete')).location).toBe('/app/contacts?done=none');
+  });
+});
+
+test('what matches is exported as Excel or CSV', async () => {
+  await makeContacts(2, { location_country: 'DE' });
+  await makeContacts(1);
+  const csv = await admin.get('/app/contacts/export?format=csv&country=DE');
+  expect([csv.status, csv.headers['content-disposition']]).toEqual([200, 'attachment; filename="contacts.csv"']);
+  expect(csv.body.trim().split(/\r?\n/)).toHaveLength(3);
+  expect((await admin.get('/app/companies/export?format=xlsx')).headers['content-type']).toContain('spreadsheetml');
+});
+
+test('a company is created, changed and deleted by a member; its contacts stay', async () => {
+  const member = await visitorOf(app.fastify, customer.id, 'member');
+  const made = await member.submit('/app/companies/new', { company_name: 'Navy', type: 'customer' });
+  const path = made.location!.split('?')[0]!;
+  const id = path.split('/').at(-1)!;
+  const [contact] = await makeContacts(1, { company: { id } });
+  await member.submit(`${path}/edit`, { company_name: 'US Navy', location_country: 'US' });
+  expect((await customer.get(`/company/${id}`)).body).toMatchObject({
+    company_name: 'US Navy',
+    location_country: 'US',
+  });
+  expect(textOf(await member.get(path))).toMatch(/US Navy.*United States.*Ada Lovelace 0/);
+  expect(textOf(await member.get(`${path}/delete`))).toContain(
+    '1 contact and 0 opportunities stay, without a company.',
+  );
+  expect((await member.submit(`${path}/delete`)).status).toBe(303);
+  expect((await customer.get(`/contacts/${contact}`)).body.company.id).toBe(null);
+});
+
+test('the page of a contact names the lists it is in, by hand and by rules', async () => {
+  const [id] = await makeContacts(1, { job_title: 'Engineer' });
+  const hand = await makeList(app.fastify, customer);
+  const rules = [{ field: 'job_title', operator: 'contains', value: 'engin' }];
+  await customer.post('/list-contact', { name: 'By rule', rules });
+  await admin.submit(`/app/contacts/${id}`, { list_id: hand }, `/app/contacts/${id}/lists`);
+  expect((await customer.get(`/contacts/${id}`)).body.list_ids).toEqual([hand]);
+  const page = textOf(await admin.get(`/app/contacts/${id}`));
+  expect(page).toMatch(/By rule by its rules/);
+  expect(page).toMatch(/List-[0-9a-f]+ Take out/);
+  await app.owner`update lists set fill_version = uuidv7() where customer_id = ${customer.id} and name = 'By rule'`;
+  expect(textOf(await admin.get(`/app/contacts/${id}`))).toMatch(/By rule by its rules/);
+});
