@@ -165,6 +165,8 @@ const onlyCode: Record<string, RegExp[]> = {
   '/export': [/^is a part of/, /^"readable" is for csv and xlsx only$/],
   // An id is the same in capital and small letters.
   '/opportunities': [/is named twice/],
+  // `id` and `merge_ids` decide which records may be chosen.
+  '/merge': [/is named twice/, /^is the record that stays$/, /^must be one of the records of this merge$/],
   '/prospect/': [/needs a profile URL/, /page × limit must not exceed/],
 };
 
