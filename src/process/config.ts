@@ -137,6 +137,12 @@ export const ConfigSchema = Type.Object({
       description: "DNS servers for MX lookups, `address` or `address:port`, comma-separated; default: the system's",
     }),
   ),
+  VERIFY_CANARY_DOMAINS: Type.String({
+    pattern: '^([A-Za-z0-9.-]+(,[A-Za-z0-9.-]+)*)?$',
+    default: 'gmail.com,outlook.com',
+    description:
+      'domains that certainly have a mail server, comma-separated. While the name server knows none of them, it is not believed if it says that a domain does not exist, and verifications wait. Empty: off',
+  }),
   VERIFY_DNS_TIMEOUT_MS: milliseconds('longest wait for the response of a DNS server before a retry', 2_000),
   VERIFY_DNS_TRIES: Type.Integer({
     minimum: 1,
@@ -346,9 +352,14 @@ const secrets = Object.keys(properties).filter((name) => properties[name]!['secr
  * the database and Redis URLs.
  * @throws ConfigError listing all invalid variables
  */
+/** Variables for which an empty text is a value. For all others, it means that the variable is not set. */
+const emptyMeansOff = new Set(['VERIFY_CANARY_DOMAINS']);
+
 export function parseConfig(variables: Record<string, string | undefined>): Config {
   const { environment, faults: fileFaults } = readSecretFiles(variables, secrets);
-  const given = Object.keys(properties).filter((name) => (environment[name] ?? '') !== '');
+  const given = Object.keys(properties).filter(
+    (name) => (environment[name] ?? '') !== '' || (environment[name] === '' && emptyMeansOff.has(name)),
+  );
   const raw = Object.fromEntries(given.map((name) => [name, read(properties[name]!, environment[name]!)]));
   const parsed = Value.Default(ConfigSchema, raw) as Static<typeof ConfigSchema>;
   const faulty = new Set([...Value.Errors(ConfigSchema, parsed)].map((error) => error.path.split('/')[1]!));

@@ -1,6 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { checkSchema } from '../database/migrations.ts';
-import { hasWorkersForJobs } from '../queries/jobs/backlog.ts';
+import { readJobHealth } from '../queries/jobs/backlog.ts';
 import { Enum } from '../schemas/base/wire.ts';
 
 const Readiness = Type.Object(
@@ -25,6 +25,10 @@ const Readiness = Type.Object(
         workers: Enum(['up', 'degraded'], {
           description:
             '`degraded`: a job has waited for a minute, and no worker was seen for a minute. Calls still work.',
+        }),
+        verification: Enum(['up', 'degraded'], {
+          description:
+            '`degraded`: the name server of the workers knows no domain, so verifications wait. Calls still work.',
         }),
         storage: Enum(['up', 'degraded'], {
           description: '`degraded`: the last write failed because the disk of the database is full. Reads still work.',
@@ -72,7 +76,7 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
   const check = sharedFor(checkMs, () =>
     Promise.all([
       app.db.health.service(checkSchema).catch(() => undefined),
-      app.db.health.allCustomers(hasWorkersForJobs).catch(() => true),
+      app.db.health.allCustomers(readJobHealth).catch(() => ({ has_workers: true, has_names: true })),
       app.catalog.isUp(),
       app.rateLimits.isUp(),
     ]),
@@ -93,13 +97,14 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async (_request, reply) => {
-      const [schema, hasWorkers, catalog, rateLimits] = await check();
+      const [schema, jobs, catalog, rateLimits] = await check();
       const checks = {
         postgres: schema ? ('up' as const) : ('down' as const),
         schema: schema?.state ?? ('unknown' as const),
         catalog: upOrDegraded(catalog),
         rate_limits: upOrDegraded(rateLimits),
-        workers: upOrDegraded(hasWorkers),
+        workers: upOrDegraded(jobs.has_workers),
+        verification: upOrDegraded(jobs.has_names),
         storage: upOrDegraded(!app.db.isDiskFull),
       };
       if (app.isStopping) return reply.code(503).send({ status: 'stopping', checks });

@@ -21,6 +21,9 @@ export const jobReaders = {
 export const jobStatuses = ['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
 export type JobStatus = (typeof jobStatuses)[number];
 
+/** What a job can wait for. */
+export const jobWaits = ['name_server'] as const;
+
 /** These never change again. */
 export const finalStatuses = ['COMPLETED', 'FAILED', 'CANCELLED'] as const satisfies readonly JobStatus[];
 export type FinalStatus = (typeof finalStatuses)[number];
@@ -59,6 +62,13 @@ export const Job = Type.Object(
       { description: 'What the job costs.' },
     ),
     error: Nullable(Type.String({ description: 'Why the job FAILED. Null for every other status.' })),
+    waiting_for: Nullable(
+      Enum(jobWaits, {
+        description:
+          '`name_server`: the name server of the service knows no domain at present, so a verification waits until it does, ' +
+          'at most an hour. Nothing is charged for it. Null: the job waits for nothing but its turn.',
+      }),
+    ),
     created_at: Instant({ description: 'When the job was started by the call.' }),
     started_at: Nullable(Instant({ description: 'When a worker began. Null: none did yet.' })),
     finished_at: Nullable(Instant({ description: 'When the job ended. Null: it has not.' })),

@@ -1,14 +1,18 @@
 import { Resolver } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
+import { openCanary } from './canary.ts';
 
 export type MailHosts =
   /** The preferred host first. */
   | { status: 'found'; hosts: readonly string[] }
   /** The domain certainly accepts no mail. */
   | { status: 'none'; reason: 'null_mx' | 'no_domain' | 'no_records' }
-  /** The query failed or timed out. */
+  /** The query failed or timed out, or the name server is not believed (`nameServerDoubted`). */
   | { status: 'unknown'; reason: string };
+
+/** The reason if the name server says that a domain does not exist, and is not believed. */
+export const nameServerDoubted = 'name_server';
 
 /** No `addresses` means that the host has none. */
 export type HostAddresses = { status: 'found'; addresses: readonly string[] } | { status: 'unknown'; reason: string };
@@ -20,6 +24,8 @@ export interface DnsOptions {
   timeoutMs: number;
   /** Maximum number of tries for each query. */
   tries: number;
+  /** Domains that certainly have a mail host. While the server knows none of them, it is not believed. */
+  canaries: readonly string[];
 }
 
 /** Caches answers. Concurrent queries for the same name share one look-up. */
@@ -40,10 +46,15 @@ const cacheFailureMs = 5_000;
 const hostsOfDomain = 8;
 
 /** Asks DNS servers directly, and ignores the system's hosts file. */
-export function openDns({ servers, timeoutMs, tries }: DnsOptions): Dns {
+export function openDns({ servers, timeoutMs, tries, canaries }: DnsOptions): Dns {
   const resolver = new Resolver({ timeout: timeoutMs, tries, maxTimeout: timeoutMs });
   if (servers.length > 0) resolver.setServers(servers);
-  const hosts = cacheAnswers((domain) => findMailHosts(resolver, domain));
+  const isBelieved = openCanary(canaries, async (domain) => (await findMailHosts(resolver, domain)).status === 'found');
+  const hosts = cacheAnswers(async (domain): Promise<MailHosts> => {
+    const found = await findMailHosts(resolver, domain);
+    if (!isDenied(found) || (await isBelieved())) return found;
+    return { status: 'unknown', reason: nameServerDoubted };
+  });
   const addresses = cacheAnswers((host) => findAddresses(resolver, host));
   return {
     mailHosts: async (domain) => (await hosts.fetch(domain))!,
@@ -51,6 +62,9 @@ export function openDns({ servers, timeoutMs, tries }: DnsOptions): Dns {
     close: () => resolver.cancel(),
   };
 }
+
+/** The server says that the domain does not exist, or that it has nothing: a broken one says so of every domain. */
+const isDenied = (found: MailHosts): boolean => found.status === 'none' && found.reason !== 'null_mx';
 
 /** Caches answers by queried name. Concurrent calls with the same name share one query. */
 const cacheAnswers = <T extends { status: string }>(ask: (name: string) => Promise<T>) =>

@@ -4,7 +4,7 @@ import type { Verification, VerificationChecks } from '../schemas/verification.t
 import { openAddressLists, type AddressLists } from './address-lists.ts';
 import { parseAddress, SyntaxFault, type Address } from './address.ts';
 import { DomainLimiter } from './domain-limiter.ts';
-import { openDns, type MailHosts } from './mail-hosts.ts';
+import { nameServerDoubted, openDns, type MailHosts } from './mail-hosts.ts';
 import { openProbe, type SmtpCheck } from './probe.ts';
 
 /** Checks the syntax, lists of disposable domains and role accounts, DNS, and asks mail servers. */
@@ -20,6 +20,9 @@ export interface Verifier {
   close(): Promise<void>;
 }
 
+/** True if the result is worth nothing, because the name server knows no domain at present. */
+export const isDoubted = ({ checks }: Verification): boolean => checks.mx.reason === nameServerDoubted;
+
 /** Caches and limits are shared by all customers. */
 export function openVerifier(config: Config): Verifier {
   const lists = openAddressLists();
@@ -27,6 +30,7 @@ export function openVerifier(config: Config): Verifier {
     servers: split(config.VERIFY_DNS_SERVERS),
     timeoutMs: config.VERIFY_DNS_TIMEOUT_MS,
     tries: config.VERIFY_DNS_TRIES,
+    canaries: split(config.VERIFY_CANARY_DOMAINS),
   });
   const probe = openProbe(dns, {
     port: config.VERIFY_SMTP_PORT,

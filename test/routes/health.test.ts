@@ -122,6 +122,19 @@ test('workers are degraded while a job has waited for a minute and no worker was
   await expectWorkers('up');
 });
 
+test('verification is degraded while a job waits for the name server', async () => {
+  const expectVerification = (verification: string) =>
+    expectState({ status: 200, body: { status: 'ready', checks: { verification } } });
+  const { id } = await testApp.customer();
+  await testApp.owner`
+    insert into jobs (customer_id, type, sync_crm, request, pool, total, cost, reserved, waiting_for, waiting_since)
+    values (${id}, 'verify_email', false, '{}', 'verification', 0, 1, 0, 'name_server', now())`;
+  await expectVerification('degraded');
+  await testApp.owner`update jobs set waiting_for = null, waiting_since = null where customer_id = ${id}`;
+  await expectVerification('up');
+  await testApp.owner`update jobs set status = 'FAILED', finished_at = now() where customer_id = ${id}`;
+});
+
 test('storage is degraded from a write that found the disk full to the next one that succeeds', async () => {
   const storage = async () => (await inject(testApp.fastify, 'GET', '/readyz')).body.checks.storage;
   const failing = testApp.db.transaction(

@@ -77,6 +77,7 @@ describe('every start', () => {
         skipped: 0,
         credits: { pool, reserved: cost, charged: 0, refunded: 0 },
         error: null,
+        waiting_for: null,
         created_at: expect.any(String),
         started_at: null,
         finished_at: null,

@@ -11,8 +11,10 @@ export type NameAnswer =
   | 'garbage'
   | 'silent';
 
-/** A DNS server on loopback for the verifier. Names that were not set do not exist. */
+/** A DNS server on loopback for the verifier. Names that were not set do not exist, but the default canaries do. */
 export interface NameServer {
+  /** While true, no name exists. */
+  deniesAll: boolean;
   /** `address:port` */
   address: string;
   /** Sets the response for a domain; without a name, for a random one. */
@@ -34,7 +36,9 @@ const typeNames = new Map(Object.entries(TYPE).map(([name, type]) => [type as nu
 
 /** Starts a DNS server for the tests of a file. */
 export async function startNameServer(): Promise<NameServer> {
-  const answers = new Map<string, NameAnswer>();
+  const answers = new Map<string, NameAnswer>(
+    ['gmail.com', 'outlook.com'].map((canary) => [canary, { mx: [[1, 'mail.test']] }]),
+  );
   const questions: { name: string; type: string }[] = [];
   const server = createServer({
     udp: true,
@@ -42,14 +46,15 @@ export async function startNameServer(): Promise<NameServer> {
       const [question] = request.questions;
       const name = question!.name.toLowerCase();
       questions.push({ name, type: typeNames.get(question!.type) ?? '?' });
-      const answer = answers.get(name) ?? 'nxdomain';
+      const answer = (self.deniesAll ? undefined : answers.get(name)) ?? 'nxdomain';
       if (answer === 'garbage') void send(garbageFor(request));
       else if (answer !== 'silent') void send(reply(request, answer));
     },
   });
   open.push(server);
   const { udp } = await server.listen({ udp: { port: 0, address: '127.0.0.1' } });
-  return {
+  const self: NameServer = {
+    deniesAll: false,
     address: `127.0.0.1:${udp!.port}`,
     name: (answer, domain = randomDomain()) => {
       answers.set(domain, answer);
@@ -57,6 +62,7 @@ export async function startNameServer(): Promise<NameServer> {
     },
     asked: (domain) => questions.filter(({ name }) => name === domain).map(({ type }) => type),
   };
+  return self;
 }
 
 const codes = { nxdomain: RCODE.NXDOMAIN, servfail: RCODE.SERVFAIL, refused: RCODE.REFUSED };

@@ -1,5 +1,6 @@
 import type { EmailInput } from '../../queries/jobs/job-inputs.ts';
 import type { Verification } from '../../schemas/verification.ts';
+import { isDoubted } from '../../verification/verifier.ts';
 import type { JobContext } from '../handler.ts';
 
 /** Emails that one batch verifies at the same time. */
@@ -34,14 +35,19 @@ export class EmailsInFlight {
   readonly #late = new AbortController();
   readonly #beginTimer = setTimeout(() => this.end(), beginMs);
   #isAbandoned = false;
+  #hasDoubts = false;
+  readonly #mayWait: boolean;
   #fault: unknown;
   /** Ends the current wait in `sleep` early. */
   #resume = () => undefined as void;
 
   /**
    * @param signal aborts when the batch must end. It must not outlive the batch, because it keeps this set in memory
+   * @param mayWait false: while the name server is not believed, emails of unknown domains end `unknown`. True: the
+   * batch ends, and they are left to a later one
    */
-  constructor({ verifier, config, stopping }: JobContext, customerId: string, signal: AbortSignal) {
+  constructor({ verifier, config, stopping }: JobContext, customerId: string, signal: AbortSignal, mayWait = true) {
+    this.#mayWait = mayWait;
     this.#verifier = verifier;
     this.#customerId = customerId;
     // Without SMTP checks no domain is slow.
@@ -81,6 +87,11 @@ export class EmailsInFlight {
 
   get isAbandoned(): boolean {
     return this.#isAbandoned;
+  }
+
+  /** The name server was not believed for one of the emails. */
+  get hasDoubts(): boolean {
+    return this.#hasDoubts;
   }
 
   /** The first unexpected error of a verification. */
@@ -154,13 +165,22 @@ export class EmailsInFlight {
     try {
       const verification = await this.#verifier.verify(input.item, this.#late.signal, this.#customerId);
       // Once abandoned, the verifier may be closed, and its result would be meaningless.
-      if (!this.#isAbandoned) this.#verified.set(input.position, { input, verification });
+      if (!this.#isAbandoned) this.#keep(input, verification);
     } catch (error) {
       // Released while it waited for its domain, or failed. A later batch verifies it.
       this.#drop(input);
       if (!this.#late.signal.aborted) this.#fail(error);
     }
     if (!this.#isWaiting) this.#resume();
+  }
+
+  #keep(input: EmailInput, verification: Verification): void {
+    if (!isDoubted(verification)) return void this.#verified.set(input.position, { input, verification });
+    this.#hasDoubts = true;
+    if (!this.#mayWait)
+      return void this.#verified.set(input.position, { input, verification: { ...verification, status: 'unknown' } });
+    this.#drop(input);
+    this.end();
   }
 
   #drop({ position }: EmailInput): void {

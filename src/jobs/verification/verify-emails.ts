@@ -11,7 +11,8 @@ import {
   findSettledPositions,
   type JobInput,
 } from '../../queries/jobs/job-inputs.ts';
-import type { LeasedJob } from '../../queries/jobs/leases.ts';
+import { endWait, hasWaitedTooLong, waitForNameServer } from '../../queries/jobs/job-waits.ts';
+import { backOff, type LeasedJob } from '../../queries/jobs/leases.ts';
 import { reuseHoursOf, type JobRow, type NewResult } from '../../queries/jobs/jobs.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { emailKey } from '../../text/normalise.ts';
@@ -32,11 +33,14 @@ const maxContactsAtOnce = 1_000;
  */
 export const verifyEmails: JobBatch = async (context, job, signal, continueInBackground) => {
   const duplicates = await context.db.lookup((sql) => findDuplicateInputs(sql, job.customer_id, job.id));
-  const work = new EmailsInFlight(context, job.customer_id, signal);
+  const mayWait =
+    job.waiting_since === null || !(await context.db.lookup((sql) => hasWaitedTooLong(sql, job.customer_id, job.id)));
+  const work = new EmailsInFlight(context, job.customer_id, signal, mayWait);
   const yieldTimer = setTimeout(continueInBackground, yieldMs);
   const step = stepOf(context, job, work, new Duplicates(duplicates));
+  let isCompleted = false;
   try {
-    for (let isCompleted = false; !isCompleted && !work.isOver;) {
+    while (!isCompleted && !work.isOver) {
       isCompleted = await step().catch(async (error: unknown) => {
         if (!isUnavailable(error) || work.size === 0 || work.isAbandoned) throw error;
         context.log[retryLevel(error)]({ err: error }, 'verified emails could not be settled yet; retrying');
@@ -49,7 +53,27 @@ export const verifyEmails: JobBatch = async (context, job, signal, continueInBac
     work.end();
   }
   if (work.fault !== undefined) throw work.fault;
+  if (!isCompleted && !work.isAbandoned) await noteWait(context, job, { hasDoubts: work.hasDoubts, mayWait });
 };
+
+/** After this time a job that waits for the name server tries again (seconds). */
+const waitSeconds = 20;
+
+/** Stores whether the job waits for the name server. If so, lets it rest before its next batch. */
+async function noteWait(
+  { db, log }: JobContext,
+  job: LeasedJob,
+  { hasDoubts, mayWait }: { hasDoubts: boolean; mayWait: boolean },
+): Promise<void> {
+  const { customer_id: customerId, id } = job;
+  if (hasDoubts && mayWait) {
+    log.warn('the name server knows no domain; a verification waits');
+    await underLease(db, job, async (sql) => {
+      await waitForNameServer(sql, customerId, id);
+      await backOff(sql, customerId, job, { seconds: waitSeconds, failed: false });
+    });
+  } else if (!hasDoubts && job.waiting_since !== null) await underLease(db, job, (sql) => endWait(sql, customerId, id));
+}
 
 /**
  * Returns a step: starts more verifications, waits up to 500 ms, and stores finished ones. The step returns true if the

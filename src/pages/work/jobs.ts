@@ -62,6 +62,10 @@ export async function jobs(app: FastifyInstance): Promise<void> {
   });
 }
 
+const waitLabels: Record<NonNullable<Job['waiting_for']>, string> = {
+  name_server: 'the name server, which knows no domain at present',
+};
+
 type Filters = Partial<Pick<Job, 'status' | 'type'>>;
 
 /** Ignores unknown values of query parameters. */
@@ -145,6 +149,7 @@ const progressOf = (job: Job): Html =>
   html`!${progressBar(job, 'items')}
   !${facts([
     ['Status', statusBadge(job.status)],
+    ...(job.waiting_for === null ? [] : [['Waits for', waitLabels[job.waiting_for]] as const]),
     ['Succeeded', count(job.succeeded)],
     ['Failed', count(job.failed)],
     ['Skipped', count(job.skipped)],

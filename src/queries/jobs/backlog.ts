@@ -42,9 +42,16 @@ export async function readBacklog(sql: Sql): Promise<Backlog> {
   return { jobs, unindexed: unlocks.unindexed };
 }
 
-/** False if a run has waited for a minute, and no worker process has sent a heartbeat for a minute. */
-export async function hasWorkersForJobs(sql: Sql): Promise<boolean> {
-  const [row] = await sql<[{ has_workers: boolean }]>`
+/** Whether jobs can go on. */
+export interface JobHealth {
+  /** False if a run has waited for a minute, and no worker process has sent a heartbeat for a minute. */
+  has_workers: boolean;
+  /** False if a job waits for the name server. */
+  has_names: boolean;
+}
+
+export async function readJobHealth(sql: Sql): Promise<JobHealth> {
+  const [row] = await sql<[JobHealth]>`
     select
       exists (
         select 1
@@ -62,6 +69,12 @@ export async function hasWorkersForJobs(sql: Sql): Promise<boolean> {
         where finished_at is null
           and status = 'PENDING'
           and served_at < now() - interval '1 minute'
-      ) as has_workers`;
-  return row.has_workers;
+      ) as has_workers,
+      not exists (
+        select 1
+        from jobs
+        where finished_at is null
+          and waiting_for = 'name_server'
+      ) as has_names`;
+  return row;
 }

@@ -22,6 +22,7 @@ const projection = (sql: Sql | Transaction) => sql`
   j.skipped,
   jsonb_build_object('pool', j.pool, 'reserved', j.reserved, 'charged', j.charged, 'refunded', j.refunded) as credits,
   j.error,
+  j.waiting_for,
   j.created_at,
   j.started_at,
   j.finished_at`;

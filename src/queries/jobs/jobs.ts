@@ -39,11 +39,13 @@ export interface JobRow {
   progress: unknown;
   /** Unexpected errors in a row. */
   failures: number;
+  /** Since when the job waits for the name server; null if it does not. */
+  waiting_since: string | null;
 }
 
 export const jobColumns = (sql: Sql | Transaction) => sql`
   customer_id, id, type, sync_crm, request, pool, total, cost, succeeded, failed, skipped, reserved, charged, progress,
-  failures`;
+  failures, waiting_since`;
 
 export interface NewJob {
   /** The key that pays for the job within its spend caps. Null: no key started the job. */
@@ -187,6 +189,8 @@ export async function closeJob(
       refunded = reserved - charged,
       lease = null,
       leased_until = null,
+      waiting_for = null,
+      waiting_since = null,
       finished_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${jobId}
