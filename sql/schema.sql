@@ -56,11 +56,13 @@ create table catalog_imports (
   bad         bigint         not null default 0,
   started_at  timestamptz(3) not null default clock_timestamp(),
   updated_at  timestamptz(3) not null default clock_timestamp(),
+  suppressed  bigint         not null default 0,
   constraint catalog_imports_pkey primary key (source)
 );
 grant delete, insert, select, update on catalog_imports to sales_data_api;
 comment on table catalog_imports is 'Imports that run or were interrupted. Everything before `position` is in the catalog.';
 comment on column catalog_imports.incarnation is 'As in catalogs. An interrupted import continues in the incarnation in which it began, and in no other.';
+comment on column catalog_imports.suppressed is 'Records that were not imported, because the person is suppressed.';
 
 create table catalog_state (
   only_row          boolean        not null default true,
@@ -198,6 +200,7 @@ create table contacts (
   terms                integer[],
   created_at           timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
   updated_at           timestamptz(3) not null default clock_timestamp(),
+  removal_requested_at timestamptz(3),
   constraint contacts_pkey primary key (customer_id, id),
   constraint contacts_assignee_fkey foreign key (customer_id, assigned_to) references users(customer_id, id),
   constraint contacts_company_fkey foreign key (customer_id, company_id) references companies(customer_id, id),
@@ -229,6 +232,7 @@ comment on column contacts.external_id is 'The caller''s own id, compared byte b
 comment on column contacts.prospect_id is 'The prospect that the contact came from, or was found to be. No foreign key, as in unlocks.';
 comment on column contacts.folded is 'As in companies.';
 comment on column contacts.terms is 'As in companies.';
+comment on column contacts.removal_requested_at is 'When the person, whom the catalog had and the customer unlocked, was erased from the catalog. The contact is the customer''s own.';
 
 create table copied_members (
   customer_id uuid   not null,
@@ -451,6 +455,15 @@ grant insert, select, update on failed_logins to sales_data_api;
 comment on table failed_logins is 'Counts of failed logins by account, day (UTC), reason and address. They are not in audit_events, because anybody can make attempts, and it would get a row for each. customer_id and user_id are zeros if there is no such account.';
 comment on column failed_logins.address is 'Empty in the row that counts the attempts from all further addresses of that day.';
 
+create table held_people (
+  prospect_id uuid           not null,
+  person      jsonb          not null,
+  held_at     timestamptz(3) not null default clock_timestamp(),
+  constraint held_people_pkey primary key (prospect_id)
+);
+grant delete, insert, maintain, select, update on held_people to sales_data_api;
+comment on table held_people is 'People who are suppressed and not erased, as the catalog had them. They are in no catalog until the suppression is lifted.';
+
 create table idempotency_records (
   customer_id uuid           not null,
   key         text           collate "C" not null,
@@ -605,8 +618,8 @@ create table job_results (
   constraint job_results_status_known check (status = any (array['succeeded', 'failed', 'skipped']))
 );
 create index job_results_verified on job_results using btree (customer_id, verified_address, finished_at) where verified_address is not null;
-grant delete, insert, select on job_results to sales_data_api;
-comment on table job_results is 'The result of each item. A row is inserted by the transaction that charges for it, and never changed: its primary key forbids to charge for the same input twice, as the key of `unlocks` does for the same prospect.';
+grant delete, insert, maintain, select, update on job_results to sales_data_api;
+comment on table job_results is 'The result of each item. A row is inserted by the transaction that charges for it, and never changed, except that the result of an erased person becomes null: its primary key forbids to charge for the same input twice, as the key of `unlocks` does for the same prospect.';
 comment on column job_results.verified_address is 'The folded address, if this row is a verification that other jobs can reuse: it was made for this row, and ended otherwise than unknown.';
 
 create table jobs (
@@ -820,6 +833,24 @@ create table pipelines (
 );
 grant delete, insert, select, update on pipelines to sales_data_api;
 
+create table privacy_log (
+  id         uuid        not null default uuidv7(),
+  action     text        not null,
+  operator   text        not null,
+  kind       text,
+  digest     bytea,
+  case_ref   text,
+  reason     text,
+  details    jsonb       not null default '{}'::jsonb,
+  created_at timestamptz generated always as (uuid_extract_timestamp(id)) virtual,
+  constraint privacy_log_pkey primary key (id),
+  constraint privacy_log_kind_known check (kind = any (array['email', 'profnet_url', 'id']))
+);
+create index privacy_log_identifier on privacy_log using btree (digest, kind, id) where digest is not null;
+grant insert, select on privacy_log to sales_data_api;
+comment on table privacy_log is 'What operators did about requests of people. Append-only: the service may not update or delete.';
+comment on column privacy_log.digest is 'As in suppressions: proves what was done about an identifier, to those who know it.';
+
 create table products (
   customer_id uuid           not null,
   id          uuid           not null default uuidv7(),
@@ -884,6 +915,16 @@ create index prospects_worst_first on prospects using btree (score, id);
 grant delete, insert, maintain, select, update on prospects to sales_data_api;
 comment on table prospects is 'Columns named like members of `person` have the folded form in which the service compares.';
 comment on column prospects.match_keys is 'By which the person is found as the same as somebody else: the URL of the profile and the e-mail addresses, as the service compares them. Null if an earlier release wrote the person: `catalog reindex` computes it.';
+
+create table removals (
+  customer_id uuid           not null,
+  prospect_id uuid           not null,
+  removed_at  timestamptz(3) not null default clock_timestamp(),
+  constraint removals_pkey primary key (customer_id, prospect_id)
+);
+create index removals_latest on removals using btree (customer_id, removed_at, prospect_id);
+grant insert, select on removals to sales_data_api;
+comment on table removals is 'People whom the customer had unlocked, and who asked to be erased. The unlocks stay.';
 
 create table rule_versions (
   customer_id uuid not null,
@@ -962,6 +1003,22 @@ create table subscriptions (
   constraint subscriptions_price_not_negative check (price >= 0::numeric)
 );
 grant insert, select, update on subscriptions to sales_data_api;
+
+create table suppressions (
+  kind        text           not null,
+  digest      bytea          not null,
+  is_erasure  boolean        not null,
+  reason      text           not null,
+  case_ref    text,
+  received_at timestamptz(3) not null default clock_timestamp(),
+  constraint suppressions_pkey primary key (kind, digest),
+  constraint suppressions_digest_is_sha256 check (octet_length(digest) = 32),
+  constraint suppressions_kind_known check (kind = any (array['email', 'profnet_url', 'id']))
+);
+grant delete, insert, select, update on suppressions to sales_data_api;
+comment on table suppressions is 'Who must not be in the catalog: people with one of these identifiers. A person has several, and each can have its row.';
+comment on column suppressions.digest is 'The HMAC-SHA-256 of the identifier, in the form in which identifiers are compared, under the secret in catalog_state. So the table tells nobody who asked.';
+comment on column suppressions.is_erasure is 'Whoever has the identifier is deleted. False: the person is only kept out, in held_people.';
 
 create table unlocks (
   customer_id uuid           not null,

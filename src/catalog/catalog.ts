@@ -101,8 +101,15 @@ export interface Catalog extends CatalogReads {
   write(people: EncodedPerson[]): Promise<void>;
   /** Returns the ids under which `write` would replace a person. Sees all who are written. */
   findStored(ids: string[]): Promise<string[]>;
+  /** Yields all people who are written, in batches, unmasked. */
+  people(): AsyncIterable<Prospect[]>;
   /** Returns the number of removed people. PostgreSQL keeps their unlocks. */
   remove(ids: string[]): Promise<number>;
+  /**
+   * Deletes what the engine still stores of removed people, as far as it can: old versions of rows, of documents and of
+   * suggestions. Call it after `finish`.
+   */
+  purge(): Promise<void>;
   /**
    * Ends an import: makes all people visible to searches, and counts the suggested values again.
    * @returns the number of people in the catalog

@@ -3,8 +3,8 @@ import type { Prospect } from '../schemas/prospects.ts';
 
 const dot = '•';
 
-/** Hides e-mail addresses and phone number from a customer who has not unlocked the prospect. */
-export const mask = (prospect: Prospect): Prospect => ({
+/** Hides e-mail addresses, phone number and where they come from, for a customer who has not unlocked the prospect. */
+export const mask = ({ source: _source, collected_at: _at, ...prospect }: Prospect): Prospect => ({
   ...prospect,
   work_email: maskEmail(prospect.work_email),
   emails: prospect.emails.map(maskEmail),

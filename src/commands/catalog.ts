@@ -7,8 +7,7 @@ import type { Catalog, CatalogStatus } from '../catalog/catalog.ts';
 import { withImportLock } from '../catalog/import/import-lock.ts';
 import { importPeople, type ImportReport } from '../catalog/import/import-people.ts';
 import type { Format } from '../catalog/import/parse-records.ts';
-import { readConfig } from '../process/config.ts';
-import type { Database, SharedDatabase } from '../database/db.ts';
+import type { Database } from '../database/db.ts';
 import { retryingDatabase } from '../database/retrying-database.ts';
 import { generatePeople } from '../demo/generate-people.ts';
 import { gunzipIfPacked } from '../files/gunzip.ts';
@@ -20,7 +19,7 @@ import {
 } from '../queries/catalog/catalog-imports.ts';
 import { countUnindexed } from '../queries/catalog/unlocks.ts';
 import { commandAction, asInteger, asUuid, ignoreQuit, UsageError } from './shell/command.ts';
-import { openServices, type OpenServices } from './database.ts';
+import { withCatalog } from './database.ts';
 import { keepHeapSmall } from './shell/heap.ts';
 import { progressOn, type Progress } from './shell/progress.ts';
 
@@ -75,25 +74,6 @@ interface ImportOptions {
   restart?: true;
 }
 
-/** Statement timeout of `catalog` commands (ms). Imports and reindexes run longer statements than requests. */
-const maxStatementMs = 3_600_000;
-
-/**
- * Opens the database and the catalog, runs `work` with them, and always closes them.
- * @param overrides see `openServices`
- */
-async function withCatalog<T>(
-  work: (services: OpenServices) => Promise<T>,
-  overrides?: (db: SharedDatabase) => SharedDatabase,
-): Promise<T> {
-  const services = await openServices({ ...readConfig(), STATEMENT_TIMEOUT_MS: maxStatementMs }, overrides);
-  try {
-    return await work(services);
-  } finally {
-    await services.close();
-  }
-}
-
 async function importFile(file: string, options: ImportOptions): Promise<ImportReport> {
   keepHeapSmall(100);
   const format = options.format ?? formatOf(file);
@@ -128,7 +108,8 @@ async function runImport(
     format,
     source: input.source,
     onBad: (line, fault) => progress.line(`line ${line}: ${fault}`),
-    onProgress: ({ loaded, bad }) => progress.show(input.read(), `${loaded} loaded, ${bad} bad`, loaded + bad),
+    onProgress: ({ loaded, bad, suppressed }) =>
+      progress.show(input.read(), `${loaded} loaded, ${bad} bad`, loaded + bad + suppressed),
     // A note that cannot be written ends the process with exit 1, as for any output.
     onNote: (text) => void progress.line(text).catch(() => undefined),
   });
@@ -195,9 +176,10 @@ async function* ofOneState(chunks: AsyncIterable<Buffer>, isUnchanged: () => Pro
   if (!(await isUnchanged())) throw new Error('The file changed while it was read. Import it again');
 }
 
-const printReport = ({ loaded, bad, resumed_at_line, people }: ImportReport): string =>
+const printReport = ({ loaded, bad, suppressed, resumed_at_line, people }: ImportReport): string =>
   [
     `Loaded ${loaded} people, ${bad} bad lines`,
+    ...(suppressed === 0 ? [] : [`left out ${suppressed} people who are suppressed`]),
     ...(resumed_at_line === null ? [] : [`resumed at line ${resumed_at_line}`]),
     `the catalog holds ${people} people`,
   ].join('; ');

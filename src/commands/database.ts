@@ -105,3 +105,22 @@ export async function withDatabase<T>(work: (db: SharedDatabase) => Promise<T>):
     await services.close();
   }
 }
+
+/** Statement timeout of commands that work on the whole catalog (ms). They run longer statements than requests. */
+const maxStatementMs = 3_600_000;
+
+/**
+ * Opens the database and the catalog, runs `work` with them, and always closes them.
+ * @param overrides see `openServices`
+ */
+export async function withCatalog<T>(
+  work: (services: OpenServices) => Promise<T>,
+  overrides?: (db: SharedDatabase) => SharedDatabase,
+): Promise<T> {
+  const services = await openServices({ ...readConfig(), STATEMENT_TIMEOUT_MS: maxStatementMs }, overrides);
+  try {
+    return await work(services);
+  } finally {
+    await services.close();
+  }
+}

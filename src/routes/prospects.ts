@@ -2,12 +2,15 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import type { FastifyRequest } from 'fastify';
 import { matchProspects } from '../catalog/matching/match-prospects.ts';
 import { countProspects, listProspects } from '../catalog/prospects.ts';
+import { listRemovals } from '../queries/catalog/removals.ts';
 import { ProspectMatch, ProspectMatches } from '../schemas/clean-data/matching.ts';
 import {
   Prospect,
   ProspectCount,
   ProspectMetadata,
   ProspectQuery,
+  Removal,
+  RemovalQuery,
   Suggestion,
   SuggestionQuery,
 } from '../schemas/prospects.ts';
@@ -99,6 +102,29 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async (request) => matchProspects(servicesOf(request), request.caller.customerId, request.body),
+  );
+
+  app.post(
+    '/prospect/removals',
+    {
+      config: { access },
+      schema: {
+        operationId: 'listProspectRemovals',
+        summary: 'List removed prospects',
+        description:
+          'Returns the prospects that you had unlocked and that were erased from the catalog, because the person asked ' +
+          'for it: latest first. Your contacts that came from them have `removal_requested_at`; what you do with ' +
+          'them is your decision. A full page has the header `x-next-cursor`.',
+        tags,
+        body: RemovalQuery,
+        response: { 200: Type.Array(Removal) },
+      },
+    },
+    async ({ db, caller, body }, reply) => {
+      const page = await listRemovals(db, caller.customerId, body);
+      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
+      return page.rows;
+    },
   );
 };
 

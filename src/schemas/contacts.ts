@@ -88,6 +88,12 @@ const contactProperties = {
   crm_synced_at: Nullable(
     Instant({ description: 'When a job with `sync_crm` last wrote to this contact. Null: none did.' }),
   ),
+  removal_requested_at: Nullable(
+    Instant({
+      description:
+        'When the person, whom you had unlocked in the prospect catalog, was erased there on request. Null: never.',
+    }),
+  ),
   assigned_to: Nullable(Uuid({ description: 'The responsible user. Null: nobody.' })),
   created_at: CreatedAt(),
   updated_at: UpdatedAt(),

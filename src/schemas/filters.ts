@@ -63,6 +63,7 @@ export const contactFilterFields: FilterFields = {
     verification_status: 'text',
     last_verified: 'instant',
     crm_synced_at: 'instant',
+    removal_requested_at: 'instant',
     created_at: 'instant',
     updated_at: 'instant',
     assigned_to: 'uuid',

@@ -36,6 +36,7 @@ export const contactLabels: Labels<
   [listNames]: 'Lists',
   last_verified: 'Last verified',
   crm_synced_at: 'Last CRM sync',
+  removal_requested_at: 'Removal requested',
   created_at: 'Created',
   updated_at: 'Last changed',
   id: null,

@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { OrderBy, type FilterFields, type GivenOrder } from './filters.ts';
+import { OrderBy, PaginateOrContinue, type FilterFields, type GivenOrder } from './filters.ts';
 import { verificationStatuses, VerificationStatus } from './verification.ts';
 import {
   Cursor,
@@ -76,10 +76,22 @@ export const Prospect = Type.Object(
     verification_status: VerificationStatus(),
     score: Score(),
     date_verified: Instant({ description: 'When the data was last verified.' }),
+    source: Type.Optional(
+      Type.String({
+        description: 'Where the data comes from. Only of an unlocked prospect, if it is known.',
+        examples: ['Chamber of commerce'],
+      }),
+    ),
+    collected_at: Type.Optional(
+      Instant({ description: 'When the data was collected there. Only of an unlocked prospect, if it is known.' }),
+    ),
   },
   { title: 'ProspectContact' },
 );
 export type Prospect = Static<typeof Prospect>;
+
+/** Of the text that says where the data of a prospect comes from (characters). */
+export const maxSourceLength = 120;
 
 /** `has_email` and `has_phone` sort as 1 (true) or 0 (false). */
 export const prospectOrderFields = {
@@ -266,3 +278,22 @@ export const Suggestion = Type.Object(
   { title: 'ProspectSuggestion' },
 );
 export type Suggestion = Static<typeof Suggestion>;
+
+export const RemovalQuery = Strict(
+  {
+    since: Type.Optional(Instant({ description: 'Only people who were removed at this time or later.' })),
+    paginate: Type.Optional(PaginateOrContinue),
+  },
+  { title: 'ProspectRemovalQuery', examples: [{ since: '2026-03-14T00:00:00Z', paginate: { limit: 100 } }] },
+);
+export type RemovalQuery = Static<typeof RemovalQuery>;
+
+/** A person whom the customer had unlocked, and who was erased from the catalog. */
+export const Removal = Type.Object(
+  {
+    id: Uuid({ description: 'Id of the prospect.' }),
+    removed_at: Instant({ description: 'When the person was removed from the catalog.' }),
+  },
+  { title: 'ProspectRemoval' },
+);
+export type Removal = Static<typeof Removal>;

@@ -142,7 +142,7 @@ async function follow(
   { cluster, environment }: Server,
   { more, show, ...options }: { more: Record<string, string>; show: string; cwd: string; uid?: number; gid?: number },
 ): Promise<string> {
-  const script = [...names.map(blockOf), `printf '\\n%s' "${show}"`].join('\n');
+  const script = [...names.map((name) => blockOf(name)), `printf '\\n%s' "${show}"`].join('\n');
   const path = [cluster.programs, backupPrograms, process.env['PATH']].filter(Boolean).join(delimiter);
   const child = spawn('sh', ['-eu'], { ...options, env: { ...environment, ...more, PATH: path, LC_ALL: 'C' } });
   let [shown, all] = ['', ''];

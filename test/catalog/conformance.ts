@@ -19,6 +19,7 @@ import {
   type SuggestionQuery,
 } from '../../src/schemas/prospects.ts';
 import { Model } from './model.ts';
+import { suppress } from './suppress.ts';
 import { anyFilters, anyOrder, anyPerson, anySearchText, person, writePeople } from './people.ts';
 
 /** An empty catalog that no other test file uses, and the database with its unlocks. */
@@ -299,6 +300,43 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
       { first_name: 'Rare', last_name: 'Lovelace', company_name },
     );
     expect([common![0].length, one]).toEqual([5, [[rare._id], ['name_and_company']]]);
+  });
+
+  test('a person with a suppressed id, profile or e-mail address, a further one too, is not imported but counted, and a reindex leaves the person out', async () => {
+    const [by, profile] = [randomUUID(), `https://www.profnet.example/in/${randomUUID()}`];
+    const people = [
+      person({ _id: by }),
+      person({ profnet_url: `http://${profile.toUpperCase().slice('https://www.'.length)}/?from=search` }),
+      person({ work_email: ` ${by}@X.example`.trim() }),
+      person({ emails: ['other@x.example', `${by}@x.EXAMPLE`] }),
+      person({ profnet_url: 'n/a', work_email: '-', emails: [] }),
+      person(),
+    ];
+    await hold(people);
+    await suppress(db, [
+      ['id', by],
+      ['profnet_url', profile],
+      ['email', `${by}@x.example`],
+    ]);
+    const left = people.slice(4).map(({ _id }) => _id);
+    expect(await catalog.reindex(() => undefined)).toBe(2);
+    expect(ids(await catalog.search(everyone, { limit: 10 })).toSorted()).toEqual(left.toSorted());
+    const report = await importPeople(db, catalog, {
+      chunks: Readable.from([Buffer.from([...people.map((one) => JSON.stringify(one)), '[]'].join('\n'))]),
+      format: 'ndjson',
+      onBad: () => undefined,
+      onProgress: () => undefined,
+    });
+    expect(report).toEqual({ loaded: 2, bad: 1, suppressed: 4, resumed_at_line: null, people: 2 });
+    expect(ids(await catalog.search(everyone, { limit: 10 })).toSorted()).toEqual(left.toSorted());
+  });
+
+  test('where the data of a person comes from is stored with the person', async () => {
+    const ada = person({ source: 'Chamber of commerce', collected_at: '2026-01-02T03:04:05.678Z' });
+    await hold([ada]);
+    expect(await catalog.find([ada._id])).toEqual([ada]);
+    await catalog.reindex(() => undefined);
+    expect(await catalog.find([ada._id])).toEqual([ada]);
   });
 
   test('a reindex does not change the results of searches', async () => {

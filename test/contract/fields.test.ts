@@ -206,7 +206,12 @@ describe.each(filterable)('filters of %s', (path, fields, others) => {
         set score = ${70 + n}, verification_status = ${status}, last_verified = now() - ${n + 1} * interval '1 day'
         where id = ${id}`;
       if ('crm_synced_at' in propertiesOf(resource.item))
-        await app.owner`update ${table} set crm_synced_at = now() - ${n + 1} * interval '2 days' where id = ${id}`;
+        await app.owner`
+          update ${table}
+          set
+            crm_synced_at = now() - ${n + 1} * interval '2 days',
+            removal_requested_at = now() - ${n + 1} * interval '3 days'
+          where id = ${id}`;
     }
     [first, second] = (await Promise.all(both.map(({ id }) => read(resource, id)))) as [Values, Values];
   });

@@ -13,7 +13,7 @@ export interface World {
 }
 
 const uuidFields = new Set(['id', 'assigned_to', 'company_id', 'list_id']);
-const instantFields = new Set(['last_verified', 'crm_synced_at', 'created_at', 'updated_at']);
+const instantFields = new Set(['last_verified', 'crm_synced_at', 'removal_requested_at', 'created_at', 'updated_at']);
 
 /**
  * Returns true if a record passes a request's filters. This is the specification in JavaScript, applied

@@ -89,6 +89,7 @@ const contact = (companyIds: string[], userIds: string[]) =>
     location_region: text,
     mobile_phone: orNull(text),
     crm_synced_at: orNull(instant),
+    removal_requested_at: orNull(instant),
     assigned_to: orNull(fc.constantFrom(...userIds)),
     company_id: orNull(fc.constantFrom(...companyIds)),
   });

@@ -40,6 +40,7 @@ export function checkContact(contact: Contact, shown: Json): void {
       score: 0,
       verification_status: 'unverified',
       crm_synced_at: null,
+      removal_requested_at: null,
       last_verified: shown['created_at'],
       ...('list_ids' in shown ? { list_ids: [...lists].map(({ id: listId }) => listId!).toSorted() } : {}),
     },

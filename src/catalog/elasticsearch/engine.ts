@@ -7,6 +7,8 @@ import { SearchNodes } from './cluster.ts';
 import { refresh, refreshEvery, countAll } from './index-calls.ts';
 import { namesOf, refreshIntervals, writeAlias } from './index-definitions.ts';
 import { findIndexes, catalogLost, standingOf, wasImported, whenIndexMissing, type Indexes } from './indexes.ts';
+import { purge } from './purge.ts';
+import { readPeople } from './read-batches.ts';
 import { reindex } from './reindex.ts';
 import { createPeople, repairPeople, type Notify, type WriteTarget } from './repair.ts';
 import { reads } from './search.ts';
@@ -52,6 +54,12 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
     encode,
     write: async (people) => writePeople(indexes, (await requireTarget()).name, people),
     findStored: async (ids) => findStored(indexes, (await requireTarget()).name, ids),
+    people: async function* () {
+      if (!(await repaired()) && !(await wasImported(indexes))) return;
+      const { name } = await requireTarget();
+      await refresh(nodes, name);
+      yield* readPeople(nodes, name);
+    },
     remove: async (ids) => {
       if (!(await repaired()) && !(await wasImported(indexes))) return 0;
       const { name, isSearched } = await requireTarget();
@@ -65,6 +73,7 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
       target = { ...target!, isSearched: true };
       return people;
     },
+    purge: () => purge(indexes),
     reindex: async (progress) => {
       const old = (await repairPeople(indexes, silent)) ?? (await createPeople(indexes));
       const { people, index } = await reindex(indexes, old, progress).catch(whenIndexMissing);

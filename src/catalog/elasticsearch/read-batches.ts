@@ -1,5 +1,5 @@
 import type { Prospect } from '../../schemas/prospects.ts';
-import { bestFirst, type ProspectPosition } from '../order.ts';
+import { bestFirst, positionOf, type ProspectPosition } from '../order.ts';
 import type { SearchNodes } from './cluster.ts';
 import { requireAllShards } from './errors.ts';
 import { searchAfter, sortBy } from './query.ts';
@@ -8,11 +8,7 @@ import { fromSource, type PersonSource } from './source.ts';
 const batchSize = 1_000;
 
 /** In the default order of searches. Empty at the end. */
-export async function readBatch(
-  nodes: SearchNodes,
-  index: string,
-  after: ProspectPosition | undefined,
-): Promise<Prospect[]> {
+async function readBatch(nodes: SearchNodes, index: string, after: ProspectPosition | undefined): Promise<Prospect[]> {
   const request = {
     index,
     allow_partial_search_results: false,
@@ -25,4 +21,14 @@ export async function readBatch(
     requireAllShards(await client.search<PersonSource>(request, options)),
   );
   return hits.hits.map(({ _id, _source }) => fromSource(_id!, _source!));
+}
+
+/** Yields all people whom searches see, in batches, in the default order of searches. */
+export async function* readPeople(nodes: SearchNodes, index: string): AsyncGenerator<Prospect[]> {
+  for (let after: ProspectPosition | undefined; ;) {
+    const people = await readBatch(nodes, index, after);
+    if (people.length === 0) return;
+    yield people;
+    after = positionOf(people.at(-1)!, bestFirst);
+  }
 }

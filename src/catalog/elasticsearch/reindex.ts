@@ -1,16 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { toDocument } from '../document.ts';
-import { bestFirst, positionOf, type ProspectPosition } from '../order.ts';
+import { SuppressedPeople } from '../rights/suppressed-people.ts';
 import { refresh, refreshEvery, countAll } from './index-calls.ts';
 import { refreshIntervals } from './index-definitions.ts';
 import { catalogLost, type Indexes } from './indexes.ts';
-import { readBatch } from './read-batches.ts';
+import { readPeople } from './read-batches.ts';
 import { createIndex, deleteIndexes, saveTarget, type WriteTarget } from './repair.ts';
 import { rebuildValues } from './values.ts';
 import { encode, writePeople } from './write.ts';
 
 /**
- * Copies all people into a new index, switches searches to it atomically, and deletes the old one.
+ * Copies all people who are not suppressed into a new index, switches searches to it atomically, and deletes the old one.
  * @param progress awaited after each batch; if it throws, the reindex ends with this error
  * @returns the number of people, and the new index
  * @throws DomainError `unavailable` if the cluster does not respond in time, or if searches do not use `old`
@@ -25,12 +25,12 @@ export async function reindex(
   await refresh(nodes, old.name);
   const total = await countAll(nodes, old.name);
   const index = await createIndex(indexes, [names.everywhere]);
-  const done = await copyPeople(indexes, old.name, index.name, (done) => progress(done, total));
+  const copied = await copyPeople(indexes, old.name, index.name, (done) => progress(done, total));
   await refresh(nodes, index.name);
   const people = await countAll(nodes, index.name);
-  if (people !== done)
+  if (people !== copied)
     throw new Error(
-      `${done} people were copied, but the new index holds ${people}. The old index stays in use. Run reindex again`,
+      `${copied} people were copied, but the new index holds ${people}. The old index stays in use. Run reindex again`,
     );
   await refreshEvery(nodes, index.name, refreshIntervals.atRest);
   const actions = [
@@ -50,7 +50,7 @@ export async function reindex(
 }
 
 /**
- * Copies all people with their unlocks from PostgreSQL. Returns their number.
+ * Copies all people who are not suppressed, with their unlocks from PostgreSQL. Returns their number.
  * @param progress awaited after each batch, with the number of people read so far
  */
 async function copyPeople(
@@ -59,19 +59,21 @@ async function copyPeople(
   to: string,
   progress: (done: number) => Promise<void> | void,
 ): Promise<number> {
-  let done = 0;
+  const suppressed = await SuppressedPeople.open(indexes.db);
+  let [done, copied] = [0, 0];
   let writes: Promise<void> = Promise.resolve();
-  for (let after: ProspectPosition | undefined; ;) {
-    const people = await readBatch(indexes.nodes, from, after);
+  for await (const people of readPeople(indexes.nodes, from)) {
     await writes;
     await progress((done += people.length));
-    if (people.length === 0) return done;
+    const kept = people.filter((person) => !suppressed.has(person));
+    copied += kept.length;
     writes = writePeople(
       indexes,
       to,
-      people.map((person) => ({ id: person._id, bytes: Buffer.from(encode(toDocument(person))) })),
+      kept.map((person) => ({ id: person._id, bytes: Buffer.from(encode(toDocument(person))) })),
     );
-    writes.catch(() => undefined); // a failure is thrown where the next batch awaits this promise
-    after = positionOf(people.at(-1)!, bestFirst);
+    writes.catch(() => undefined); // a failure is thrown where this promise is awaited
   }
+  await writes;
+  return copied;
 }

@@ -20,7 +20,10 @@ const halfOf = (digits: string): string => (BigInt(`0x${digits}`) - middle).toSt
 const middle = 2n ** 63n;
 
 /** Stored, but never used to search or sort. */
-type Details = Pick<Prospect, 'work_email' | 'emails' | 'mobile_phone' | 'social1_url' | 'profnet_url' | 'social2_url'>;
+type Details = Pick<
+  Prospect,
+  'work_email' | 'emails' | 'mobile_phone' | 'social1_url' | 'profnet_url' | 'social2_url' | 'source' | 'collected_at'
+>;
 
 /** Contains a text's original spelling only if it cannot be computed. */
 export interface PersonSource
@@ -53,6 +56,7 @@ export const toSource = (
   return {
     id_high,
     id_low,
+    // JSON leaves out what is undefined.
     details: {
       work_email: person.work_email,
       emails: person.emails,
@@ -60,7 +64,9 @@ export const toSource = (
       social1_url: person.social1_url,
       profnet_url: person.profnet_url,
       social2_url: person.social2_url,
-    },
+      source: person.source,
+      collected_at: person.collected_at,
+    } as Details,
     f: folded.first_name,
     l: folded.last_name,
     t: folded.job_title,

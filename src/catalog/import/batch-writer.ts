@@ -3,7 +3,7 @@ import type { Catalog, EncodedPerson } from '../catalog.ts';
 import type { CatalogDocument } from '../document.ts';
 import { Arena } from './arena.ts';
 
-/** A position in the input, with the numbers of records imported and rejected before it. */
+/** A position in the input, with the numbers of records before it. */
 type Reached = Omit<ImportState, 'started_at'>;
 
 /** People written in one call. */
@@ -14,6 +14,9 @@ const maxWritesInFlight = 6;
 const arenaSize = 3 * 1024 * 1024;
 /** Minimum time between two saves of the progress (ms). */
 const saveEveryMs = 500;
+
+/** Why a record is not written. */
+type LeftOut = 'bad' | 'suppressed';
 
 interface RunningWrite {
   ids: ReadonlySet<string>;
@@ -51,19 +54,20 @@ export class BatchWriter {
   }
 
   /**
-   * Adds one record of the input, only counted if it is invalid (no `document`). Waits while too many batches are being
-   * written.
+   * Adds one record of the input. It is only counted if it is invalid or the person suppressed. Waits while too many
+   * batches are being written.
    * @throws the error of an earlier failed write, at the latest when the batch is full
    */
-  async take({ line, end }: { line: number; end: number }, document: CatalogDocument | undefined): Promise<void> {
-    const { loaded, bad } = this.#reached;
+  async take({ line, end }: { line: number; end: number }, given: CatalogDocument | LeftOut): Promise<void> {
+    const { loaded, bad, suppressed } = this.#reached;
     this.#reached = {
       position: end,
       line: line + 1,
-      loaded: loaded + (document ? 1 : 0),
-      bad: bad + (document ? 0 : 1),
+      loaded: loaded + (typeof given === 'string' ? 0 : 1),
+      bad: bad + (given === 'bad' ? 1 : 0),
+      suppressed: suppressed + (given === 'suppressed' ? 1 : 0),
     };
-    if (document) this.#keep(document);
+    if (typeof given !== 'string') this.#keep(given);
     if (this.#people.size >= batchSize) await this.#send();
   }
 

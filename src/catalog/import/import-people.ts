@@ -13,6 +13,8 @@ import {
   type ImportState,
 } from '../../queries/catalog/catalog-imports.ts';
 import type { Catalog } from '../catalog.ts';
+import type { CatalogDocument } from '../document.ts';
+import { SuppressedPeople } from '../rights/suppressed-people.ts';
 import { BatchWriter } from './batch-writer.ts';
 import { withImportLock, type StillHeld } from './import-lock.ts';
 import { readerOf, type Format, type RecordReader } from './parse-records.ts';
@@ -35,10 +37,14 @@ export interface ImportRequest {
   onNote?: (text: string) => unknown;
 }
 
-/** `loaded` and `bad` count records imported and rejected so far. */
+/**
+ * `loaded` and `bad` count records imported and rejected so far, `suppressed` those that were left out because the
+ * person must not be in the catalog.
+ */
 export interface ImportProgress {
   loaded: number;
   bad: number;
+  suppressed: number;
   /** Null if the import started at the first line. */
   resumed_at_line: number | null;
 }
@@ -59,9 +65,10 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
     const { source, onNote = () => undefined } = load;
     const incarnation = await catalog.prepare(onNote);
     const state = await begin(db, source, incarnation, onNote);
-    const report = ({ loaded, bad }: Reached): ImportProgress => ({
+    const report = ({ loaded, bad, suppressed }: Reached): ImportProgress => ({
       loaded,
       bad,
+      suppressed,
       resumed_at_line: state.position > 0 ? state.line : null,
     });
     const save = async (reached: Reached): Promise<void> => {
@@ -85,7 +92,7 @@ export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest
 const isValidationFailure = (error: unknown): boolean =>
   error instanceof DomainError && error.code === 'validation_failed';
 
-/** A position in the input, with the numbers of records imported and rejected before it. */
+/** A position in the input, with the numbers of records before it. */
 type Reached = Omit<ImportState, 'started_at'>;
 
 /**
@@ -116,6 +123,8 @@ async function writeAll(
   save: (reached: Reached) => Promise<void>,
 ): Promise<Reached> {
   const writer = new BatchWriter(catalog, state, save);
+  // Who is suppressed from now on is removed again by the command that suppresses, after this import.
+  const suppressed = await SuppressedPeople.open(db);
   const reader = readerOf(load.format, { importedAt: state.started_at, ids: await PersonIds.open(db) });
   const format = load.format === 'csv' ? csvFormat(',', Infinity) : lineFormat;
   for await (const records of scanRecords(textBlocks(load.chunks), format)) {
@@ -127,11 +136,16 @@ async function writeAll(
       if (typeof result === 'string') await load.onBad(record.line, result);
       await writer.take(
         { line: record.line, end: record.next.bytes },
-        typeof result === 'string' ? undefined : withKeptId(result, kept),
+        typeof result === 'string' ? 'bad' : unlessSuppressed(withKeptId(result, kept), suppressed),
       );
     }
   }
   return writer.end();
+}
+
+function unlessSuppressed(document: CatalogDocument, suppressed: SuppressedPeople): CatalogDocument | 'suppressed' {
+  const { work_email, emails, profnet_url } = document.person;
+  return suppressed.has({ _id: document.id, work_email, emails, profnet_url }) ? 'suppressed' : document;
 }
 
 /** A record with its person, or with what is wrong. */

@@ -1,5 +1,6 @@
 import { isInstant } from '../../schemas/base/formats.ts';
-import type { Prospect, TextField } from '../../schemas/prospects.ts';
+import { isPlaceholder } from '../../queries/catalog/identifiers.ts';
+import { maxSourceLength, type Prospect, type TextField } from '../../schemas/prospects.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { isStorable, lengthOf } from '../../text/code-points.ts';
 import { fold } from '../../text/fold.ts';
@@ -13,7 +14,7 @@ export type ImportedFields = Readonly<Record<string, unknown>>;
 /** The message says what is wrong. */
 export class InvalidRecord extends Error {}
 
-const maxLength = { text: 255, url: 2048, email: 254, emails: 50 };
+const maxLength = { text: 255, url: 2048, email: 254, emails: 50, source: maxSourceLength };
 
 /**
  * Converts a record to a prospect. Missing, null and empty fields become `""`, null, `[]` or a default. Unknown fields
@@ -48,9 +49,17 @@ export function parsePerson(
     social2_url: optional(fields, 'social2_url', maxLength.url),
     verification_status: status(fields['verification_status']),
     score: score(fields['score']),
-    date_verified: instant(fields['date_verified']) ?? importedAt,
+    date_verified: instant(fields, 'date_verified') ?? importedAt,
+    ...provenance(fields),
   };
   return { prospect, formerId: former };
+}
+
+/** Where the data comes from, and when it was collected there, as far as the record says it. */
+function provenance(fields: ImportedFields): Pick<Prospect, 'source' | 'collected_at'> {
+  const source = text(fields, 'source', maxLength.source);
+  const collected_at = instant(fields, 'collected_at');
+  return { ...(source === '' ? {} : { source }), ...(collected_at === undefined ? {} : { collected_at }) };
 }
 
 function text(fields: ImportedFields, name: string, max: number): string {
@@ -103,11 +112,12 @@ function score(value: unknown): number {
   return number as number;
 }
 
-function instant(value: unknown): string | undefined {
+function instant(fields: ImportedFields, name: string): string | undefined {
+  const value = fields[name];
   if (value === undefined || value === null || value === '') return undefined;
   if (typeof value === 'string' && isCanonical(value)) return value;
   if (typeof value !== 'string' || !isInstant(value.trim()))
-    throw new InvalidRecord('date_verified must be an RFC 3339 date-time with an offset');
+    throw new InvalidRecord(`${name} must be an RFC 3339 date-time with an offset`);
   return new Date(value.trim().toUpperCase()).toISOString();
 }
 
@@ -139,6 +149,3 @@ function idOf(
   if (work_email.includes('@')) return ids.ofEmail(work_email);
   throw new InvalidRecord('needs one of _id, profnet_url, work_email');
 }
-
-/** True for `n/a`, and for a text without letters and digits, such as `-`. */
-const isPlaceholder = (text: string): boolean => /^(?:#?n\/a|[^\p{L}\p{N}]*)$/iu.test(text);

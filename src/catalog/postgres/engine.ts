@@ -11,7 +11,7 @@ import {
 import { toProspect } from '../document.ts';
 import { wordPatterns } from '../suggestions.ts';
 import { isAfter, matching, orderBy } from './query.ts';
-import { encode, eraseDocuments, rebuildValues, refoldDocuments, writePeople } from './write.ts';
+import { encode, eraseDocuments, readPeople, rebuildValues, refoldDocuments, writePeople } from './write.ts';
 
 interface Row {
   id: string;
@@ -47,10 +47,15 @@ export function postgresCatalog(db: SharedDatabase): Catalog {
     encode,
     write: (people) => writePeople(db, people),
     findStored: (ids) => db.lookup((sql) => selectStored(sql, ids)),
+    people: () => readPeople(db),
     remove: (ids) => eraseDocuments(db, ids),
     finish: async () => {
       await rebuildValues(db);
       return db.search((sql) => count(sql, { criteria: [] }));
+    },
+    // Not in a transaction: PostgreSQL does not allow that.
+    purge: async () => {
+      await db.search((sql) => sql`vacuum prospects, prospect_values`);
     },
     reindex: async (progress) => {
       await refoldDocuments(db, progress);

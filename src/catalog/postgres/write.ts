@@ -2,6 +2,7 @@ import type { Database } from '../../database/db.ts';
 import { type Prospect, type TextField, textFields } from '../../schemas/prospects.ts';
 import type { EncodedPerson } from '../catalog.ts';
 import { toDocument, toProspect, type CatalogDocument } from '../document.ts';
+import { SuppressedPeople } from '../rights/suppressed-people.ts';
 import { groupSpellings, inBatches, type Spelling, type SuggestedValue } from '../suggestions.ts';
 import { tokensOf } from './search-tokens.ts';
 
@@ -84,7 +85,7 @@ export async function eraseDocuments(db: Database, ids: string[]): Promise<numbe
 }
 
 /**
- * Computes the search columns of all people again, in batches.
+ * Computes the search columns of all people again, in batches. Deletes those who are suppressed.
  * @param progress awaited after each batch; if it throws, the work ends with this error
  */
 export async function refoldDocuments(
@@ -92,7 +93,25 @@ export async function refoldDocuments(
   progress: (done: number, total: number) => Promise<void> | void,
 ): Promise<void> {
   const [{ total }] = await db.search((sql) => sql<[{ total: number }]>`select count(*) as total from prospects`);
+  const suppressed = await SuppressedPeople.open(db);
   let done = 0;
+  for await (const people of readPeople(db)) {
+    const leaving = people.filter((person) => suppressed.has(person));
+    await eraseDocuments(
+      db,
+      leaving.map(({ _id }) => _id),
+    );
+    const staying = people.filter((person) => !leaving.includes(person));
+    await writeRows(
+      db,
+      staying.map((person) => encode(toDocument(person))),
+    );
+    await progress((done += people.length), Math.max(total, done));
+  }
+}
+
+/** Yields all people in batches, in the order of their ids. */
+export async function* readPeople(db: Database): AsyncGenerator<Prospect[]> {
   for (let last: string | undefined; ;) {
     const rows = await db.search(
       (sql) => sql<{ id: string; person: Omit<Prospect, '_id'> }[]>`
@@ -103,12 +122,8 @@ export async function refoldDocuments(
         limit ${batchSize}`,
     );
     if (rows.length === 0) return;
-    await writeRows(
-      db,
-      rows.map(({ id, person }) => encode(toDocument(toProspect(id, person)))),
-    );
+    yield rows.map(({ id, person }) => toProspect(id, person));
     last = rows.at(-1)!.id;
-    await progress((done += rows.length), Math.max(total, done));
   }
 }
 

@@ -18,6 +18,10 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
   jobs: { about: 'list, cancel and retry the jobs that spend credits', load: () => import('../jobs.ts') },
   catalog: { about: 'import and maintain the prospect catalog', load: () => import('../catalog.ts') },
   events: { about: "follow the changes of a customer's data", load: () => import('../events.ts') },
+  privacy: {
+    about: 'answer requests of people: find, export, erase and suppress them',
+    load: () => import('../privacy.ts'),
+  },
   audit: { about: 'show the audit log of keys and users', load: () => import('../audit.ts') },
   completion: {
     about: 'print a script that completes commands and options in a shell',

@@ -23,9 +23,12 @@ const localTables = new Set([
   'catalog_state',
   'catalogs',
   'failed_logins',
+  'held_people',
+  'privacy_log',
   'prospect_values',
   'schema_migrations',
   'sessions',
+  'suppressions',
   'worker_slots',
 ]);
 

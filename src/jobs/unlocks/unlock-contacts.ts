@@ -1,5 +1,5 @@
 import { positionOf, type ProspectPosition } from '../../catalog/order.ts';
-import { insertUnlocks } from '../../queries/catalog/unlocks.ts';
+import { unlockPeople } from '../../queries/catalog/unlock-people.ts';
 import type { UnlockContacts } from '../../schemas/jobs.ts';
 import { settle } from '../settle.ts';
 import { searchOf } from './start-unlock.ts';
@@ -29,9 +29,9 @@ export const unlockContacts: JobBatch = async (context, job) => {
   };
   let unlockedIds = new Set<string>();
   const settled = await settle(context, job, async (sql, held) => {
-    const ids = found.map(({ _id }) => _id);
-    unlockedIds = new Set(await insertUnlocks(sql, held.customer_id, ids, held.id));
+    ({ unlocked: unlockedIds } = await unlockPeople(sql, held.customer_id, found, held.id));
     // Another job may have unlocked some of these prospects since the search, or the search index did not know it yet.
+    // Others may have been suppressed.
     const prospects = found.filter(({ _id }) => unlockedIds.has(_id));
     const contacts = await toContacts(sql, held, prospects);
     const results = prospects.map((prospect, i) => unlockResult(held, held.succeeded + i + 1, prospect, contacts));

@@ -1,6 +1,6 @@
 import { findNextInputs, type JobInput } from '../../queries/jobs/job-inputs.ts';
 import type { NewResult } from '../../queries/jobs/jobs.ts';
-import { insertUnlocks } from '../../queries/catalog/unlocks.ts';
+import { unlockPeople } from '../../queries/catalog/unlock-people.ts';
 import { settle, settledUpTo } from '../settle.ts';
 import type { JobBatch } from '../turns.ts';
 import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
@@ -19,7 +19,9 @@ export const unlockSelectedContacts: JobBatch = async (context, job) => {
   const found = new Map(prospects.map((prospect) => [prospect._id, prospect]));
   let unlockedIds = new Set<string>();
   await settle(context, job, async (sql, held) => {
-    unlockedIds = new Set(await insertUnlocks(sql, held.customer_id, [...found.keys()], held.id));
+    const { unlocked, suppressed } = await unlockPeople(sql, held.customer_id, prospects, held.id);
+    unlockedIds = unlocked;
+    for (const id of suppressed) found.delete(id);
     const contacts = await toContacts(
       sql,
       held,

@@ -82,6 +82,8 @@ export const prospectWords = {
   verification_status: 'E-mail status',
   score: 'Score',
   date_verified: 'Last verified',
+  source: 'Source of the data',
+  collected_at: 'Data collected',
 } satisfies Words<keyof Prospect>;
 
 const byObject: Record<ImportObject, Readonly<Record<string, string | null>>> = {

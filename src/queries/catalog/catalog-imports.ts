@@ -8,6 +8,8 @@ export interface ImportState {
   line: number;
   loaded: number;
   bad: number;
+  /** Not imported, because the person is suppressed. */
+  suppressed: number;
   /** Records without `date_verified` get this time. */
   started_at: string;
 }
@@ -31,7 +33,7 @@ export async function beginImport(
     insert into catalog_imports (source, incarnation)
     values (${source}, ${incarnation})
     on conflict (source) do update set updated_at = (select clock_timestamp())
-    returning position, line, loaded, bad, started_at`;
+    returning position, line, loaded, bad, suppressed, started_at`;
   return { ...state, dropped_at_line: dropped && dropped.line > 0 ? dropped.line : null };
 }
 
@@ -41,7 +43,7 @@ export async function beginImport(
  */
 export async function unsavedImport(sql: Sql | Transaction): Promise<ImportState> {
   const [{ started_at }] = await sql<[{ started_at: string }]>`select clock_timestamp()::timestamptz(3) as started_at`;
-  return { position: 0, line: 1, loaded: 0, bad: 0, started_at };
+  return { position: 0, line: 1, loaded: 0, bad: 0, suppressed: 0, started_at };
 }
 
 /** Lets the import resume here after an interruption. */
@@ -50,10 +52,16 @@ export async function saveImport(
   source: string,
   state: Omit<ImportState, 'started_at'>,
 ): Promise<void> {
-  const { position, line, loaded, bad } = state;
+  const { position, line, loaded, bad, suppressed } = state;
   await sql`
     update catalog_imports
-    set position = ${position}, line = ${line}, loaded = ${loaded}, bad = ${bad}, updated_at = (select clock_timestamp())
+    set
+      position = ${position},
+      line = ${line},
+      loaded = ${loaded},
+      bad = ${bad},
+      suppressed = ${suppressed},
+      updated_at = (select clock_timestamp())
     where source = ${source}`;
 }
 

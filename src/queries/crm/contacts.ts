@@ -90,6 +90,7 @@ const shown = `
   c.verification_status,
   coalesce(c.last_verified, c.created_at) as last_verified,
   c.crm_synced_at,
+  c.removal_requested_at,
   c.created_at,
   c.updated_at`;
 const projection = (sql: FragmentMaker) => constant(sql, shown);

@@ -60,6 +60,11 @@ class Writes {
     this.#record(noun, 'deleted', record, more);
   }
 
+  /** Records the event that a person whom the customer had unlocked was erased from the catalog. */
+  removed(prospectId: string): void {
+    if (this.#isRecording) this.#events.push({ type: 'prospect.removed', data: { id: prospectId } });
+  }
+
   #record(noun: EventNoun, verb: 'created' | 'updated' | 'deleted', told: object, more: object = {}): void {
     const { id, external_id } = told as { id: string; external_id?: string | null };
     if (this.#isRecording)

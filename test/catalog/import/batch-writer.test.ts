@@ -5,6 +5,8 @@ import { toDocument } from '../../../src/catalog/document.ts';
 import { BatchWriter } from '../../../src/catalog/import/batch-writer.ts';
 import { person } from '../people.ts';
 
+const start = { position: 0, line: 1, loaded: 0, bad: 0, suppressed: 0 };
+
 test('the bytes of a batch do not change before its write has ended, however late they are read and however long texts are', async () => {
   const kept = new Map<string, string>();
   // An engine may read the bytes at any time during the write. This one reads them as late as possible.
@@ -15,7 +17,7 @@ test('the bytes of a batch do not change before its write has ended, however lat
       for (const { id, bytes } of people) kept.set(id, bytes.toString());
     },
   };
-  const writer = new BatchWriter(catalog, { position: 0, line: 1, loaded: 0, bad: 0 }, () => Promise.resolve());
+  const writer = new BatchWriter(catalog, start, () => Promise.resolve());
   const expected = new Map<string, string>();
   // Ten people of each thousand are so long that the arena is too small for the batch. Every tenth person occurs twice.
   const people = Array.from({ length: 8_000 }, (_, i) =>
@@ -50,7 +52,7 @@ test('a slow write does not block others, but the saved position does not pass i
       if (written.length === 20) others.resolve();
     },
   };
-  const writer = new BatchWriter(catalog, { position: 0, line: 1, loaded: 0, bad: 0 }, async ({ position }) => {
+  const writer = new BatchWriter(catalog, start, async ({ position }) => {
     noted.push(position);
   });
   for (const [line, one] of [first, ...Array.from({ length: 25_000 }, () => person({}))].entries())
@@ -74,7 +76,7 @@ test('if two batches contain the same person, the later batch waits for the earl
       kept.push(title);
     },
   };
-  const writer = new BatchWriter(catalog, { position: 0, line: 1, loaded: 0, bad: 0 }, () => Promise.resolve());
+  const writer = new BatchWriter(catalog, start, () => Promise.resolve());
   const people = Array.from({ length: 3_000 }, () => person({}));
   people[0] = { ...twice, job_title: 'earlier' };
   people[2_500] = { ...twice, job_title: 'later' };

@@ -72,6 +72,28 @@ describe('NDJSON', () => {
     expect((await byUrl('i'))!.emails).toEqual(['a@x.example', 'b@x.example']);
   });
 
+  test('a line may say where its data comes from and when it was collected there', async () => {
+    const from = { source: ' Chamber of commerce ', collected_at: '2026-03-14T10:26:53.5+01:00' };
+    const lines = [
+      line('from', from),
+      line('empty', { source: '', collected_at: null }),
+      line('long', { source: 'x'.repeat(121) }),
+      line('when', { collected_at: '2026' }),
+    ];
+    const report = await load(lines.join('\n'));
+    expect(report.faults).toEqual([
+      [3, 'source must have at most 120 characters'],
+      [4, 'collected_at must be an RFC 3339 date-time with an offset'],
+    ]);
+    expect(await byUrl('from')).toMatchObject({
+      source: 'Chamber of commerce',
+      collected_at: '2026-03-14T09:26:53.500Z',
+    });
+    expect(Object.keys((await byUrl('empty'))!)).not.toEqual(
+      expect.arrayContaining([expect.stringMatching(/^(source|collected_at)$/)]),
+    );
+  });
+
   test('the id is the given one, else derived from the trimmed lower-case profile URL, else from the e-mail address', async () => {
     // Python: uuid.uuid5(uuid.NAMESPACE_URL, 'https://example.com/in/ada').
     expect(uuidOfUrl('https://example.com/in/ada')).toBe('7b7691d0-e081-5afe-995a-bbabef46cdce');

@@ -1,0 +1,166 @@
+import type { Transaction } from '../../database/db.ts';
+import { identifiersOf, type Identifier } from '../../queries/catalog/identifiers.ts';
+import { insertPrivacyAction, type PrivacyAction } from '../../queries/catalog/privacy-log.ts';
+import {
+  deleteSuppressions,
+  findSuppressionsOfCase,
+  insertSuppressions,
+  listSuppressions,
+  lockSuppressions,
+  openDigests,
+  toBytes,
+  type Suppression,
+  type SuppressionKey,
+} from '../../queries/catalog/suppressions.ts';
+import { validationFailed } from '../../errors.ts';
+import type { KeyedDigests } from '../../text/keyed-digests.ts';
+import { findPeople, hasIdentifier } from './find-people.ts';
+import type { RightsServices } from './stores.ts';
+import { SuppressedPeople } from './suppressed-people.ts';
+import { sweepCatalog } from './sweep.ts';
+import { erasePeople, hold, release, sumOf, type Effects } from './take-out.ts';
+
+/** About a request: who processes it, and what is noted of it. */
+export interface Noted {
+  operator: string;
+  case_ref?: string | undefined;
+  reason?: string | undefined;
+}
+
+export const keyOf = (digests: KeyedDigests, { kind, value }: Identifier): SuppressionKey => ({
+  kind,
+  digest: toBytes(digests.of(value)),
+});
+
+/**
+ * Erases the people who have the identifier. First suppresses every identifier that they have anywhere, so that nobody
+ * imports or unlocks them any more. Can be repeated after an interruption, with the same identifier.
+ * @returns what was written, and how many identifiers were not suppressed before
+ */
+export async function erase(
+  services: RightsServices,
+  identifier: Identifier,
+  noted: Noted,
+): Promise<Effects & { suppressed: number }> {
+  const people = (await findPeople(services, identifier)).map(({ person }) => person);
+  const suppressed = await changeSuppressions(services, 'erase', identifier, noted, (sql, digests) =>
+    insertSuppressions(
+      sql,
+      erasureOf(identifier, people.flatMap(identifiersOf)).map(({ is_erasure, ...own }) => ({
+        ...keyOf(digests, own),
+        is_erasure,
+        reason: noted.reason ?? 'erasure',
+        case_ref: noted.case_ref ?? null,
+      })),
+    ),
+  );
+  const effects = await erasePeople(services, [...new Set(people.map(({ _id }) => _id))]);
+  return { ...sumOf(effects, await sweepCatalog(services)), suppressed };
+}
+
+/**
+ * Returns the identifiers to suppress, each once. Others who share only a further e-mail address, such as that of an
+ * office, are not deleted: they are kept out until the suppression of that address is lifted.
+ */
+function erasureOf(given: Identifier, found: Identifier[]): (Identifier & { is_erasure: boolean })[] {
+  const rows = new Map(found.map((own) => [`${own.kind}:${own.value}`, { ...own, is_erasure: own.kind !== 'email' }]));
+  return [...rows.set(`${given.kind}:${given.value}`, { ...given, is_erasure: true }).values()];
+}
+
+/** Keeps the people who have the identifier out of the catalog, until `lift`. */
+export async function suppress(services: RightsServices, identifier: Identifier, noted: Noted): Promise<Effects> {
+  await changeSuppressions(services, 'suppress', identifier, noted, (sql, digests) =>
+    insertSuppressions(sql, [
+      {
+        ...keyOf(digests, identifier),
+        is_erasure: false,
+        reason: noted.reason ?? '',
+        case_ref: noted.case_ref ?? null,
+      },
+    ]),
+  );
+  const copies = await findPeople(services, identifier);
+  const listed = copies.flatMap(({ place, person }) => (place === 'catalog' ? person : []));
+  const effects = await hold(
+    services,
+    listed.filter((person) => hasIdentifier(person, identifier)),
+  );
+  return sumOf(effects, await sweepCatalog(services));
+}
+
+/**
+ * Lifts the suppression of an identifier, or all of a case. People who were never deleted are shown again at once,
+ * unless another identifier of theirs is suppressed.
+ * @returns how many suppressions were lifted, and how many people are shown again
+ */
+export async function lift(
+  services: RightsServices,
+  identifier: Identifier | undefined,
+  noted: Noted,
+): Promise<{ lifted: number; shown: number }> {
+  const lifted = await changeSuppressions(services, 'lift', identifier, noted, async (sql, digests) =>
+    deleteSuppressions(
+      sql,
+      identifier ? [keyOf(digests, identifier)] : await findSuppressionsOfCase(sql, noted.case_ref ?? ''),
+    ),
+  );
+  return { lifted, shown: await release(services, await SuppressedPeople.open(services.db)) };
+}
+
+/** A saved list of suppressions. */
+export interface SavedList {
+  /** Tells whether the digests were made with this installation's secret. */
+  secret_check: string;
+  suppressions: (Omit<Suppression, 'digest'> & { digest: string })[];
+}
+
+export async function list({ db }: RightsServices, noted: Noted): Promise<SavedList> {
+  return db.transaction(async (sql) => {
+    await insertPrivacyAction(sql, { action: 'list', ...noted });
+    const rows = await listSuppressions(sql);
+    return {
+      secret_check: checkOf(await openDigests(sql)),
+      suppressions: rows.map(({ digest, ...row }) => ({ ...row, digest: digest.toString('hex') })),
+    };
+  });
+}
+
+const checkOf = (digests: KeyedDigests): string => toBytes(digests.of('suppressions')).toString('hex', 0, 8);
+
+/**
+ * Adds the suppressions of a saved list, and enforces all there are: in the catalog and in what a restored backup has.
+ * @param saved undefined: only enforces
+ * @throws DomainError `validation_failed` if the list was made with another secret
+ */
+export async function apply(
+  services: RightsServices,
+  saved: SavedList | undefined,
+  noted: Noted,
+): Promise<Effects & { suppressed: number }> {
+  const suppressed = await changeSuppressions(services, 'apply', undefined, noted, async (sql, digests) => {
+    if (saved && saved.secret_check !== checkOf(digests))
+      throw validationFailed([
+        { path: '', message: 'the list is of another installation: its digests match nobody here' },
+      ]);
+    const given = (saved?.suppressions ?? []).map((row) => ({ ...row, digest: Buffer.from(row.digest, 'hex') }));
+    return given.length === 0 ? 0 : insertSuppressions(sql, given);
+  });
+  return { ...(await sweepCatalog(services, true)), suppressed };
+}
+
+/** Changes suppressions and notes the action, in one transaction. No job unlocks the people after it. */
+const changeSuppressions = (
+  { db }: RightsServices,
+  action: PrivacyAction['action'],
+  identifier: Identifier | undefined,
+  noted: Noted,
+  change: (sql: Transaction, digests: KeyedDigests) => Promise<number>,
+): Promise<number> =>
+  db.transaction(async (sql) => {
+    const digests = await openDigests(sql);
+    await lockSuppressions(sql);
+    const changed = await change(sql, digests);
+    const key = identifier && keyOf(digests, identifier);
+    await insertPrivacyAction(sql, { action, key, ...noted, details: { changed } });
+    return changed;
+  });

@@ -1,0 +1,242 @@
+import { readFile } from 'node:fs/promises';
+import { userInfo } from 'node:os';
+import { InvalidArgumentError, type Command } from 'commander';
+import { report, type Report } from '../catalog/rights/report.ts';
+import { apply, erase, lift, list, suppress, type Noted, type SavedList } from '../catalog/rights/requests.ts';
+import type { RightsServices } from '../catalog/rights/stores.ts';
+import type { Effects } from '../catalog/rights/take-out.ts';
+import { retryingDatabase } from '../database/retrying-database.ts';
+import { toIdentifier, type Identifier, type IdentifierKind } from '../queries/catalog/identifiers.ts';
+import { isInstant } from '../schemas/base/formats.ts';
+import type { Prospect } from '../schemas/prospects.ts';
+import { commandAction, asText, UsageError } from './shell/command.ts';
+import { withCatalog } from './database.ts';
+import { table } from './shell/table.ts';
+
+export function define(command: Command): void {
+  about(command, 'find', 'show what the installation holds about a person').action(
+    commandAction(find('find'), printReport),
+  );
+
+  about(command, 'export', 'print what the catalog holds about a person, and who received it, as JSON').action(
+    commandAction(exportPerson, (result) => JSON.stringify(result, undefined, 2)),
+  );
+
+  about(
+    command,
+    'erase',
+    'suppress all identifiers of a person, and delete the person from the catalog and from job results',
+  )
+    .requiredOption('--case <ref>', 'reference of the request', asNote)
+    .option('--reason <text>', 'why; default: erasure', asNote)
+    .action(commandAction(eraseGiven, printErased));
+
+  about(command, 'suppress', 'keep a person out of the catalog, without deletion')
+    .requiredOption('--reason <text>', 'why', asNote)
+    .option('--case <ref>', 'reference of the request', asNote)
+    .action(commandAction(suppressGiven, ({ held }) => `Took ${held} people out of the catalog`));
+
+  about(command, 'lift', 'lift the suppression of an identifier, or with --case alone all of a case')
+    .option('--case <ref>', 'reference of the request', asNote)
+    .action(
+      commandAction(liftGiven, ({ lifted, shown }) => `Lifted ${lifted} suppressions; ${shown} people are shown again`),
+    );
+
+  command
+    .command('list')
+    .description('list all suppressions; save it with --json beside the backups')
+    .action(commandAction(() => run((services, noted) => list(services, noted)), printList));
+
+  command
+    .command('apply [file]')
+    .description('add the suppressions of a list that was saved with --json, and enforce all; after a restore')
+    .action((file: string | undefined, options: object) => commandAction(() => applyFile(file), printErased)(options));
+}
+
+/** Adds a verb with the options that name a person. */
+const about = (command: Command, name: string, description: string): Command =>
+  command
+    .command(name)
+    .description(description)
+    .option('--email <address>', 'an e-mail address of the person', as('email', 'an e-mail address'))
+    .option('--profile <url>', 'URL of the profile in the professional network', as('profnet_url', 'a URL'))
+    .option('--id <id>', 'id of the person in the catalog', as('id', 'a UUID'));
+
+const as = (kind: IdentifierKind, expected: string) => (text: string) => {
+  const identifier = toIdentifier(kind, text);
+  if (!identifier) throw new InvalidArgumentError(`It must be ${expected}.`);
+  return identifier;
+};
+
+const asNote = asText(255);
+
+interface Given {
+  email?: Identifier;
+  profile?: Identifier;
+  id?: Identifier;
+  case?: string;
+  reason?: string;
+}
+
+/** @throws UsageError unless exactly one option names a person */
+function requireIdentifier({ email, profile, id }: Given): Identifier {
+  const [identifier, ...others] = [email, profile, id].filter((given) => given !== undefined);
+  if (!identifier || others.length > 0) throw new UsageError('name the person by one of --email, --profile, --id');
+  return identifier;
+}
+
+const run = <T>(work: (services: RightsServices, noted: Noted) => Promise<T>, given: Given = {}): Promise<T> =>
+  withCatalog(({ db, catalog }) => {
+    const notify = (text: string) => process.stderr.write(`${text}\n`);
+    const noted = { operator: userInfo().username, case_ref: given.case, reason: given.reason };
+    return work({ db, catalog, notify }, noted);
+  }, retryingDatabase);
+
+/** The report without the data of the person, which `export` prints. */
+type Shown = Omit<Report, 'people'> & {
+  people: (Pick<Prospect, '_id' | 'source' | 'collected_at'> & { place: string })[];
+};
+
+const find =
+  (action: 'find') =>
+  async (given: Given): Promise<Shown> => {
+    const identifier = requireIdentifier(given);
+    const { people, ...rest } = await run((services, noted) => report(services, identifier, noted, action), given);
+    const shown = people.map(({ place, person: { _id, source, collected_at } }) => ({
+      _id,
+      place,
+      ...(source === undefined ? {} : { source }),
+      ...(collected_at === undefined ? {} : { collected_at }),
+    }));
+    return { people: shown, ...rest };
+  };
+
+/** For the person who asks: nothing about other people, and no ids of customers. */
+async function exportPerson(given: Given): Promise<object> {
+  const identifier = requireIdentifier(given);
+  const { people, unlocks, suppressions } = await run(
+    (services, noted) => report(services, identifier, noted, 'export'),
+    given,
+  );
+  return {
+    people: people.map(({ place, person }) => ({ place, ...person })),
+    recipients: unlocks.map(({ customer, unlocked_at }) => ({ name: customer, received_at: unlocked_at })),
+    suppressions,
+  };
+}
+
+const eraseGiven = (given: Given) => {
+  const identifier = requireIdentifier(given);
+  return run((services, noted) => erase(services, identifier, noted), given);
+};
+
+const suppressGiven = (given: Given) => {
+  const identifier = requireIdentifier(given);
+  return run((services, noted) => suppress(services, identifier, noted), given);
+};
+
+const liftGiven = (given: Given) => {
+  const isOfCase = given.case !== undefined && !given.email && !given.profile && !given.id;
+  const identifier = isOfCase ? undefined : requireIdentifier(given);
+  return run((services, noted) => lift(services, identifier, noted), given);
+};
+
+async function applyFile(file: string | undefined) {
+  const saved = file === undefined ? undefined : parseList(await readFile(file, 'utf8'));
+  return run((services, noted) => apply(services, saved, noted));
+}
+
+/** @throws UsageError if the text is not what `list --json` prints */
+function parseList(text: string): SavedList {
+  const isRow = (row: Partial<SavedList['suppressions'][number]>): boolean =>
+    ['email', 'profnet_url', 'id'].includes(row.kind ?? '') &&
+    /^[0-9a-f]{64}$/.test(row.digest ?? '') &&
+    typeof row.is_erasure === 'boolean' &&
+    typeof row.reason === 'string' &&
+    (row.case_ref === null || typeof row.case_ref === 'string') &&
+    isInstant(row.received_at ?? '');
+  try {
+    const saved = JSON.parse(text) as SavedList;
+    if (typeof saved.secret_check === 'string' && saved.suppressions.every(isRow)) return saved;
+  } catch {
+    // Not JSON, or without a list: as below.
+  }
+  throw new UsageError('the file is no list that `privacy list --json` has printed');
+}
+
+const printErased = ({
+  deleted,
+  held,
+  told,
+  contacts,
+  results,
+  suppressed,
+}: Effects & { suppressed: number }): string =>
+  [
+    `suppressed   ${suppressed} identifiers`,
+    `deleted      ${deleted} people`,
+    `kept out     ${held} people who share an identifier`,
+    `told         ${told} customers`,
+    `marked       ${contacts} contacts of customers`,
+    `cleared      ${results} job results`,
+  ].join('\n');
+
+const printList = ({ suppressions }: SavedList): string =>
+  table(suppressions, {
+    RECEIVED: ({ received_at }) => received_at,
+    KIND: ({ kind }) => kind,
+    ERASED: ({ is_erasure }) => (is_erasure ? 'yes' : 'no'),
+    REASON: ({ reason }) => reason,
+    CASE: ({ case_ref }) => case_ref,
+    DIGEST: ({ digest }) => digest.slice(0, 16),
+  });
+
+function printReport({ people, unlocks, contacts, mentions, suppressions, actions }: Shown): string {
+  const parts: [string, string][] = [
+    [
+      'Copies of the person',
+      table(people, {
+        PLACE: ({ place }) => place,
+        ID: ({ _id }) => _id,
+        SOURCE: ({ source }) => source ?? null,
+        COLLECTED: ({ collected_at }) => collected_at ?? null,
+      }),
+    ],
+    ['Unlocked by', table(unlocks, { CUSTOMER: nameOf, ID: idOf, AT: ({ unlocked_at }) => unlocked_at })],
+    [
+      'Contacts, which are the customers’ own',
+      table(contacts, {
+        CUSTOMER: nameOf,
+        'CUSTOMER ID': idOf,
+        CONTACT: ({ id }) => id,
+        'REMOVAL REQUESTED': ({ removal_requested_at }) => removal_requested_at,
+      }),
+    ],
+    [
+      'Other records of customers',
+      table(mentions, { CUSTOMER: nameOf, WHERE: ({ where }) => where, COUNT: ({ count }) => String(count) }),
+    ],
+    [
+      'Suppressed',
+      table(suppressions, {
+        RECEIVED: ({ received_at }) => received_at,
+        KIND: ({ kind }) => kind,
+        REASON: ({ reason }) => reason,
+        CASE: ({ case_ref }) => case_ref,
+      }),
+    ],
+    [
+      'What was done before',
+      table(actions, {
+        AT: ({ created_at }) => created_at,
+        ACTION: ({ action }) => action,
+        BY: ({ operator }) => operator,
+        CASE: ({ case_ref }) => case_ref,
+      }),
+    ],
+  ];
+  return parts.map(([title, text]) => `${title}\n${text}`).join('\n\n');
+}
+
+const nameOf = ({ customer }: { customer: string }): string => customer;
+const idOf = ({ customer_id }: { customer_id: string }): string => customer_id;

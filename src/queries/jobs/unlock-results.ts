@@ -1,0 +1,38 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import type { Prospect } from '../../schemas/prospects.ts';
+
+/**
+ * Removes the data of people from the results of the customer's jobs, and from where ended jobs have stopped in the
+ * catalog. Status and charge stay.
+ * @returns the number of results
+ */
+export async function clearUnlockResults(
+  sql: Transaction,
+  customerId: string,
+  prospectIds: readonly string[],
+): Promise<number> {
+  const ids = prospectIds as string[];
+  const { count } = await sql`
+    update job_results
+    set result = null
+    where customer_id = ${customerId}
+      and item = any(${ids}::text[])
+      and result is not null`;
+  await sql`
+    update jobs
+    set progress = progress - 'after'
+    where customer_id = ${customerId}
+      and finished_at is not null
+      and progress -> 'after' ->> 'id' = any(${ids}::text[])`;
+  return count;
+}
+
+/** Returns unlocked people in results of all customers whose data contains the text, without regard to case. */
+export async function findUnlockResults(sql: Sql, text: string): Promise<Prospect[]> {
+  const rows = await sql<{ person: Prospect }[]>`
+    select distinct result as person
+    from job_results
+    where result ? '_id'
+      and position(${text.toLowerCase()} in lower(result::text)) > 0`;
+  return rows.map(({ person }) => person);
+}
