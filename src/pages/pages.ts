@@ -14,6 +14,9 @@ import { credits } from './work/credits.ts';
 import { errorPage } from './base/error-page.ts';
 import { requireToken } from './base/forms.ts';
 import { imports } from './imports/imports.ts';
+import { prospects } from './prospects/prospects.ts';
+import { lists } from './records/lists.ts';
+import { opportunities } from './records/opportunities.ts';
 import { records } from './records/records.ts';
 import { start } from './start/start.ts';
 import { jobs } from './work/jobs.ts';
@@ -80,7 +83,21 @@ async function pages(app: FastifyInstance): Promise<void> {
     if (method === 'POST' && !routeOptions.config.takesFile) requireToken(request, request.body);
   });
 
-  for (const group of [assets, sessions, start, records, keys, credits, jobs, imports, audit, password])
+  for (const group of [
+    assets,
+    sessions,
+    start,
+    records,
+    lists,
+    opportunities,
+    prospects,
+    keys,
+    credits,
+    jobs,
+    imports,
+    audit,
+    password,
+  ])
     await app.register(group);
   await app.register(refuseOtherMethods, { paths });
 }

@@ -38,7 +38,7 @@ export function kindOf(path: string): string {
 
 /** Returns the links of a page to other pages of the service. */
 const linksOf = (body: string): string[] =>
-  [...body.matchAll(/<a\s[^>]*?href="(\/app[^"#]*)[^>]*>/g)]
+  [...body.matchAll(/<a\s[^>]*?href="(\/app[^"]*)[^>]*>/g)]
     .filter(([tag]) => !/\sdownload/.test(tag))
     .map(([, href]) => href!.replaceAll(/&#(\d+);/g, (_entity, code) => String.fromCodePoint(Number(code))))
-    .map((href) => href.replaceAll('&amp;', '&'));
+    .map((href) => href.replaceAll('&amp;', '&').replace(/#.*/, ''));

@@ -1,5 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { listEvents } from '../../queries/accounts/audit.ts';
+import { listUsers } from '../../queries/accounts/users.ts';
+import type { User } from '../../schemas/users.ts';
 import type { AuditEvent, AuditEventName } from '../../schemas/audit.ts';
 import { forAdmins } from '../base/access.ts';
 import { queryOf, text } from '../base/forms.ts';
@@ -13,12 +15,20 @@ const manyEvents = 1000;
 export async function audit(app: FastifyInstance): Promise<void> {
   app.get('/audit', forAdmins, async (request, reply) => {
     const limit = text(queryOf(request), 'all') === '' ? fewEvents : manyEvents;
-    const events = await request.db.search((sql) => listEvents(sql, request.caller.customerId, limit));
+    const { db, caller } = request;
+    const [events, users] = await Promise.all([
+      db.search((sql) => listEvents(sql, caller.customerId, limit)),
+      db.lookup((sql) => listUsers(sql, caller.customerId)),
+    ]);
     const body = html`<p class="lead">Who did what with keys and users, from which address. Newest first.</p>
       !${
         events.length === 0
           ? empty('Nothing yet', 'Logins and changes of keys and users are listed here.', '', 'clock')
-          : table('Audit log', ['When', 'What', 'Who', 'From', 'Details'], events.map(row))
+          : table(
+              'Audit log',
+              ['When', 'What', 'Whom', 'By', 'From', 'Details'],
+              events.map((event) => row(event, users)),
+            )
       }
       !${events.length === fewEvents ? html`<p><a href="${section}?all=1">Show the last ${manyEvents}</a></p>` : ''}`;
     return sendPage(request, reply, { title: 'Audit log', section, body });
@@ -43,10 +53,12 @@ const labels: Record<AuditEventName, string> = {
   'customer.resumed': 'Customer resumed',
 };
 
-const row = ({ created_at, event, actor, address, details }: AuditEvent): Html =>
+/** @param users to name whom an event concerned */
+const row = ({ created_at, event, actor, address, user_id, details }: AuditEvent, users: readonly User[]): Html =>
   html`<tr>
     <td>!${moment(created_at)}</td>
     <td>${labels[event]}</td>
+    <td>${users.find(({ id }) => id === user_id)?.email ?? '–'}</td>
     <td>${actor}</td>
     <td class="mono">${address ?? '–'}</td>
     <td>

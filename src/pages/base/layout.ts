@@ -32,6 +32,9 @@ const sections: readonly (readonly Entry[])[] = [
   [
     { path: '/app/contacts', label: 'Contacts' },
     { path: '/app/companies', label: 'Companies' },
+    { path: '/app/lists', label: 'Lists' },
+    { path: '/app/opportunities', label: 'Opportunities' },
+    { path: '/app/prospects', label: 'Prospects' },
   ],
   [
     { path: '/app/imports', label: 'Imports' },
@@ -84,16 +87,18 @@ export interface Confirmation {
   back: string;
   /** Text of the link that goes back. */
   refusal: string;
+  /** How the button looks; by default like one that destroys something. */
+  tone?: '' | 'danger';
 }
 
 export function sendConfirmation(
   request: FastifyRequest,
   reply: FastifyReply,
-  { title, section, text, action, back, refusal }: Confirmation,
+  { title, section, text, action, back, refusal, tone = 'danger' }: Confirmation,
 ): FastifyReply {
-  const body = html`<p>!${text}</p>
+  const body = html`<div class="question">!${text}</div>
     <div class="buttons">
-      <button class="danger">${title}</button>
+      <button class="${tone}">${title}</button>
       <a role="button" class="secondary outline" href="${back}" data-close>${refusal}</a>
     </div>`;
   return sendPage(request, reply, {

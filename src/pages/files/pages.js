@@ -22,6 +22,8 @@ function enhance(root) {
   root.querySelectorAll('time').forEach(showLocally);
   each('data-copy', prepareCopy, root);
   each('data-chooser', prepareChooser, root);
+  each('data-suggest', prepareSuggestions, root);
+  each('data-no-script', (link) => (link.hidden = true), root);
   each('data-dialog', (link) => link.addEventListener('click', openDialog), root);
   each('data-preset', (link) => link.addEventListener('click', choosePreset), root);
   each('data-once', (form) => form.addEventListener('submit', sendOnce), root);
@@ -38,6 +40,27 @@ function showLocally(time) {
   if (Number.isNaN(instant.valueOf()) || time.title !== '') return;
   time.title = time.textContent;
   time.textContent = (time.dataset.day === undefined ? moments : days).format(instant);
+}
+
+/** Suggests values while one types: those that the page of suggestions shows. */
+function prepareSuggestions(input) {
+  const list = document.createElement('datalist');
+  list.id = `suggestions-${input.name}`;
+  input.after(list);
+  input.setAttribute('list', list.id);
+  let waiting;
+  const show = async () => {
+    const url = new URL(input.dataset.suggest, location.href);
+    url.searchParams.set('q', input.value);
+    const page = await load(url).catch(() => undefined);
+    const values = [...(page?.querySelectorAll('[data-value]') ?? [])];
+    list.replaceChildren(...values.map(({ textContent }) => new Option(textContent, textContent)));
+  };
+  input.addEventListener('input', () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => void show(), 200);
+  });
+  input.addEventListener('focus', () => void show(), { once: true });
 }
 
 /** Adds a box that chooses all rows of the page, and shows how many are chosen. */

@@ -1,17 +1,15 @@
 import type { FastifyRequest } from 'fastify';
 import { DomainError, forbidden } from '../../errors.ts';
-import { startEmailVerification } from '../../jobs/verification/start-verification.ts';
+import { estimateEmailVerification, startEmailVerification } from '../../jobs/verification/start-verification.ts';
 import { spenderOf } from '../../credentials/caller.ts';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
 import { createList } from '../../queries/crm/lists.ts';
-import { findCredits } from '../../queries/jobs/credits.ts';
 import { addMembers } from '../../queries/memberships/manual-members.ts';
 import { withLastWrites } from '../../queries/records/last-writes.ts';
 import { markSent } from '../../queries/records/sent-forms.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate } from '../../schemas/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { emailKey } from '../../text/normalise.ts';
 import { compile } from '../../validation/validator.ts';
 import { field, fieldsOf, option, queryOf, text, tokenOf, type Faults } from '../base/forms.ts';
 import { count, counted, html, notice, type Html } from '../base/html.ts';
@@ -125,12 +123,15 @@ const verifying: Act<ContactDetail> = {
   verb: 'Verify now',
   tone: '',
   controls: async ({ db, caller, server }, rows) => {
-    const addresses = new Set(emailsOf(rows).map(({ email }) => emailKey(email))).size;
-    const { verification } = await db.lookup((sql) => findCredits(sql, caller.customerId));
+    const spender = spenderOf(caller);
+    const price = await db.transaction((sql) =>
+      estimateEmailVerification(sql, spender, server.config, { emails: emailsOf(rows) }),
+    );
     return html`<p>
-        Checks ${counted(addresses, 'e-mail address', 'e-mail addresses')}, and stores the outcome with the contacts.
+        Checks ${counted(price.matches, 'e-mail address', 'e-mail addresses')}, and stores the outcome with the
+        contacts. Those that were checked within the last day are free.
       </p>
-      !${priceOf({ cost: addresses * server.config.VERIFY_COST, available: verification.balance })}`;
+      !${priceOf(price)}`;
   },
   run: async (request, rows) => {
     const { db, caller, server } = request;

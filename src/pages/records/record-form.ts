@@ -130,7 +130,7 @@ function control(one: FormField, { faults, texts, theirs, users }: FormState): H
   );
 }
 
-function inputOf({ control, name }: FormField, value: string, attributes: Html, users: readonly User[]): Html {
+function inputOf({ control }: FormField, value: string, attributes: Html, users: readonly User[]): Html {
   switch (control) {
     case 'country':
       return html`<select !${attributes}>
@@ -146,15 +146,7 @@ function inputOf({ control, name }: FormField, value: string, attributes: Html, 
       return html`<textarea !${attributes} rows="${Math.max(2, value.split('\n').length)}">${value}</textarea>`;
     default: {
       const type = control === 'email' || control === 'number' ? control : 'text';
-      const suggest = name === 'company' ? 'data-suggest="/app/companies/suggest"' : '';
-      return html`<input
-        type="${type}"
-        !${attributes}
-        value="${value}"
-        maxlength="2048"
-        autocomplete="off"
-        !${suggest}
-      />`;
+      return html`<input type="${type}" !${attributes} value="${value}" maxlength="2048" autocomplete="off" />`;
     }
   }
 }

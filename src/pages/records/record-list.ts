@@ -147,6 +147,23 @@ const parametersIn = ({ values, sort }: View): [string, string][] => [
   ...(sort === '' ? [] : [['sort', sort] as [string, string]]),
 ];
 
+/** Returns records as a table in which none can be chosen. */
+export const rowsOf = <Row extends ShownRecord>(
+  { title, path, nameOf, columns }: RecordKind<Row>,
+  rows: readonly Row[],
+): Html =>
+  table(
+    title,
+    columns.map(({ head }) => head),
+    rows.map(
+      (row) =>
+        html`<tr>
+          <td><a href="${path}/${row.id}">${nameOf(row)}</a></td>
+          !${columns.slice(1).map(({ cell }) => html`<td>!${cell(row)}</td>`)}
+        </tr>`,
+    ),
+  );
+
 function rowOf<Row extends ShownRecord>({ path, columns, nameOf }: RecordKind<Row>, row: Row): Html {
   const [, ...others] = columns;
   const name = nameOf(row);

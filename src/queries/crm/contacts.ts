@@ -3,6 +3,7 @@ import { notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
 import { searchColumnsOfContact } from '../../filters/search-columns.ts';
+import { completeRules, rulesFilter } from '../../filters/rules.ts';
 import { parseRecordQuery } from '../../filters/record-query.ts';
 import { constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { arrayLiteral } from '../../filters/terms.ts';
@@ -19,6 +20,7 @@ import {
 import type { ExportedRecords } from '../../files/open-export.ts';
 import { contactFileFields, type ContactExport } from '../../schemas/files.ts';
 import type { GivenFilters } from '../../schemas/filters.ts';
+import type { RuleGiven } from '../../schemas/lists.ts';
 import { listNames } from '../../schemas/labels.ts';
 import type { Metadata } from '../../schemas/base/wire.ts';
 import { fold } from '../../text/fold.ts';
@@ -159,6 +161,20 @@ export const countContactsUpTo = (
   filters: GivenFilters,
   most: number,
 ): Promise<number> => countRecordsUpTo(db, parseRecordQuery(contactSource, customerId, { filters }), 'contacts', most);
+
+/**
+ * Returns the number of contacts that match the rules of a list, or `most` + 1 if more than `most` match.
+ * @param rules valid ones
+ */
+export function countRuleMatches(
+  db: Database,
+  customerId: string,
+  rules: readonly RuleGiven[],
+  most: number,
+): Promise<number> {
+  const filter = rulesFilter(contactSource.fields, completeRules(rules));
+  return countRecordsUpTo(db, { ...parseRecordQuery(contactSource, customerId, {}), filter }, 'contacts', most);
+}
 
 /** Returns the customer's contacts with these ids, in any order. Leaves out unknown ids. */
 export const findContacts = (

@@ -1,0 +1,61 @@
+import type { FastifyRequest } from 'fastify';
+import { validationFailed } from '../../errors.ts';
+import { textFields, type ProspectFilters, type TextField } from '../../schemas/prospects.ts';
+import { verificationStatuses } from '../../schemas/verification.ts';
+import { findUnstorableText } from '../../text/unstorable.ts';
+import { text, type Fields } from '../base/forms.ts';
+
+export const section = '/app/prospects';
+
+/** The text fields of the search, in the order of the page. */
+export const searched = [
+  'job_title',
+  'job_company_name',
+  'job_company_industry',
+  'location_country',
+  'location_region',
+  'location_locality',
+] as const satisfies readonly TextField[];
+
+const choices = ['status', 'score', 'has_email', 'has_phone', 'all'] as const;
+
+/** What the page of prospects shows; by name of the parameter, without empty ones. */
+export type ProspectView = Readonly<Record<string, string>>;
+
+/** @throws DomainError `validation_failed` if a value cannot be stored, and so cannot be searched for */
+export function prospectViewOf(fields: Fields): ProspectView {
+  const names: readonly string[] = [...textFields, ...choices];
+  const view = Object.fromEntries(
+    names.map((name) => [name, text(fields, name).trim()] as const).filter(([, value]) => value !== ''),
+  );
+  const faults = findUnstorableText(view);
+  if (faults.length > 0) throw validationFailed(faults);
+  return view;
+}
+
+export const prospectViewOfRequest = ({ query }: FastifyRequest): ProspectView =>
+  prospectViewOf((query ?? {}) as Fields);
+
+/** Several values of a text field are separated by semicolons; one of them is enough. */
+export function prospectFiltersOf(view: ProspectView): ProspectFilters {
+  const texts = textFields.flatMap((name) => {
+    const values = (view[name] ?? '').split(';').map((value) => value.trim());
+    const given = values.filter((value) => value !== '');
+    return given.length === 0 ? [] : [[name, given] as const];
+  });
+  const status = verificationStatuses.find((one) => one === view['status']);
+  const score = /^\d{1,3}$/.test(view['score'] ?? '') ? Math.min(100, Number(view['score'])) : undefined;
+  return {
+    ...Object.fromEntries(texts),
+    ...(status ? { verification_status: [status] } : {}),
+    ...(score === undefined ? {} : { score: { gte: score } }),
+    ...(view['has_email'] ? { has_email: true } : {}),
+    ...(view['has_phone'] ? { has_phone: true } : {}),
+  };
+}
+
+/** Returns a path with the parameters of a view. */
+export function prospectAddress(path: string, view: ProspectView, more: Record<string, string> = {}): string {
+  const parameters = new URLSearchParams({ ...view, ...more }).toString();
+  return parameters === '' ? path : `${path}?${parameters}`;
+}

@@ -1,0 +1,211 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { countProspects, listProspects } from '../../catalog/prospects.ts';
+import { sessionOf } from '../../plugins/credentials/auth.ts';
+import { textFields, SuggestionQuery, type Prospect, type TextField } from '../../schemas/prospects.ts';
+import { verificationStatuses } from '../../schemas/verification.ts';
+import { compile } from '../../validation/validator.ts';
+import { DomainError } from '../../errors.ts';
+import { forMembers } from '../base/access.ts';
+import { faultsOf, option, queryOf, text } from '../base/forms.ts';
+import { count, empty, html, pager, table, type Html } from '../base/html.ts';
+import { sendPage } from '../base/layout.ts';
+import { verification, webLink } from '../base/values.ts';
+import { prospectWords, verificationWords } from '../base/words.ts';
+import {
+  prospectAddress,
+  prospectFiltersOf,
+  prospectViewOfRequest,
+  searched,
+  section,
+  type ProspectView,
+} from './prospect-address.ts';
+import { unlocking } from './unlock.ts';
+
+const pageRows = 25;
+
+/** The search in the catalog of prospects. */
+export async function prospects(app: FastifyInstance): Promise<void> {
+  await app.register(unlocking);
+  const checkSuggestion = compile(SuggestionQuery);
+
+  app.get('/prospects', forMembers, async (request, reply) => {
+    const view = prospectViewOfRequest(request);
+    const cursor = text(queryOf(request), 'cursor');
+    const filters = prospectFiltersOf(view);
+    const { customerId } = request.caller;
+    const services = servicesOf(request);
+    const [page, locked, all] = await Promise.all([
+      listProspects(services, customerId, {
+        filters,
+        all_contacts: view['all'] === '1',
+        paginate: { limit: pageRows, ...(cursor ? { cursor } : {}) },
+      }),
+      countProspects(services, customerId, { filters }),
+      countProspects(services, customerId, { filters, all_contacts: true }),
+    ]);
+    const numbers = { locked: locked.pagination.total_records, all: all.pagination.total_records };
+    const isAdmin = sessionOf(request).role === 'admin';
+    return sendPage(request, reply, {
+      title: 'Prospects',
+      section,
+      body: html`<p class="lead">
+          People you do not know yet. E-mail addresses and phone numbers show once you unlock them.
+        </p>
+        !${filterForm(view)} !${heading(numbers)}
+        !${page.rows.length === 0 ? none(view, numbers.all) : results(page.rows, view, numbers.locked, isAdmin)}
+        !${pager(
+          {
+            newer: cursor ? prospectAddress(section, view) : undefined,
+            older: page.nextCursor && prospectAddress(section, view, { cursor: page.nextCursor }),
+          },
+          { newer: 'First page', older: 'Next page' },
+        )}`,
+    });
+  });
+
+  // Suggestions for one field: a page with links, from which the script also takes the values while one types.
+  app.get('/prospects/suggest', forMembers, async (request, reply) => {
+    const view = prospectViewOfRequest(request);
+    const source = textFields.find((one) => one === text(queryOf(request), 'source'));
+    if (!source) throw new DomainError('not_found', 'There is no such page');
+    const body = { source, search: text(queryOf(request), 'q').slice(0, 100) };
+    const found = Object.keys(faultsOf(checkSuggestion, body)).length > 0 ? [] : await request.catalog.suggest(body);
+    const links = found.map(
+      ({ value }) =>
+        html`<li><a href="${prospectAddress(section, { ...view, [source]: value })}" data-value>${value}</a></li>`,
+    );
+    return sendPage(request, reply, {
+      title: `Suggestions: ${prospectWords[source]}`,
+      section,
+      body: html`<form class="filters" method="get" action="${section}/suggest">
+          !${Object.entries({ ...view, source }).map(
+            ([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`,
+          )}
+          <label>Begins with <input type="search" name="q" value="${body.search}" maxlength="100" /></label>
+          <div class="filter-buttons">
+            <button class="secondary">Show</button>
+            <a href="${prospectAddress(section, view)}">Back to the search</a>
+          </div>
+        </form>
+        !${
+          links.length === 0
+            ? empty('Nothing begins so', 'Try fewer letters.', '', 'search')
+            : html`<ul>
+                !${links}
+              </ul>`
+        }`,
+    });
+  });
+}
+
+export const servicesOf = ({ server, db, catalog }: FastifyRequest) => ({ config: server.config, db, catalog });
+
+function filterForm(view: ProspectView): Html {
+  return html`<form class="filters" method="get" action="${section}" role="search">
+    !${searched.map((name) => textControl(name, view))}
+    <label
+      >${prospectWords.verification_status}
+      <select name="status">
+        !${option('', 'any', view['status'] ?? '')}
+        !${verificationStatuses.map((one) => option(one, verificationWords[one].word, view['status'] ?? ''))}
+      </select>
+    </label>
+    <label
+      >${prospectWords.score}, at least
+      <input type="number" name="score" min="0" max="100" value="${view['score'] ?? ''}" />
+    </label>
+    <div class="checks">
+      !${check('has_email', 'with e-mail', view)} !${check('has_phone', 'with phone', view)}
+      !${check('all', 'unlocked ones too', view)}
+    </div>
+    <div class="filter-buttons">
+      <button class="secondary">Search</button>
+      !${Object.keys(view).length > 0 ? html`<a href="${section}">Clear</a>` : ''}
+    </div>
+  </form>`;
+}
+
+const check = (name: string, label: string, view: ProspectView): Html =>
+  html`<label><input type="checkbox" name="${name}" value="1" !${view[name] ? 'checked' : ''} /> ${label}</label>`;
+
+/** Returns a text field with suggestions: while one types, or behind a link without JavaScript. */
+function textControl(name: TextField, view: ProspectView): Html {
+  const { [name]: value = '', ...others } = view;
+  const suggest = prospectAddress(`${section}/suggest`, others, { source: name });
+  return html`<div class="suggested">
+    <label
+      >${prospectWords[name]}
+      <input
+        type="search"
+        name="${name}"
+        value="${value}"
+        maxlength="256"
+        autocomplete="off"
+        data-suggest="${suggest}"
+      />
+    </label>
+    <a href="${suggest}" data-no-script aria-label="Suggestions for ${prospectWords[name]}">Suggestions</a>
+  </div>`;
+}
+
+const heading = ({ locked, all }: { locked: number; all: number }): Html =>
+  html`<div class="above">
+    <p><strong>${count(all)}</strong> match, of which you have unlocked <strong>${count(all - locked)}</strong></p>
+  </div>`;
+
+function results(rows: readonly Prospect[], view: ProspectView, locked: number, isAdmin: boolean): Html {
+  const shown = table('Prospects', heads, rows.map(rowOf));
+  if (!isAdmin) return shown;
+  return html`<form class="chooser" method="get" action="${section}/unlock" data-chooser>
+    !${Object.entries(view).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}
+    !${shown}
+    <div class="chosen">
+      <label data-choose-page hidden><input type="checkbox" /> this page</label>
+      <span data-chosen class="quiet" role="status"></span>
+      <div class="buttons small">
+        <button name="do" value="chosen">Unlock the chosen</button>
+        <label class="first-n"
+          >or the first
+          <input type="number" name="number" min="1" max="10000" value="${Math.max(1, Math.min(25, locked))}" />
+        </label>
+        <button name="do" value="first" class="secondary outline">Unlock so many</button>
+      </div>
+    </div>
+  </form>`;
+}
+
+const heads = [
+  'Name',
+  prospectWords.job_title,
+  prospectWords.job_company_name,
+  prospectWords.location_country,
+  prospectWords.work_email,
+  prospectWords.mobile_phone,
+  prospectWords.verification_status,
+  prospectWords.profnet_url,
+];
+
+function rowOf(one: Prospect): Html {
+  const name = `${one.first_name} ${one.last_name}`.trim() || 'Without a name';
+  return html`<tr>
+    <td class="chosen-first">
+      <input type="checkbox" name="id" value="${one._id}" aria-label="Choose ${name}" />${name}
+    </td>
+    <td>${one.job_title}</td>
+    <td>${one.job_company_name}</td>
+    <td>${[one.location_locality, one.location_country].filter(Boolean).join(', ')}</td>
+    <td>${one.work_email}</td>
+    <td>${one.mobile_phone ?? ''}</td>
+    <td>!${verification(one.verification_status)}</td>
+    <td>!${webLink(one.profnet_url)}</td>
+  </tr>`;
+}
+
+function none(view: ProspectView, all: number): Html {
+  if (all > 0)
+    return empty('All of them are unlocked', 'Show the unlocked ones too, or search for others.', '', 'done');
+  if (Object.keys(view).length === 0)
+    return empty('The catalog is empty', 'Whoever runs this service loads people into it.', '', 'people');
+  const clear = html`<a role="button" class="secondary outline" href="${section}">Show all</a>`;
+  return empty('Nobody matches', 'Take a filter away, or use the suggestions.', clear, 'search');
+}

@@ -1,0 +1,223 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { notFound, validationFailed } from '../../errors.ts';
+import { findCompanies } from '../../queries/crm/companies.ts';
+import { findContacts } from '../../queries/crm/contacts.ts';
+import {
+  deleteOpportunity,
+  findOpportunities,
+  listOpportunities,
+  updateOpportunity,
+} from '../../queries/sales/opportunities.ts';
+import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
+import { listStages } from '../../queries/sales/stages.ts';
+import { OpportunityPatch, type Opportunity } from '../../schemas/opportunities.ts';
+import type { Pipeline, StageListItem } from '../../schemas/pipelines.ts';
+import { compile } from '../../validation/validator.ts';
+import { forMembers } from '../base/access.ts';
+import { fieldsOf, idOf, option, queryOf, text } from '../base/forms.ts';
+import { badge, count, counted, date, empty, facts, html, moment, table, type Html } from '../base/html.ts';
+import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { money } from '../base/values.ts';
+import { opportunityWords, priorityWords } from '../base/words.ts';
+import { nameOfContact } from './contact-kind.ts';
+import { usersOf } from './record-edit.ts';
+
+const section = '/app/opportunities';
+
+/** Of each stage. */
+const newest = 25;
+
+/** The board of opportunities, a column for each stage, and the page of one. */
+export async function opportunities(app: FastifyInstance): Promise<void> {
+  const check = compile(OpportunityPatch);
+
+  app.get('/opportunities', forMembers, async (request, reply) => {
+    const { db, caller } = request;
+    const pipelines = await db.search((sql) => listPipelinesWithStages(sql, caller.customerId));
+    const chosen = pipelines.find(({ id }) => id === text(queryOf(request), 'pipeline')) ?? pipelines[0];
+    if (!chosen)
+      return sendPage(request, reply, {
+        title: 'Opportunities',
+        section,
+        body: empty(
+          'No pipeline yet',
+          'Whoever runs this service creates pipelines with the command line.',
+          '',
+          'deal',
+        ),
+      });
+    const columns = await columnsOf(request, chosen);
+    return sendPage(request, reply, {
+      title: 'Opportunities',
+      section,
+      body: html`!${pipelines.length > 1 ? chooser(pipelines, chosen) : ''}
+        <div class="board" role="region" aria-label="Stages" tabindex="0">
+          !${columns.map((column) => columnOf(request, reply, chosen, column))}
+        </div>`,
+    });
+  });
+
+  app.get('/opportunities/:id', forMembers, async (request, reply) => showOne(request, reply));
+
+  app.post('/opportunities/:id/move', forMembers, async (request, reply) => {
+    const { db, caller } = request;
+    const id = idOf(request, 'opportunity');
+    const fields = fieldsOf(request);
+    const patch = { stage_id: text(fields, 'stage_id') };
+    const faults = check.faultsOf(patch);
+    if (faults.length > 0) throw validationFailed(faults);
+    await db.transaction((sql) => updateOpportunity(sql, caller.customerId, id, patch));
+    const pipeline = text(fields, 'pipeline');
+    return goTo(reply, pipeline === '' ? `${section}/${id}` : `${section}?pipeline=${encodeURIComponent(pipeline)}`);
+  });
+
+  app.get('/opportunities/:id/delete', forMembers, async (request, reply) => {
+    const found = await requireOpportunity(request);
+    return sendConfirmation(request, reply, {
+      title: 'Delete the opportunity',
+      section,
+      text: html`<strong>${found.name}</strong> is deleted for good. Its
+        ${counted(found.contacts_ids.length, 'contact')}, its company and its products stay.`,
+      action: `${section}/${found.id}/delete`,
+      back: `${section}/${found.id}`,
+      refusal: 'Keep it',
+    });
+  });
+
+  app.post('/opportunities/:id/delete', forMembers, async (request, reply) => {
+    const id = idOf(request, 'opportunity');
+    await request.db.transaction((sql) => deleteOpportunity(sql, request.caller.customerId, id));
+    return goTo(reply, section);
+  });
+}
+
+interface Column {
+  stage: StageListItem;
+  rows: Opportunity[];
+}
+
+const columnsOf = async ({ db, caller }: FastifyRequest, { id }: Pipeline): Promise<Column[]> =>
+  db.search(async (sql) => {
+    const stages = await listStages(sql, caller.customerId, { pipeline_id: id, paginate: { limit: 100 } });
+    const query = (stage_id: string) => ({ filters: { stage_id }, paginate: { limit: newest } });
+    return Promise.all(
+      stages.map(async (stage) => ({ stage, rows: await listOpportunities(sql, caller.customerId, query(stage.id)) })),
+    );
+  });
+
+const chooser = (pipelines: readonly Pipeline[], chosen: Pipeline): Html =>
+  html`<form class="filters" method="get" action="${section}">
+    <label
+      >Pipeline
+      <select name="pipeline" data-submit>
+        !${pipelines.map(({ id, name }) => option(id, name, chosen.id))}
+      </select>
+    </label>
+    <div class="filter-buttons"><button class="secondary">Show</button></div>
+  </form>`;
+
+function columnOf(request: FastifyRequest, reply: FastifyReply, pipeline: Pipeline, { stage, rows }: Column): Html {
+  const { total_opportunities: total, name, probability_percentage } = stage;
+  return html`<section class="column">
+    <h2>${name} <span class="quiet">${count(total)}</span></h2>
+    <p class="quiet">${probability_percentage} %</p>
+    !${rows.map((row) => cardOf(request, reply, pipeline, row))}
+    !${total > rows.length ? html`<p class="quiet">and ${count(total - rows.length)} older ones</p>` : ''}
+  </section>`;
+}
+
+function cardOf(request: FastifyRequest, reply: FastifyReply, pipeline: Pipeline, one: Opportunity): Html {
+  const { id, name, price, priority, estimated_closing_date } = one;
+  return html`<article class="deal">
+    <h3><a href="${section}/${id}">${name}</a></h3>
+    <p>
+      <strong>${money(price, pipeline.currency)}</strong>
+      !${priority === 'NONE' ? '' : badge(priorityWords[priority].word, priorityWords[priority].tone)}
+    </p>
+    <p class="quiet">!${date(estimated_closing_date)}</p>
+    !${moveForm(request, reply, pipeline.stages, one, pipeline.id)}
+  </article>`;
+}
+
+/** Returns a form that moves an opportunity to another stage. */
+function moveForm(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  stages: Pipeline['stages'],
+  { id, name, stage_id }: Opportunity,
+  pipeline: string,
+): Html {
+  const body = html`<input type="hidden" name="pipeline" value="${pipeline}" />
+    <select name="stage_id" aria-label="Stage of ${name}">
+      !${stages.map((stage) => option(stage.id, stage.name, stage_id))}
+    </select>
+    <button class="secondary outline" aria-label="Move ${name}">Move</button>`;
+  return form(request, reply, { action: `${section}/${id}/move`, body, attributes: 'class="inline-form move"' });
+}
+
+/** @throws DomainError `not_found` */
+async function requireOpportunity(request: FastifyRequest): Promise<Opportunity> {
+  const id = idOf(request, 'opportunity');
+  const [found] = await request.db.lookup((sql) => findOpportunities(sql, request.caller.customerId, [id]));
+  if (!found) throw notFound('opportunity');
+  return found;
+}
+
+async function showOne(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  const { db, caller } = request;
+  const found = await requireOpportunity(request);
+  const { contacts_ids, company_id, details, description, priority } = found;
+  const [pipelines, contacts, companies, users] = await Promise.all([
+    db.search((sql) => listPipelinesWithStages(sql, caller.customerId)),
+    db.search((sql) => findContacts(sql, caller.customerId, contacts_ids.slice(0, 100))),
+    company_id === null ? [] : db.lookup((sql) => findCompanies(sql, caller.customerId, [company_id])),
+    usersOf(request),
+  ]);
+  const pipeline = pipelines.find(({ stages }) => stages.some(({ id }) => id === found.stage_id))!;
+  const [company] = companies;
+  const lines = details.map(
+    ({ name, price, quantity, total }) =>
+      html`<tr>
+        <td>${name}</td>
+        <td class="number">${money(price, pipeline.currency)}</td>
+        <td class="number">${count(quantity)}</td>
+        <td class="number">${money(total, pipeline.currency)}</td>
+      </tr>`,
+  );
+  return sendPage(request, reply, {
+    title: found.name,
+    section,
+    actions: html`<a role="button" class="danger outline" href="${section}/${found.id}/delete" data-dialog>Delete</a>`,
+    body: html`!${description === '' ? '' : html`<p class="lead">${description}</p>`}
+      <div class="card">
+        !${facts([
+          [opportunityWords.price, html`<strong>${money(found.price, pipeline.currency)}</strong>`],
+          [opportunityWords.stage_id, moveForm(request, reply, pipeline.stages, found, '')],
+          [opportunityWords.priority, badge(priorityWords[priority].word, priorityWords[priority].tone)],
+          [
+            opportunityWords.company_id,
+            company ? html`<a href="/app/companies/${company.id}">${company.company_name}</a>` : '–',
+          ],
+          [
+            opportunityWords.user_id_assigned,
+            html`${users.find(({ id }) => id === found.user_id_assigned)?.name ?? '–'}`,
+          ],
+          [opportunityWords.estimated_closing_date, date(found.estimated_closing_date)],
+          [opportunityWords.close_date, date(found.close_date)],
+          [opportunityWords.source_id, html`${found.source_id ?? '–'}`],
+          [opportunityWords.created_at, moment(found.created_at)],
+          [opportunityWords.updated_at, moment(found.updated_at)],
+        ])}
+      </div>
+      <h2>${opportunityWords.contacts_ids}</h2>
+      !${
+        contacts.length === 0
+          ? html`<p class="quiet">None.</p>`
+          : html`<ul>
+              !${contacts.map((one) => html`<li><a href="/app/contacts/${one.id}">${nameOfContact(one)}</a></li>`)}
+            </ul>`
+      }
+      <h2>${opportunityWords.details}</h2>
+      !${lines.length === 0 ? html`<p class="quiet">None.</p>` : table('Products', ['Product', 'Price', 'Quantity', 'Total'], lines)}`,
+  });
+}

@@ -1,0 +1,99 @@
+import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { stagesOf, opportunityBody, make, type TestCustomer } from '../setup/factories.ts';
+import { textOf, visitorOf } from './visitor.ts';
+
+let app: TestApp;
+let customer: TestCustomer;
+let admin: Awaited<ReturnType<typeof visitorOf>>;
+beforeAll(async () => {
+  app = await startApp();
+});
+beforeEach(async () => {
+  customer = await app.customer();
+  admin = await visitorOf(app.fastify, customer.id);
+});
+
+const contact = (more: object = {}) =>
+  make(customer, '/contacts', {
+    first_name: 'Ada',
+    last_name: 'Lovelace',
+    work_email: 'ada@example.com',
+    phone_numbers: [],
+    ...more,
+  });
+
+/** Fields of the form of a list with two rules, joined by OR. */
+const rules = {
+  join: ['AND', 'OR', 'AND'],
+  field: ['job_title', 'location_country', ''],
+  operator: ['contains', 'in', 'equals'],
+  value: ['engineer', 'DE, AT', ''],
+};
+
+test('a list is made of rules in words, with the number of matches before it is saved', async () => {
+  await contact({ job_title: 'Engineer' });
+  await contact({ location_country: 'AT' });
+  await contact();
+  const preview = await admin.submit('/app/lists/new', { name: '', ...rules, do: 'preview' });
+  expect([preview.status, textOf(preview)]).toEqual([
+    200,
+    expect.stringContaining('2 contacts match these rules now.'),
+  ]);
+  expect((await customer.post('/list-contact/list', {})).body).toEqual([]);
+  const wrong = await admin.submit('/app/lists/new', {
+    name: 'X',
+    ...rules,
+    operator: ['greater_than', 'x', ''],
+    do: 'save',
+  });
+  expect(wrong.status).toBe(400);
+  const saved = await admin.submit('/app/lists/new', { name: 'Engineers', ...rules, do: 'save' });
+  const page = textOf(await admin.get(saved.location!));
+  expect(page).toMatch(/Job title contains engineer or Country is one of Germany, Austria/);
+  expect(page).toContain('2 contacts');
+  const path = saved.location!.split('?')[0]!;
+  const stale = await admin.fieldsOf(`${path}/edit`);
+  const edited = { ...stale, name: 'Technicians', description: '', ...rules, do: 'save' };
+  expect((await admin.post(`${path}/edit`, edited)).status).toBe(303);
+  expect((await admin.post(`${path}/edit`, { ...edited, name: 'Mine' })).status).toBe(412);
+  expect((await customer.post('/list-contact/list', {})).body).toMatchObject([
+    { name: 'Technicians', contacts_count: 2 },
+  ]);
+  expect((await admin.submit(`${path}/delete`)).status).toBe(303);
+  expect((await customer.post('/list-contact/list', {})).body).toEqual([]);
+});
+
+test('a list is verified by admins only, with the price first, and once for each form', async () => {
+  const id = await make(customer, '/contacts', {
+    first_name: 'A',
+    last_name: 'B',
+    work_email: 'a@example.com',
+    phone_numbers: [],
+  });
+  const { body } = await customer.post('/list-contact', { name: 'One' });
+  await customer.post('/list-contact-details/add-contacts', { list_id: body.id, contact_ids: [id] });
+  const path = `/app/lists/${body.id}/verify`;
+  const member = await visitorOf(app.fastify, customer.id, 'member');
+  expect((await member.get(path)).status).toBe(403);
+  await app.owner`update credit_balances set available = 5 where customer_id = ${customer.id}`;
+  expect(textOf(await admin.get(path))).toMatch(/At most 1 credit ?; 5 are available/);
+  const fields = await admin.fieldsOf(path);
+  expect((await admin.post(path, fields)).location).toMatch(/^\/app\/jobs\/[0-9a-f-]{36}$/);
+  expect((await admin.post(path, fields)).location).toBe('/app/jobs?done=sent');
+  expect((await (await visitorOf(app.fastify, (await app.customer()).id)).get(`/app/lists/${body.id}`)).status).toBe(
+    404,
+  );
+});
+
+test('opportunities stand in a column for each stage, with its total, and are moved by a form', async () => {
+  const stages = await stagesOf(customer);
+  const id = await make(customer, '/opportunities', await opportunityBody(customer, { name: 'Two engines' }));
+  expect(textOf(await admin.get('/app/opportunities'))).toMatch(/Lead 1 10 % Two engines/);
+  const moved = await admin.submit('/app/opportunities', { stage_id: stages[4]!.id }, `/app/opportunities/${id}/move`);
+  expect(moved.status).toBe(303);
+  expect(textOf(await admin.get('/app/opportunities'))).toMatch(/Won 1 100 % Two engines/);
+  expect((await customer.get(`/opportunities/${id}`)).body.stage_id).toBe(stages[4]!.id);
+  const stranger = await visitorOf(app.fastify, (await app.customer()).id);
+  expect((await stranger.get(`/app/opportunities/${id}`)).status).toBe(404);
+});

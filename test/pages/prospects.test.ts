@@ -1,0 +1,50 @@
+import { beforeAll, expect, test } from 'vitest';
+import { person, writePeople } from '../catalog/people.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { filledFields, textOf, visitorOf } from './visitor.ts';
+
+let app: TestApp;
+const people = ['Ada', 'Grace', 'Edith'].map((first_name) =>
+  person({
+    first_name,
+    last_name: 'Stone',
+    job_title: 'Sales Manager',
+    work_email: `${first_name.toLowerCase()}@example.com`,
+  }),
+);
+beforeAll(async () => {
+  app = await startApp();
+  await app.catalog.prepare();
+  await writePeople(app.catalog, people);
+  await app.catalog.finish();
+});
+
+test('prospects are searched with suggestions, masked, and unlocked by admins with the price first', async () => {
+  const customer = await app.customer();
+  const admin = await visitorOf(app.fastify, customer.id);
+  const page = await admin.get('/app/prospects?job_title=manager');
+  expect(textOf(page)).toMatch(/3 match, of which you have unlocked 0/);
+  expect(page.body).not.toContain('ada@example.com');
+  expect(textOf(await admin.get('/app/prospects?job_title=nobody'))).toContain('Nobody matches');
+  const suggested = await admin.get('/app/prospects/suggest?source=job_title&q=sal&has_email=1');
+  expect(suggested.body).toMatch(/<a\s+href="[^"]*has_email[^"]*"\s+data-value\s*>Sales Manager/);
+  expect((await admin.get('/app/prospects/suggest?source=work_email')).status).toBe(404);
+
+  const question = '/app/prospects/unlock?job_title=manager&do=first&number=2';
+  expect(textOf(await admin.get(question))).toMatch(
+    /Unlocks 2 prospects.*At most 2 credits ?; 0 are available. That is 2 too few/,
+  );
+  await app.owner`update credit_balances set available = 5 where customer_id = ${customer.id}`;
+  const sent = filledFields((await admin.get(question)).body, '/app/prospects/unlock');
+  expect((await admin.post('/app/prospects/unlock', sent)).location).toMatch(/^\/app\/jobs\/[0-9a-f-]{36}$/);
+  expect((await admin.post('/app/prospects/unlock', sent)).location).toBe('/app/jobs?done=sent');
+  const [job] = await app.owner`select type, request from jobs where customer_id = ${customer.id}`;
+  expect(job).toEqual({ type: 'unlock_contacts', request: { filters: { job_title: ['manager'] }, total_records: 2 } });
+
+  const chosen = `/app/prospects/unlock?do=chosen&id=${people[0]!._id}`;
+  expect(textOf(await admin.get(chosen))).toContain('Unlocks 1 prospect.');
+  expect((await admin.get('/app/prospects/unlock?do=chosen')).status).toBe(400);
+  const member = await visitorOf(app.fastify, customer.id, 'member');
+  expect((await member.get(chosen)).status).toBe(403);
+  expect((await member.get('/app/prospects')).body).not.toContain('Unlock the chosen');
+});
