@@ -11,7 +11,7 @@ export type ReadPage = (path: string) => Promise<{ status: number; body: string 
 
 /**
  * Opens all pages that links lead to, beginning at the first page, one of each kind: two pages that differ only in an
- * id, a cursor or other values of parameters are of the same kind. Files are left out.
+ * id or in their parameters are of the same kind. Files are left out.
  */
 export async function crawl(read: ReadPage, first = '/app'): Promise<FoundPage[]> {
   const waiting = [first];
@@ -29,11 +29,10 @@ export async function crawl(read: ReadPage, first = '/app'): Promise<FoundPage[]
   return pages;
 }
 
-/** Returns the path of a page with placeholders for ids, and the names of its parameters. */
+/** Returns the path of a page with placeholders for ids, and a question mark if it has parameters. */
 export function kindOf(path: string): string {
-  const { pathname, searchParams } = new URL(path, 'http://pages.invalid');
-  const names = [...new Set(searchParams.keys())].toSorted().join('&');
-  return `${pathname.replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}/g, ':id')}${names && `?${names}`}`;
+  const { pathname, search } = new URL(path, 'http://pages.invalid');
+  return `${pathname.replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}/g, ':id')}${search === '' ? '' : '?'}`;
 }
 
 /** Returns the links of a page to other pages of the service. */
