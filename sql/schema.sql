@@ -265,6 +265,7 @@ create table credit_balances (
   entries     bigint         not null default 0,
   updated_at  timestamptz(3) not null default clock_timestamp(),
   low_mark    bigint,
+  low_of      bigint,
   constraint credit_balances_pkey primary key (customer_id, pool),
   constraint credit_balances_customer_fkey foreign key (customer_id) references customers(id),
   constraint credit_balances_available_not_negative check (available >= 0),
@@ -274,6 +275,7 @@ create table credit_balances (
 grant insert, select, update on credit_balances to sales_data_api;
 comment on column credit_balances.entries is 'The number of the last entry.';
 comment on column credit_balances.low_mark is 'The last grant, until the event credits.low tells that less than a tenth of it is available.';
+comment on column credit_balances.low_of is 'Credits of the last grant, until the event credits.low was recorded for it: when less than a tenth of them is available.';
 
 create table credit_entries (
   customer_id    uuid        not null,

@@ -8,6 +8,7 @@ import { movedCredits } from '../../process/metrics.ts';
 import { pools, type Credits, type EntryKind, type LedgerEntry, type Pool } from '../../schemas/credits.ts';
 import { cursorAfter, limitAndOffset, positionBefore, type PageOrCursor } from '../records/paging.ts';
 import type { RecordPage } from '../crm/record-pages.ts';
+import { recordEvents } from '../events/recording.ts';
 import { findRoomOfKey, spendWithKey } from './key-spending.ts';
 
 /*
@@ -57,7 +58,7 @@ export async function reserveCredits(
     reserved: amount,
     jobId,
   });
-  if (isMoved) return;
+  if (isMoved) return tellIfLow(sql, customerId, pool);
   throw new InsufficientCredits({
     required: amount,
     available: await findAvailableCredits(sql, customerId, pool),
@@ -73,11 +74,31 @@ export const releaseCredits = (sql: Transaction, customerId: string, jobId: stri
   return requireMove(sql, customerId, { ...given, kind: 'release', available: amount, reserved: -amount, jobId });
 };
 
-export const grantCredits = (
+export async function grantCredits(
   sql: Transaction,
   customerId: string,
   given: Amount & { note: string | null },
-): Promise<void> => requireMove(sql, customerId, { ...given, kind: 'grant', available: given.amount, reserved: 0 });
+): Promise<void> {
+  const { pool, amount } = given;
+  await requireMove(sql, customerId, { ...given, kind: 'grant', available: amount, reserved: 0 });
+  await sql`
+    update credit_balances
+    set low_of = ${amount}
+    where customer_id = ${customerId}
+      and pool = ${pool}`;
+}
+
+/** Records the event `credits.low`, once for each grant. The caller must have locked the balance. */
+async function tellIfLow(sql: Transaction, customerId: string, pool: Pool): Promise<void> {
+  const [low] = await sql<{ available: number }[]>`
+    update credit_balances
+    set low_of = null
+    where customer_id = ${customerId}
+      and pool = ${pool}
+      and available * 10 < low_of
+    returning available`;
+  if (low) await recordEvents(sql, customerId, [{ type: 'credits.low', data: { pool, available: low.available } }]);
+}
 
 /**
  * Corrects a balance, up or down.
@@ -89,7 +110,8 @@ export async function adjustCredits(
   given: Amount & { note: string | null },
 ): Promise<void> {
   const { pool, amount } = given;
-  if (await move(sql, customerId, { ...given, kind: 'adjust', available: amount, reserved: 0 })) return;
+  if (await move(sql, customerId, { ...given, kind: 'adjust', available: amount, reserved: 0 }))
+    return tellIfLow(sql, customerId, pool);
   throw new InsufficientCredits({
     required: -amount,
     available: await findAvailableCredits(sql, customerId, pool),
