@@ -504,69 +504,89 @@ create table import_errors (
   constraint import_errors_import_fkey foreign key (customer_id, import_id) references imports(customer_id, id) on delete cascade
 );
 grant delete, insert, select, update on import_errors to sales_data_api;
-comment on table import_errors is 'The failed records of an import, as lines of the errors file: one row for each transaction that had any.';
+comment on table import_errors is 'The records of an import that failed or have warnings, as lines of the errors file: one row for each transaction that had any.';
 comment on column import_errors."position" is 'Where in the file these records start (bytes).';
 
+create table import_mappings (
+  customer_id uuid           not null,
+  object      text           not null,
+  headers     bytea          not null,
+  mapping     jsonb          not null,
+  used_at     timestamptz(3) not null,
+  constraint import_mappings_pkey primary key (customer_id, object, headers),
+  constraint import_mappings_object_known check (object = any (array['contacts', 'companies']))
+);
+grant delete, insert, select, update on import_mappings to sales_data_api;
+comment on table import_mappings is 'The mapping that the last import of a file with these headers has used. The newest 100 of a customer are kept.';
+comment on column import_mappings.headers is 'Hash of the set of headers.';
+
 create table imports (
-  customer_id    uuid           not null,
-  id             uuid           not null default uuidv7(),
-  name           text           not null,
-  object         text           not null,
-  mode           text           not null,
-  match          text,
-  format         text           not null,
-  mapping        jsonb,
-  ignore_unknown boolean        not null,
-  list_ids       uuid[]         not null,
-  dry_run        boolean        not null,
-  is_automatic   boolean        not null,
-  status         text           not null default 'UPLOADING',
-  fingerprint    bytea,
-  upload         uuid,
-  file_bytes     bigint,
-  layout         jsonb,
-  "position"     jsonb,
-  counted        integer        not null default 0,
-  total          integer,
-  created        integer        not null default 0,
-  updated        integer        not null default 0,
-  unchanged      integer        not null default 0,
-  failed         integer        not null default 0,
-  error          text,
-  failures       smallint       not null default 0,
-  lease          uuid,
-  leased_until   timestamptz(3),
-  served_at      timestamptz(3),
-  created_at     timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
-  started_at     timestamptz(3),
-  finished_at    timestamptz(3),
-  purged_at      timestamptz(3),
-  encoding       text           not null default 'auto',
-  sheet          text,
-  found_encoding text,
-  has_mark       boolean        not null default false,
-  is_converted   boolean        not null default false,
+  customer_id     uuid           not null,
+  id              uuid           not null default uuidv7(),
+  name            text           not null,
+  object          text           not null,
+  mode            text           not null,
+  match           text,
+  format          text           not null,
+  mapping         jsonb,
+  ignore_unknown  boolean        not null,
+  list_ids        uuid[]         not null,
+  dry_run         boolean        not null,
+  is_automatic    boolean        not null,
+  status          text           not null default 'UPLOADING',
+  fingerprint     bytea,
+  upload          uuid,
+  file_bytes      bigint,
+  layout          jsonb,
+  "position"      jsonb,
+  counted         integer        not null default 0,
+  total           integer,
+  created         integer        not null default 0,
+  updated         integer        not null default 0,
+  unchanged       integer        not null default 0,
+  failed          integer        not null default 0,
+  error           text,
+  failures        smallint       not null default 0,
+  lease           uuid,
+  leased_until    timestamptz(3),
+  served_at       timestamptz(3),
+  created_at      timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
+  started_at      timestamptz(3),
+  finished_at     timestamptz(3),
+  purged_at       timestamptz(3),
+  encoding        text           not null default 'auto',
+  sheet           text,
+  found_encoding  text,
+  has_mark        boolean        not null default false,
+  is_converted    boolean        not null default false,
+  guess           boolean        not null default false,
+  invalid_values  text,
+  warnings        integer        not null default 0,
+  file_kept_until timestamptz(3),
   constraint imports_pkey primary key (customer_id, id),
   constraint imports_completed_whole check (status <> 'COMPLETED' or (created + updated + unchanged + failed) = total),
   constraint imports_counts_not_negative check (least(counted, created, updated, unchanged, failed) >= 0),
   constraint imports_end_with_time check ((status = any (array['COMPLETED', 'FAILED', 'CANCELLED'])) = (finished_at is not null)),
   constraint imports_file_before_work check ((status = any (array['UPLOADING', 'CANCELLED'])) or file_bytes is not null),
   constraint imports_format_known check (format = any (array['auto', 'csv', 'ndjson', 'xlsx'])),
+  constraint imports_invalid_values_known check (invalid_values = any (array['skip', 'fail'])),
   constraint imports_lease_while_unfinished check (lease is null or finished_at is null),
   constraint imports_lease_whole check ((lease is null) = (leased_until is null)),
   constraint imports_match_whole check ((match is null) = (mode = 'create')),
   constraint imports_mode_known check (mode = any (array['create', 'update', 'upsert'])),
   constraint imports_object_known check (object = any (array['contacts', 'companies'])),
   constraint imports_status_known check (status = any (array['UPLOADING', 'UPLOADED', 'PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'])),
+  constraint imports_warnings_of_written check (warnings >= 0 and warnings <= (created + updated + unchanged)),
   constraint imports_written_within_total check ((created + updated + unchanged + failed) <= coalesce(total, 0))
 );
 create index imports_ended on imports using btree (finished_at) where finished_at is not null and purged_at is null;
 create index imports_fingerprint on imports using btree (customer_id, fingerprint) where fingerprint is not null;
+create index imports_kept_files on imports using btree (file_kept_until) where file_kept_until is not null;
 create index imports_unfinished on imports using btree (customer_id, served_at nulls first, id) where finished_at is null;
 grant delete, insert, select, update on imports to sales_data_api;
 comment on column imports.match is 'The field by which a record of the file names the stored record; null for mode create.';
 comment on column imports.format is 'auto: as the file shows; the end of the upload replaces it, unless the file is empty.';
-comment on column imports.mapping is 'Given fields of headers: {"header": "field" or null}.';
+comment on column imports.mapping is 'Given fields of headers: {"header": "field", {"field": …, "type": …} or null}.';
 comment on column imports.list_ids is 'Lists to which each written contact is added by hand.';
 comment on column imports.is_automatic is 'Whether the work starts when the file is complete.';
 comment on column imports.fingerprint is 'Hash of what the command line was asked to import, by which the same command finds its import. Null once it has reported the end.';
@@ -583,6 +603,10 @@ comment on column imports.sheet is 'Name of the sheet of an XLSX file; null: the
 comment on column imports.found_encoding is 'What the bytes of the file show; null for XLSX, and until the file is complete. Used if encoding is auto.';
 comment on column imports.has_mark is 'Whether the file begins with a byte order mark.';
 comment on column imports.is_converted is 'A worker has replaced the file by what is read from it: UTF-8 of other text, one line of JSON for each row of a sheet.';
+comment on column imports.guess is 'Whether the fields of columns are guessed whose header names none.';
+comment on column imports.invalid_values is 'skip: a value that cannot be read is left out, with a warning; fail: its record fails; null: as the format has it.';
+comment on column imports.warnings is 'Records that were written without a value that cannot be read.';
+comment on column imports.file_kept_until is 'Until then the file of a dry run that has ended is kept, so that it can be run for real. Null: no file is kept.';
 
 create table job_inputs (
   customer_id  uuid    not null,

@@ -17,18 +17,22 @@ import { requireCustomer } from '../queries/accounts/customers.ts';
 import { allImports, findUnreportedImport, requireImport, setReported } from '../queries/imports/imports.ts';
 import type { MatchField } from '../schemas/batches.ts';
 import {
+  customTypes,
   importFormats,
   importMatches,
   importModes,
+  invalidValues,
   type Import,
   type ImportCreate,
   type ImportFormat,
   type ImportMode,
   type ImportObject,
+  type InvalidValues,
   type Mapping,
 } from '../schemas/imports.ts';
 import { asName, asUuid, commandAction, UsageError } from './shell/command.ts';
 import { withDatabase } from './database.ts';
+import { canAsk, showAndStart } from './shell/import-mapping.ts';
 import { keepHeapSmall } from './shell/heap.ts';
 import { progressOn, type Progress } from './shell/progress.ts';
 
@@ -40,6 +44,9 @@ interface ImportOptions {
   encoding?: string;
   sheet?: string;
   mapping?: Mapping;
+  guess?: true;
+  yes?: true;
+  invalidValues?: InvalidValues;
   ignoreUnknown?: true;
   list?: string[];
   dryRun?: true;
@@ -65,6 +72,13 @@ export function defineImport(command: Command, object: ImportObject): void {
     .option('--encoding <name>', 'encoding of a CSV file, such as windows-1252; default: as the file shows')
     .option('--sheet <name>', 'sheet of an XLSX file; default: the first')
     .option('--mapping <json>', 'fields of headers, such as {"E-Mail": "work_email", "Notes": null}', asMapping)
+    .option('--guess', 'find the fields of other headers, show the mapping, and ask before the import starts')
+    .option('--yes', 'with --guess: start without a question')
+    .addOption(
+      new Option('--invalid-values <what>', 'leave out values that cannot be read, or fail their records').choices(
+        invalidValues,
+      ),
+    )
     .option('--ignore-unknown', 'leave out columns whose header names no field')
     .option('--dry-run', 'write nothing, only count what would happen')
     .option('--name <name>', 'name of the import', asName)
@@ -86,14 +100,20 @@ function asMapping(text: string): Mapping {
   throw new InvalidArgumentError('It must be a JSON object of headers and fields, or null to leave a column out.');
 }
 
-const isField = (field: unknown): boolean => field === null || typeof field === 'string';
+const isField = (mapped: unknown): boolean =>
+  mapped === null ||
+  typeof mapped === 'string' ||
+  (typeof mapped === 'object' &&
+    'field' in mapped &&
+    (customTypes as readonly unknown[]).includes((mapped as { type?: unknown }).type));
 
 /** @throws Error after the result is printed, if the import has failed or was cancelled */
 async function importAndReport(object: ImportObject, file: string, options: ImportOptions): Promise<void> {
   let done: Import | undefined;
   const run = async (): Promise<Import> => (done = await importFile(object, file, options));
-  const print = ({ status, created, updated, unchanged, failed }: Import) =>
-    `${status}: ${created} created, ${updated} updated, ${unchanged} unchanged, ${failed} failed`;
+  const print = ({ status, created, updated, unchanged, failed, warnings }: Import) =>
+    `${status}: ${created} created, ${updated} updated, ${unchanged} unchanged, ${failed} failed` +
+    (warnings > 0 ? `, ${warnings} written with a value left out` : '');
   await commandAction(run, print)(options);
   if (done!.status !== 'COMPLETED') throw new Error(done!.error ?? `The import is ${done!.status}`);
 }
@@ -102,6 +122,8 @@ async function importFile(object: ImportObject, file: string, options: ImportOpt
   keepHeapSmall(50);
   const isStandardInput = file === '-';
   if (!isStandardInput && !(await isFile(file))) throw new UsageError(`there is no file ${file}`);
+  if (options.guess && !options.yes && !canAsk(isStandardInput))
+    throw new UsageError('--guess asks before it starts, which needs a terminal: add --yes');
   const settings = settingsOf(object, options);
   const open = () => gunzipIfPacked(isStandardInput ? process.stdin : createReadStream(file));
   const fingerprint = isStandardInput ? undefined : await fingerprintOf(settings, open());
@@ -111,6 +133,7 @@ async function importFile(object: ImportObject, file: string, options: ImportOpt
       const customerId = await requireActiveCustomer(db, options.customer);
       const id = await findOrBegin(db, customerId, settings, fingerprint);
       await sendIfMissing(db, customerId, id, open);
+      if (options.guess) await showAndStart(db, customerId, id, { asks: !options.yes, progress });
       const done = await waitForEnd(db, customerId, id, progress);
       if (options.errors !== undefined) await writeErrors(db, customerId, done, options.errors);
       await db.transaction((sql) => setReported(sql, customerId, id));
@@ -129,7 +152,7 @@ const isFile = (path: string): Promise<boolean> =>
 
 const settingsOf = (
   object: ImportObject,
-  { mode, match, format, encoding, sheet, mapping, ignoreUnknown, list, dryRun, name }: ImportOptions,
+  { mode, match, format, encoding, sheet, mapping, guess, ignoreUnknown, list, dryRun, name, ...rest }: ImportOptions,
 ): ImportCreate => ({
   object,
   mode,
@@ -138,6 +161,8 @@ const settingsOf = (
   ...(sheet !== undefined && { sheet }),
   ...(match && { match }),
   ...(mapping && { mapping }),
+  ...(guess && { guess, start: false }),
+  ...(rest.invalidValues && { invalid_values: rest.invalidValues }),
   ...(ignoreUnknown && { ignore_unknown: true }),
   ...(list && { list_ids: list }),
   ...(dryRun && { dry_run: true }),

@@ -19,8 +19,7 @@ export interface Cell {
  * - `texts`: an array of strings, separated by `;`.
  * - `phones`: an array of phone numbers, separated by `;`, or as JSON.
  * - `json`: any JSON value.
- * - `custom`: the value of a custom field. Unquoted `true`, `false` and JSON numbers that keep their digits are read as
- *   booleans and numbers, everything else as text.
+ * - `custom`: the value of a custom field. It is read as text, and converted later to the type of its column.
  */
 export type CellType = 'text' | 'instant' | 'number' | 'texts' | 'phones' | 'json' | 'custom';
 
@@ -54,7 +53,7 @@ const rules: Record<CellType, Rules> = {
   json: { write: (value: unknown) => JSON.stringify(value), read: ({ text }) => readJson(text) },
   custom: {
     write: (value: string | number | boolean) => (typeof value === 'string' ? value : JSON.stringify(value)),
-    read: ({ text, isQuoted }) => (isQuoted ? text : readLiteral(text)),
+    read: ({ text }) => text,
     isQuoted: (value: unknown) => typeof value === 'string' && mayBeLiteral(value),
   },
 };
@@ -80,25 +79,11 @@ export function readCell(type: CellType, cell: Cell): unknown {
   return !cell.isQuoted && cell.text === nullText ? null : rules[type].read(cell);
 }
 
-const isNumber = (text: string): boolean => /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text);
+/** True for a number as JSON writes it. */
+export const isNumber = (text: string): boolean => /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text);
 
 /** Without quotes, such a text of a custom field would be a number or boolean. */
 export const mayBeLiteral = (text: string): boolean => text === 'true' || text === 'false' || isNumber(text);
-
-function readLiteral(text: string): string | number | boolean {
-  if (text === 'true' || text === 'false') return text === 'true';
-  return isNumber(text) && keepsDigits(text) ? Number(text) : text;
-}
-
-/**
- * True if a number's text means the same as the number. Long ids such as `8949020000123456789` would lose digits, and
- * codes such as `12E5` would become another number.
- */
-const keepsDigits = (text: string): boolean =>
-  String(Number(text)) === text || (!/e/i.test(text) && text.replaceAll(/[-.]/g, '').length <= safeDigits);
-
-/** A number with this many decimal digits is stored exactly enough to print them again. */
-const safeDigits = 15;
 
 /** @throws InvalidCell if the number is too large for JavaScript, such as `1e400` */
 function toNumber(text: string): number {
@@ -117,11 +102,11 @@ function readJson(text: string): unknown {
 const maxParts = 1_000;
 
 /**
- * Splits at `;`, trims the parts and removes empty ones.
+ * Splits at `;`, or at `:::` as Google does, trims the parts and removes empty ones.
  * @throws InvalidCell if there are too many
  */
 function parts(text: string): string[] {
-  const all = text.split(';', maxParts + 1);
+  const all = text.split(/;|:::/, maxParts + 1);
   if (all.length > maxParts) throw new InvalidCell(`has more than ${maxParts} values`);
   return all.map((part) => part.trim()).filter((part) => part !== '');
 }

@@ -15,6 +15,7 @@ import {
 import { formats } from '../schemas/base/formats.ts';
 import { customKey } from '../schemas/filters.ts';
 import { listNames } from '../schemas/labels.ts';
+import type { CustomType } from '../schemas/imports.ts';
 import type { CellType } from './cells.ts';
 import type { ValueKind } from './values/read-value.ts';
 
@@ -27,6 +28,8 @@ export interface FileColumn {
   type: CellType;
   /** How imports read what people write; undefined: only as exports write it. */
   kind?: ValueKind | undefined;
+  /** Of a custom field in an import: the type of its values. */
+  customType?: CustomType | undefined;
   /**
    * The value's place in a response: a field, and a property if the field is an object, such as `['custom_fields',
    * 'region']`.
@@ -106,6 +109,18 @@ function faultOf(fields: FileFields, selected: readonly unknown[], name: unknown
 /** Returns undefined if an import cannot write such a field. JSON of callers cannot have the key `__proto__` either. */
 export const columnNamed = (fields: FileFields, name: string): FileColumn | undefined =>
   isFileField(fields, name) && name !== 'custom_fields.__proto__' ? columnOf(fields, name) : undefined;
+
+/** Only in imports: gives a contact's first and last name. */
+export const fullNameColumn: FileColumn = {
+  name: 'full_name',
+  header: 'full_name',
+  type: 'text',
+  kind: 'full name',
+  shown: ['full_name'],
+  item: ['full_name'],
+  isNullable: false,
+  mayBeEmpty: false,
+};
 
 function columnOf(fields: FileFields, name: string): FileColumn {
   const key = customKey(name);

@@ -1,34 +1,38 @@
 import type { Cell } from './cells.ts';
-import type { CsvLayout } from './layout.ts';
+import { recordHeader, type CsvLayout } from './layout/layout.ts';
 import { csvFormat } from './record-formats.ts';
 import type { FileRecord } from './read-records.ts';
 import { csvHeader, csvLines } from './write-records.ts';
 
-/** The errors file is a CSV file with the failed records of an import. */
+/** The errors file is a CSV file with the records of an import that failed, or have warnings. */
 export const errorsHeader = (layout: CsvLayout | null): string =>
-  csvHeader([...originalColumns(layout), '_line', '_error'], separatorOf(layout));
+  csvHeader([...originalColumns(layout).map(({ name }) => name), ...ownColumns], separatorOf(layout));
+
+const ownColumns = ['_line', '_error', '_warning'];
+
+/** Why a record was not written, or what was left out of it. */
+export type Message = { error: string; warning?: undefined } | { error?: undefined; warning: string };
 
 /**
- * Returns a failed record's cells, line number and message. Omits cells beyond the last header. Replaces NUL
- * characters, because PostgreSQL cannot store them.
+ * Returns a record's cells, line number and message. Omits cells beyond the last header. Replaces NUL characters,
+ * because PostgreSQL cannot store them.
  */
 export function errorsLine(
   layout: CsvLayout | null,
   { original, line }: Pick<FileRecord, 'original' | 'line'>,
-  message: string,
+  { error = '', warning = '' }: Message,
 ): string {
-  const cells = originalColumns(layout).map((_, i) => cellOf(original[i]));
-  return csvLines([[...cells, String(line), message]], cells.length + 2, separatorOf(layout)).replaceAll(
-    '\0',
-    '\ufffd',
-  );
+  const cells = originalColumns(layout).map(({ place }) => cellOf(original[place]));
+  const row = [...cells, String(line), error, warning];
+  return csvLines([row], row.length, separatorOf(layout)).replaceAll('\0', '\ufffd');
 }
 
-/** A failed record of an import, for programs. */
+/** A record of an import that failed, or has warnings, for programs. */
 export interface Failure {
   /** Where the record starts in the file. */
   line: number;
-  error: string;
+  error?: string;
+  warning?: string;
   /** The cells by header; of NDJSON the line. */
   record: Record<string, string> | string;
 }
@@ -45,7 +49,7 @@ export function readErrorsLines(
   { isLast, most }: { isLast: boolean; most: number },
 ): { failures: Failure[]; length: number } {
   const columns = originalColumns(layout);
-  const format = csvFormat(separatorOf(layout), columns.length + 2);
+  const format = csvFormat(separatorOf(layout), columns.length + ownColumns.length);
   const failures: Failure[] = [];
   let at = 0;
   while (failures.length < most && at < text.length) {
@@ -53,15 +57,41 @@ export function readErrorsLines(
     if (end === undefined) break;
     at = end;
     const texts = cells.map((cell) => cell.text);
-    const [line = '', error = ''] = texts.splice(columns.length);
-    const record = layout ? Object.fromEntries(texts.map((cell, i) => [columns[i]!, cell])) : texts[0]!;
-    failures.push({ line: Number(line), error, record });
+    const [line = '', error = '', warning = ''] = texts.splice(columns.length);
+    const record = layout ? Object.fromEntries(texts.map((cell, i) => [columns[i]!.name, cell])) : texts[0]!;
+    failures.push({
+      line: Number(line),
+      ...(error === '' ? {} : { error }),
+      ...(warning === '' ? {} : { warning }),
+      record,
+    });
   }
   return { failures, length: at };
 }
 
-/** For NDJSON, a single column contains the whole line. */
-const originalColumns = (layout: CsvLayout | null): readonly string[] => layout?.headers ?? ['_record'];
+interface OriginalColumn {
+  name: string;
+  place: number;
+}
+
+/** Of NDJSON, a single column contains the whole line. */
+const lineColumn: readonly OriginalColumn[] = [{ name: recordHeader, place: 0 }];
+
+const known = new WeakMap<CsvLayout, readonly OriginalColumn[]>();
+
+function originalColumns(layout: CsvLayout | null): readonly OriginalColumn[] {
+  if (!layout) return lineColumn;
+  const columns = known.get(layout) ?? columnsOf(layout);
+  known.set(layout, columns);
+  return columns;
+}
+
+function columnsOf({ headers, omitted }: CsvLayout): OriginalColumn[] {
+  const left = new Set(omitted);
+  const isOmitted = ({ name, place }: OriginalColumn): boolean =>
+    omitted ? left.has(place) : name.startsWith('_') && name !== recordHeader;
+  return headers.map((name, place) => ({ name, place })).filter((column) => !isOmitted(column));
+}
 
 /** As in the original. */
 const separatorOf = (layout: CsvLayout | null): string => layout?.separator ?? ',';

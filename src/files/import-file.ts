@@ -1,7 +1,7 @@
 import { companyFileFields, contactFileFields, type FileFields } from '../schemas/files.ts';
 import type { MatchField } from '../schemas/batches.ts';
-import type { ImportFormat } from '../schemas/imports.ts';
-import { columnNamed, type FileColumn } from './columns.ts';
+import type { ImportFormat, InvalidValues, Mapping } from '../schemas/imports.ts';
+import { columnNamed, fullNameColumn, type FileColumn } from './columns.ts';
 
 /** What an import's file contains, and how its records are imported. */
 export interface ImportFile {
@@ -11,10 +11,14 @@ export interface ImportFile {
   match?: MatchField | undefined;
   /** `auto` for an empty file. */
   format: ImportFormat;
-  /** Field names by header of a CSV or XLSX file, null to ignore the column. A header without an entry is the field name. */
-  mapping?: Record<string, string | null> | null | undefined;
-  /** If false, a column of no known field makes the import fail. */
+  /** Fields by header of a CSV or XLSX file, null to ignore the column. A header without an entry is the field name. */
+  mapping?: Mapping | null | undefined;
+  /** Guesses the fields of columns whose header names none. */
+  guess?: boolean;
+  /** If false, a column of no known field makes the import fail, unless fields are guessed. */
   ignoreUnknown: boolean;
+  /** Default: as the format has it. */
+  invalidValues?: InvalidValues | undefined;
 }
 
 const fieldsOf: Record<ImportFile['object'], FileFields> = {
@@ -27,7 +31,11 @@ export const matchOf = ({ mode, match }: ImportFile): MatchField | undefined =>
   mode === 'create' ? undefined : (match ?? 'id');
 
 export const importColumn = (object: ImportFile['object'], field: string): FileColumn | undefined =>
-  columnNamed(fieldsOf[object], field);
+  object === 'contacts' && field === fullNameColumn.name ? fullNameColumn : columnNamed(fieldsOf[object], field);
+
+/** What happens to a value that cannot be read: it is left out with a warning, or its record fails. */
+export const invalidValuesOf = ({ format, invalidValues }: ImportFile): InvalidValues =>
+  invalidValues ?? (format === 'ndjson' ? 'fail' : 'skip');
 
 /**
  * Returns the read-only fields, such as `score`, which an import ignores, and `id` unless it identifies the records.

@@ -1,17 +1,19 @@
 import { DomainError, validationFailed, type Fault } from '../errors.ts';
 import { TimeSlice } from '../process/event-loop.ts';
 import { maxBatchFaults } from '../schemas/batches.ts';
+import { tokensOf } from '../text/json-pointer.ts';
 import { findUnstorableText } from '../text/unstorable.ts';
 import type { Cell } from './cells.ts';
 import { invalidBytes } from './encodings.ts';
 import { FileRefused } from './file-refused.ts';
-import { ignoredFields, importColumn, type ImportFile } from './import-file.ts';
+import { ignoredFields, importColumn, invalidValuesOf, type ImportFile } from './import-file.ts';
 import { parseCell } from './json.ts';
-import type { CsvLayout } from './layout.ts';
+import { recordHeader, type CsvLayout } from './layout/layout.ts';
+import { observe } from './layout/settle-layout.ts';
 import { faultTexts, maxRecordBytes, type FilePosition, type RawRecord } from './raw-records.ts';
 import { csvFormat, lineFormat, rowFormat, type RecordFormat } from './record-formats.ts';
 import { RecordScanner } from './record-scanner.ts';
-import { itemOfCells } from './records.ts';
+import { itemOfCells, removeValue } from './records.ts';
 import { textBlocks } from './text-blocks.ts';
 import { ValueReader } from './values/read-value.ts';
 import { readValues } from './values/values.ts';
@@ -24,6 +26,8 @@ export interface FileRecord {
   item: Record<string, unknown> | DomainError;
   /** The item as far as it could be read, also if `item` is an error. */
   shown: Record<string, unknown>;
+  /** The values that were left out of the item because they cannot be read. */
+  warnings: Fault[];
   /** As in the file. A line of NDJSON is one cell. Empty if the record is too long. */
   original: readonly Cell[];
   /** Where the record starts, from 1. */
@@ -37,7 +41,7 @@ const maxRecords = 1_000;
 /**
  * Yields an import's records in arrays, from the start or from any record. If the file turns out to be unreadable, the
  * records before the problem are yielded first.
- * @param layout of a CSV file, from `readLayout`; null for NDJSON
+ * @param layout of a CSV file, settled; null for NDJSON
  * @param chunks of the file, from the position `from` on
  * @param from `next` of the record before; at the start, `layout.start` for CSV and `{ bytes: 0, line: 1 }` for NDJSON
  * @throws FileRefused if the file is not valid UTF-8, or if a closing quote is missing
@@ -48,11 +52,46 @@ export async function* readRecords(
   chunks: AsyncIterable<Buffer>,
   from: FilePosition,
 ): AsyncGenerator<FileRecord[]> {
-  const scanner = new RecordScanner(formatOf(file, layout), from);
-  const reader = layout
-    ? new ItemReader(cellReader(file, layout, await ValueReader.load()))
-    : new ItemReader(lineReader(file), 'NDJSON is UTF-8: save it in this encoding');
-  const batch = new RecordBatch(from);
+  const read = layout ? cellReader(file, layout, await ValueReader.load()) : lineReader(file);
+  yield* scan(formatOf(file, layout), chunks, from, new ItemReader(file, read));
+}
+
+/**
+ * Reads the records without their values, and notes in the layout what the cells show about the types of columns.
+ * Yields and throws as `readRecords`.
+ */
+export async function* surveyRecords(
+  file: ImportFile,
+  layout: CsvLayout | null,
+  chunks: AsyncIterable<Buffer>,
+  from: FilePosition,
+): AsyncGenerator<{ next: FilePosition }[]> {
+  yield* scan(formatOf(file, layout), chunks, from, {
+    expect: () => undefined,
+    read(raw) {
+      refuseWholeFile(file, raw);
+      if (layout && raw.fault === undefined && !isHeader(raw.cells, layout.headers))
+        observe(layout, raw.cells, raw.line);
+      return { next: raw.next };
+    },
+  });
+}
+
+interface RecordReader<T> {
+  /** Called with each piece of the file, before its records are read. */
+  expect(text: string): void;
+  /** @throws FileRefused if the record's fault shows that the whole file cannot be read */
+  read(raw: RawRecord): T;
+}
+
+async function* scan<T extends { next: FilePosition }>(
+  format: RecordFormat,
+  chunks: AsyncIterable<Buffer>,
+  from: FilePosition,
+  reader: RecordReader<T>,
+): AsyncGenerator<T[]> {
+  const scanner = new RecordScanner(format, from);
+  const batch = new RecordBatch<T>(from);
   const slice = new TimeSlice();
   try {
     for await (const text of textBlocks(chunks)) {
@@ -72,21 +111,29 @@ export async function* readRecords(
   if (!batch.isEmpty) yield batch.take();
 }
 
+/** @throws FileRefused if the whole file cannot be read because of this record */
+function refuseWholeFile({ format }: ImportFile, { fault, faultLine }: RawRecord): void {
+  // Of NDJSON no other encoding can be named.
+  const advice = format === 'ndjson' ? 'NDJSON is UTF-8: save it in this encoding' : undefined;
+  if (fault === 'invalid bytes') throw invalidBytes('utf-8', faultLine, advice);
+  if (fault === 'open quote') throw new FileRefused(faultTexts[fault], faultLine);
+}
+
 function formatOf({ format }: ImportFile, layout: CsvLayout | null): RecordFormat {
   if (!layout) return lineFormat;
   return format === 'xlsx' ? rowFormat : csvFormat(layout.separator, layout.headers.length);
 }
 
 /** Collects the next array, up to a number and a size. */
-class RecordBatch {
-  #records: FileRecord[] = [];
+class RecordBatch<T extends { next: FilePosition }> {
+  #records: T[] = [];
   #start: FilePosition;
 
   constructor(start: FilePosition) {
     this.#start = start;
   }
 
-  add(record: FileRecord): void {
+  add(record: T): void {
     this.#records.push(record);
   }
 
@@ -99,7 +146,7 @@ class RecordBatch {
     return this.#records.length >= maxRecords || bytes >= maxRecordBytes;
   }
 
-  take(): FileRecord[] {
+  take(): T[] {
     const records = this.#records;
     this.#records = [];
     this.#start = records.at(-1)!.next;
@@ -107,41 +154,46 @@ class RecordBatch {
   }
 }
 
-/** The record's request body, or its faults. */
+/** The record's request body, and why it cannot be written (`faults`), or what was left out (`invalid`). */
 interface ReadItem {
   item: Record<string, unknown>;
   faults: Fault[];
+  invalid?: Fault[];
 }
 
 /** Converts records to request bodies, or to a validation error. */
-class ItemReader {
+class ItemReader implements RecordReader<FileRecord> {
+  readonly #file: ImportFile;
   readonly #read: (raw: RawRecord) => ReadItem;
-  readonly #advice: string | undefined;
+  readonly #skipsInvalid: boolean;
   #mayBeUnstorable = false;
 
-  /** @param advice what to do about bytes that are not UTF-8, if another encoding cannot be named */
-  constructor(read: (raw: RawRecord) => ReadItem, advice?: string) {
+  constructor(file: ImportFile, read: (raw: RawRecord) => ReadItem) {
+    this.#file = file;
     this.#read = read;
-    this.#advice = advice;
+    this.#skipsInvalid = invalidValuesOf(file) === 'skip';
   }
 
-  /**
-   * Notes whether a piece of the file can contain text that PostgreSQL cannot store: only then `read` looks for it.
-   * Call it before the piece's records are read.
-   */
+  /** Notes whether a piece of the file can contain text that PostgreSQL cannot store: only then `read` looks for it. */
   expect(text: string): void {
     // JSON can write every character as an escape sequence.
     this.#mayBeUnstorable ||= text.includes('\0') || text.includes('\\');
   }
 
-  /** @throws FileRefused if the record's fault shows that the whole file cannot be read */
   read(raw: RawRecord): FileRecord {
+    refuseWholeFile(this.#file, raw);
     const { cells: original, line, next } = raw;
-    if (raw.fault === 'invalid bytes') throw invalidBytes('utf-8', raw.faultLine, this.#advice);
-    if (raw.fault === 'open quote') throw new FileRefused(faultTexts[raw.fault], raw.faultLine);
-    const { item, faults } = raw.fault === undefined ? this.#read(raw) : recordFault(faultTexts[raw.fault]);
-    const all = this.#mayBeUnstorable && faults.length === 0 ? findUnstorableText(item) : faults;
-    return { item: all.length === 0 ? item : errorOf(all), shown: item, original, line, next };
+    const {
+      item,
+      faults,
+      invalid = [],
+    } = raw.fault === undefined ? this.#read(raw) : recordFault(faultTexts[raw.fault]);
+    const unstorable = this.#mayBeUnstorable && faults.length === 0 ? findUnstorableText(item) : [];
+    const all = [...invalid, ...unstorable];
+    if (!this.#skipsInvalid || unstorable.some(({ path }) => path === '')) faults.push(...all);
+    else for (const { path } of unstorable) removeValue(item, tokensOf(path));
+    const warnings = this.#skipsInvalid ? all : [];
+    return { item: faults.length === 0 ? item : errorOf(faults), shown: item, warnings, original, line, next };
   }
 }
 
@@ -156,24 +208,28 @@ const recordFault = (message: string): ReadItem => ({ item: {}, faults: [{ path:
 
 function cellReader(
   file: ImportFile,
-  { headers, columns: fields }: CsvLayout,
+  { headers, columns: fields, types }: CsvLayout,
   values: ValueReader,
 ): (raw: RawRecord) => ReadItem {
+  if (fields.includes(recordHeader)) return recordReader(file, fields.indexOf(recordHeader));
   const places = [...fields.keys()].filter((i) => fields[i] !== null);
-  const columns = places.map((i) => importColumn(file.object, fields[i]!)!);
+  const columns = places.map((i) => {
+    const column = importColumn(file.object, fields[i]!)!;
+    return column.type === 'custom' ? { ...column, customType: types?.[i] ?? 'text' } : column;
+  });
   return ({ cells, cellCount }) => {
     if (cellCount > headers.length)
       return recordFault(`has more cells than the header line, which has ${headers.length}`);
     if (isHeader(cells, headers)) return recordFault('repeats the header line');
     const wanted = places.map((i) => cells[i]);
-    const read = itemOfCells(columns, wanted);
-    if (read.faults.length > 0) return read;
-    return readValues(
+    const { item: raw, faults } = itemOfCells(columns, wanted);
+    const read = readValues(
       values,
       columns,
-      read.item,
+      raw,
       wanted.map((cell) => cell?.text),
     );
+    return { item: read.item, faults: [], invalid: [...faults, ...read.faults] };
   };
 }
 
@@ -181,10 +237,21 @@ function cellReader(
 const isHeader = (cells: readonly Cell[], headers: readonly string[]): boolean =>
   cells.length === headers.length && cells.every(({ text }, i) => text === headers[i] || text.trim() === headers[i]);
 
+/** For the errors file of an NDJSON file: each record is a line of that file. */
+function recordReader(file: ImportFile, place: number): (raw: RawRecord) => ReadItem {
+  const read = itemOfLine(file);
+  return ({ cells }) => read(cells[place]?.text ?? '');
+}
+
 function lineReader(file: ImportFile): (raw: RawRecord) => ReadItem {
+  const read = itemOfLine(file);
+  return ({ cells }) => read(cells[0]!.text);
+}
+
+function itemOfLine(file: ImportFile): (line: string) => ReadItem {
   const ignored = ignoredFields(file);
-  return ({ cells }) => {
-    const { value, fault } = parseCell(cells[0]!.text);
+  return (line) => {
+    const { value, fault } = parseCell(line);
     if (fault !== undefined) return recordFault(fault);
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return recordFault('is not a JSON object');
     const item = value as Record<string, unknown>;

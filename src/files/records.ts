@@ -67,3 +67,13 @@ function withoutNullCompany(item: Json): Json {
   const given = Object.entries(company).filter(([, value]) => value !== null);
   return { ...item, company: given.length > 0 ? Object.fromEntries(given) : null };
 }
+
+/** Removes a value from an item. Of a custom field only its key; of other fields that have parts all, because they belong together. */
+export function removeValue(item: Json, [field = '', part, rest]: readonly string[]): void {
+  const whole = item[field];
+  const isKey = field === 'custom_fields' && part !== undefined && rest === undefined;
+  if (!isKey || typeof whole !== 'object' || whole === null) return void delete item[field];
+  const { [part]: _, ...others } = whole as Json;
+  if (Object.keys(others).length > 0) item[field] = others;
+  else delete item[field];
+}

@@ -2,6 +2,7 @@ import type { Transaction } from '../database/db.ts';
 import { turnKinds, type TurnKind } from '../database/queues.ts';
 import { lowestId } from '../database/wire-types.ts';
 import { isUnavailable } from '../errors.ts';
+import { dropOverdueFile, findOverdueFiles } from '../queries/imports/dry-runs.ts';
 import { expireImport, findExpiredImports, purgeEndedImport } from '../queries/imports/import-retention.ts';
 import { purgeEndedJob } from '../queries/jobs/job-retention.ts';
 import { findUnindexedProspects } from '../queries/catalog/unlocks.ts';
@@ -20,6 +21,7 @@ export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   for (const queue of turnKinds) woken[queue] = await enqueueWaitingTurns(context, queue);
   await context.db.transaction(deleteDeadWorkerSlots);
   const expired = await cancelExpiredImports(context);
+  await dropOverdueFiles(context);
   const purged = (await repeat(context, purgeEndedJob)) + (await repeat(context, purgeEndedImport));
   const indexed = await indexUnlocks(context);
   const termBatches = await indexRecords(context, mostIndexingMs);
@@ -69,6 +71,16 @@ async function cancelExpiredImports({ db, stopping }: JobContext): Promise<numbe
     if (expired.length < batchSize) break;
   }
   return cancelled;
+}
+
+/** Deletes the files of dry runs that were kept long enough. */
+async function dropOverdueFiles({ db, stopping }: JobContext): Promise<void> {
+  while (!stopping.aborted) {
+    const overdue = await db.search((sql) => findOverdueFiles(sql, batchSize));
+    for (const { customer_id: customerId, id } of overdue)
+      await db.transaction((sql) => dropOverdueFile(sql, customerId, id));
+    if (overdue.length < batchSize) break;
+  }
 }
 
 /** Prospects whose unlocks one request indexes. If it fails, the next run tries all of them again. */

@@ -21,6 +21,7 @@ import {
   ImportPreview,
   ImportQuery,
   importScopes,
+  ImportStart,
   maxFileBytes,
 } from '../schemas/imports.ts';
 import { done, ErrorBody, IdParams } from '../schemas/base/wire.ts';
@@ -140,16 +141,19 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         operationId: 'startImport',
         summary: 'Start an import',
         description:
-          'Starts an import that was begun with `start` false. It must be UPLOADED; in any other status the response is 409.',
+          'Starts an import that was begun with `start` false: it must be UPLOADED. With `dry_run` false it also starts a ' +
+          'COMPLETED dry run again, for real: with the file that was checked, which is kept for 24 hours (of a customer the ' +
+          'latest three), under the same id and with new numbers. In any other case the response is 409.',
         tags,
         params: IdParams,
+        body: ImportStart,
         response: { 200: Import, 409: ErrorBody },
       },
     },
-    ({ db, caller, params: { id } }) =>
+    ({ db, caller, params: { id }, body }) =>
       db.transaction(async (sql) => {
         const visible = visibleTo(caller);
-        await startUploaded(sql, caller.customerId, { id, visible });
+        await startUploaded(sql, caller.customerId, { id, visible }, body);
         return requireImport(sql, caller.customerId, id, visible);
       }),
   );
@@ -183,9 +187,10 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         operationId: 'getImportErrors',
         summary: 'Download the failed records of an import',
         description:
-          'Returns the failed records as CSV: the columns of the file (of NDJSON the line as `_record`), then `_line`, ' +
-          'where the record starts in the file, and `_error`. Without failures it has only the header line. The response ' +
-          'is 409 until the file has arrived. Failed records are kept for 30 days.',
+          'Returns the records that failed, or were written without a value that cannot be read, as CSV: the columns of the file ' +
+          '(of NDJSON the line as `_record`), then `_line`, where the record starts in the file, `_error` and `_warning`. ' +
+          'Corrected, it can be imported as it is. Without such records it has only the header line. The response is 409 until ' +
+          'the file has arrived. The records are kept for 30 days.',
         tags,
         params: IdParams,
         response: { 200: ErrorsFile, 409: ErrorBody },
@@ -204,9 +209,10 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       config: { access },
       schema: {
         operationId: 'listImportFailures',
-        summary: 'Read the failed records of an import',
+        summary: 'Read the failed records of an import, and those with warnings',
         description:
-          'Returns one page of the failed records in the order of the file, with the reason of each. If there are more, ' +
+          'Returns one page of the records that failed (`error`) or were written without a value that cannot be read ' +
+          '(`warning`; the first 100,000), in the order of the file. A `warning` of line 1 names columns that are left out. If there are more, ' +
           'the header `x-next-cursor` is there; send its value as `cursor`. A page of large records can be shorter than ' +
           '`limit`. The response is 409 until the file has arrived. Failed records are kept for 30 days.',
         tags,

@@ -54,20 +54,54 @@ export const anyImportScope: readonly Scope[] = [
   ...new Set(importObjects.flatMap((object) => importModes.flatMap((mode) => importScopes(object, mode)))),
 ];
 
-/** Field names by header of a CSV file. Null: the column is ignored. */
-export type Mapping = Record<string, string | null>;
+/** The types that a column of a custom field can have. */
+export const customTypes = ['text', 'number', 'boolean', 'date'] as const;
+export type CustomType = (typeof customTypes)[number];
+
+/** What a column is read as. Null: it is left out. The type is that of a custom field. */
+export type MappedField = string | { field: string; type: CustomType } | null;
+
+/** Fields by header of a CSV file. */
+export type Mapping = Record<string, MappedField>;
+
+export const fieldOfMapped = (mapped: MappedField): string | null =>
+  typeof mapped === 'object' && mapped !== null ? mapped.field : mapped;
+
+const mappedField = {
+  anyOf: [
+    { type: ['string', 'null'], maxLength: 255 },
+    {
+      type: 'object',
+      required: ['field', 'type'],
+      additionalProperties: false,
+      properties: {
+        field: { type: 'string', maxLength: 255, description: 'The field: `custom_fields.<key>`.' },
+        type: { type: 'string', enum: customTypes, description: 'The type of its values.' },
+      },
+    },
+  ],
+};
 
 const Mapping = () =>
   Type.Unsafe<Mapping>({
     type: 'object',
     propertyNames: { type: 'string', maxLength: 255 },
-    additionalProperties: { type: ['string', 'null'], maxLength: 255 },
+    additionalProperties: mappedField,
     maxProperties: 1_000,
     description:
       'Only for CSV and XLSX files: for each header, the field that its column is read as, or null to leave the column out. ' +
-      'Headers without an entry are names of fields. Entries of headers that the file lacks are ignored.',
-    examples: [{ 'E-Mail': 'work_email', Notes: null }],
+      'For a custom field also `{field, type}`, with the type `text`, `number`, `boolean` or `date`; without it, the cells ' +
+      'show the type. Headers without an entry are names of fields. Entries of headers that the file lacks are ignored.',
+    examples: [{ 'E-Mail': 'work_email', Size: { field: 'custom_fields.size', type: 'text' }, Notes: null }],
   });
+
+export const mappingOrigins = ['given', 'name', 'remembered', 'guess'] as const;
+/** Where the field of a column comes from. */
+export type MappingOrigin = (typeof mappingOrigins)[number];
+
+export const invalidValues = ['skip', 'fail'] as const;
+/** What happens to a value that cannot be read. */
+export type InvalidValues = (typeof invalidValues)[number];
 
 const changeable = {
   mapping: Type.Optional(Mapping()),
@@ -91,6 +125,22 @@ const changeable = {
         examples: ['Contacts'],
       }),
     ),
+  ),
+  guess: Type.Optional(
+    Type.Boolean({
+      default: false,
+      description:
+        'Finds the fields of the columns of a CSV or XLSX file whose header names none: as your last import of a file with ' +
+        'these headers had them, by the usual names of fields in English, German, French and Spanish, and by what the first ' +
+        '200 records hold. Columns that stay open are left out, and named in the preview and in the failures.',
+    }),
+  ),
+  invalid_values: Type.Optional(
+    Enum(invalidValues, {
+      description:
+        '`skip` (default of CSV and XLSX): a value that cannot be read, and that writing the record does not need, is left ' +
+        'out, with a warning. `fail` (default of NDJSON): its record fails.',
+    }),
   ),
   ignore_unknown: Type.Optional(
     Type.Boolean({
@@ -153,6 +203,21 @@ export const ImportCreate = Strict(
 );
 export type ImportCreate = Static<typeof ImportCreate>;
 
+/** Starts an import that waits, or runs a dry run for real. */
+export const ImportStart = Strict(
+  {
+    dry_run: Type.Optional(
+      Type.Boolean({
+        description:
+          'Of an import that waits: as in its settings. False starts a COMPLETED dry run again, for real, with the file that it ' +
+          'has checked. The file is kept for 24 hours.',
+      }),
+    ),
+  },
+  { title: 'ImportStart', examples: [{ dry_run: false }] },
+);
+export type ImportStart = Static<typeof ImportStart>;
+
 /** Only for an import that has not started. */
 export const ImportPatch = Strict(changeable, {
   title: 'ImportPatch',
@@ -179,6 +244,9 @@ export const Import = Type.Object(
     encoding: Nullable(
       Type.String({ description: 'Encoding of the file. `auto` until the file is there. Null for XLSX.' }),
     ),
+    invalid_values: Enum(invalidValues, {
+      description: 'Whether a value that cannot be read is left out with a warning, or fails its record.',
+    }),
     dry_run: Type.Boolean({ description: 'Whether the import writes nothing and only counts.' }),
     status: Enum(importStatuses, {
       description:
@@ -192,6 +260,9 @@ export const Import = Type.Object(
     updated: count('Records that were changed; with `dry_run`, those that would be.'),
     unchanged: count('Records that changed nothing.'),
     failed: count('Records that could not be written. `GET /imports/{id}/errors` says why.'),
+    warnings: count(
+      'Records that were written (with `dry_run`: would be) without a value that cannot be read. `GET /imports/{id}/failures` names it.',
+    ),
     error: Nullable(Type.String({ description: 'Why the import failed. Null: it did not.' })),
     created_at: CreatedAt(),
     started_at: Nullable(Instant({ description: 'When the work began. Null: it has not begun.' })),
@@ -224,8 +295,18 @@ export const ImportPreview = Type.Object(
     mapping: Nullable(
       Type.Unsafe<Mapping>({
         type: 'object',
-        additionalProperties: { type: ['string', 'null'] },
-        description: 'For each header, the field that its column is read as; null: none. Null for NDJSON.',
+        additionalProperties: mappedField,
+        description:
+          'For each header, the field that its column is read as, with its type if one is given; null: none. Null for NDJSON.',
+      }),
+    ),
+    mapping_from: Nullable(
+      Type.Unsafe<Record<string, MappingOrigin | null>>({
+        type: 'object',
+        additionalProperties: { type: ['string', 'null'], enum: [...mappingOrigins, null] },
+        description:
+          'For each header, where its field comes from: `given` by the mapping, the `name` of a field itself, `remembered` from ' +
+          'your last import of a file with these headers, or a `guess`. Null: nothing names a field. Null for NDJSON.',
       }),
     ),
     encoding: Nullable(Type.String({ description: 'The encoding by which the file is read. Null for XLSX.' })),
@@ -239,7 +320,9 @@ export const ImportPreview = Type.Object(
       description: 'The first 5 records, as items of a batch. `{}` for a record that cannot be read.',
     }),
     errors: Type.Array(Finding, { description: 'What is wrong with the header or with these records.' }),
-    warnings: Type.Array(Finding, { description: 'What is left out, although nothing is wrong with the file.' }),
+    warnings: Type.Array(Finding, {
+      description: 'What is left out: columns that are read as no field, and values that cannot be read.',
+    }),
   },
   { title: 'ImportPreview' },
 );
@@ -272,7 +355,12 @@ export const FailureQuery = Strict({
 export const ImportFailure = Type.Object(
   {
     line: Type.Integer({ description: 'Where the record starts in the file; the header line is 1.' }),
-    error: Type.Optional(Type.String({ description: 'Why the record was not written.' })),
+    error: Type.Optional(Type.String({ description: 'Why the record was not written. Absent if it was written.' })),
+    warning: Type.Optional(
+      Type.String({
+        description: 'The values that were left out. Of line 1: the columns that are read as no field.',
+      }),
+    ),
     record: Type.Unsafe<Record<string, string> | string>({
       description: 'The cells of the record by header; of an NDJSON file the line.',
     }),
@@ -283,8 +371,8 @@ export const ImportFailure = Type.Object(
 /** A CSV file with the failed records. */
 export const ErrorsFile = {
   description:
-    'The failed records: the columns of the file (of NDJSON the line as `_record`), then `_line`, where the record starts ' +
-    'in the file (of XLSX the row of the sheet), and `_error`. Separator and encoding are those of a CSV file; of others, ' +
-    '`,` and UTF-8.',
+    'The records that failed, and those with warnings: the columns of the file (of NDJSON the line as `_record`), then ' +
+    '`_line`, where the record starts in the file (of XLSX the row of the sheet), `_error` and `_warning`. Separator and ' +
+    'encoding are those of a CSV file; of others, `,` and UTF-8. Corrected, it can be imported as it is.',
   content: { 'text/csv': { schema: Type.String() } },
 };

@@ -17,3 +17,10 @@ export function pointerTo(tokens: readonly (string | number)[]): string {
   }
   return pointer;
 }
+
+/** Returns the property names and array indexes of a pointer. */
+export const tokensOf = (pointer: string): string[] =>
+  pointer
+    .split('/')
+    .slice(1)
+    .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'));

@@ -38,7 +38,7 @@ export class Importer {
   }
 
   async #begin(name: string, stopping: AbortSignal): Promise<string | undefined> {
-    const body = JSON.stringify({ object: 'contacts', mode: 'create', format: 'csv', name });
+    const body = JSON.stringify({ object: 'contacts', mode: 'create', format: 'csv', invalid_values: 'fail', name });
     const headers = { 'content-type': 'application/json', 'idempotency-key': name };
     const answer = await this.#insist(stopping, () => this.#call('POST', '/imports', { body, headers }));
     return answer?.status === 201 ? answer.body.data!.id : undefined;

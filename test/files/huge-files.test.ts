@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { ImportFile } from '../../src/files/import-file.ts';
-import { readLayout } from '../../src/files/layout.ts';
+import { readLayout } from '../../src/files/layout/layout.ts';
 import { readRecords, type FileRecord } from '../../src/files/read-records.ts';
 import { chunksOf, contacts, lines } from './reading.ts';
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { columnsOf } from '../../src/files/columns.ts';
 import { errorsHeader, errorsLine } from '../../src/files/errors-file.ts';
 import type { ImportFile } from '../../src/files/import-file.ts';
-import { readLayout } from '../../src/files/layout.ts';
+import { readLayout } from '../../src/files/layout/layout.ts';
 import { readRecords } from '../../src/files/read-records.ts';
 import { itemOfRecord } from '../../src/files/records.ts';
 import { recordWriter } from '../../src/files/write-records.ts';
@@ -187,7 +187,7 @@ describe('records of a CSV file', () => {
           { country_code: '+44', number: '2079460000' },
           { country_code: '', number: '030 1234' },
         ],
-        custom_fields: { a: '05', b: true },
+        custom_fields: { a: '05', b: 'true' },
         company: { name: 'Engines' },
       },
       '/phone_numbers is not valid JSON',
@@ -293,13 +293,13 @@ describe('a file is refused', () => {
 describe('the file of failed records', () => {
   test('has the original cells with their quotes, the line and the error', async () => {
     const { layout, records } = await read(lenient, 'first_name;" a ";"b;"\n\\N;"\\N";"x\n""y"\nonly\n1;2;3;4');
-    const errors = records.map((record) => errorsLine(layout, record, 'is wrong, "really"'));
+    const errors = records.map((record) => errorsLine(layout, record, { error: 'is wrong, "really"' }));
     expect(errorsHeader(layout) + errors.join('')).toBe(
       [
-        'first_name;" a ";"b;";_line;_error',
-        '\\N;"\\N";"x\n""y";2;"is wrong, ""really"""',
-        'only;;;4;"is wrong, ""really"""',
-        '1;2;3;5;"is wrong, ""really"""',
+        'first_name;" a ";"b;";_line;_error;_warning',
+        '\\N;"\\N";"x\n""y";2;"is wrong, ""really""";',
+        'only;;;4;"is wrong, ""really""";',
+        '1;2;3;5;"is wrong, ""really""";',
         '',
       ].join('\r\n'),
     );
@@ -307,8 +307,8 @@ describe('the file of failed records', () => {
 
   test('of NDJSON has the line in one cell, without NUL characters', async () => {
     const { layout, records } = await read(lines, '{"a":"\0"}');
-    expect(errorsHeader(layout)).toBe('_record,_line,_error\r\n');
-    expect(errorsLine(layout, records[0]!, 'x')).toBe('"{""a"":""\ufffd""}",1,x\r\n');
+    expect(errorsHeader(layout)).toBe('_record,_line,_error,_warning\r\n');
+    expect(errorsLine(layout, records[0]!, { error: 'x' })).toBe('"{""a"":""\ufffd""}",1,x,\r\n');
   });
 });
 
@@ -324,7 +324,7 @@ describe('an exported file', () => {
   test.each(['csv', 'ndjson'] as const)('of the format %s gives the exported values again', async (format) => {
     const columns = columnsOf(contactFileFields, 'importable', format);
     const writer = recordWriter(format, columns);
-    const file: ImportFile = { ...contacts, mode: 'update', format };
+    const file: ImportFile = { ...contacts, mode: 'update', format, invalidValues: 'skip' };
     await fc.assert(
       fc.asyncProperty(fc.array(contact, { maxLength: 5 }), async (records) => {
         const outcome = await read(file, writer.head + writer.write(records));

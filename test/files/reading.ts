@@ -1,11 +1,19 @@
 import { DomainError } from '../../src/errors.ts';
 import { FileRefused } from '../../src/files/file-refused.ts';
 import type { ImportFile } from '../../src/files/import-file.ts';
-import { readLayout, type CsvLayout } from '../../src/files/layout.ts';
+import { readLayout, type CsvLayout } from '../../src/files/layout/layout.ts';
 import type { FilePosition } from '../../src/files/raw-records.ts';
-import { readRecords, type FileRecord } from '../../src/files/read-records.ts';
+import { settleLayout } from '../../src/files/layout/settle-layout.ts';
+import { readRecords, surveyRecords, type FileRecord } from '../../src/files/read-records.ts';
 
-export const contacts: ImportFile = { object: 'contacts', mode: 'create', format: 'csv', ignoreUnknown: false };
+/** A value that cannot be read makes its record fail, so that tests see it. */
+export const contacts: ImportFile = {
+  object: 'contacts',
+  mode: 'create',
+  format: 'csv',
+  ignoreUnknown: false,
+  invalidValues: 'fail',
+};
 export const lenient: ImportFile = { ...contacts, ignoreUnknown: true };
 export const lines: ImportFile = { ...contacts, format: 'ndjson' };
 
@@ -32,8 +40,20 @@ export async function read(
   sizes: readonly number[] = [1_000],
 ): Promise<Outcome> {
   const bytes = Buffer.from(content);
-  const layout = await readLayout(file, chunksOf(bytes, sizes));
+  const begun = await readLayout(file, chunksOf(bytes, sizes));
+  const layout = begun && (await settled(file, begun, bytes));
   return { layout, ...(await readFrom(file, layout, bytes, layout?.start ?? { bytes: 0, line: 1 }, sizes)) };
+}
+
+/** The layout after the first reading, as far as that comes. */
+async function settled(file: ImportFile, layout: CsvLayout, bytes: Buffer): Promise<CsvLayout> {
+  try {
+    const chunks = chunksOf(bytes.subarray(layout.start.bytes), [256 * 1024]);
+    for await (const _ of surveyRecords(file, layout, chunks, layout.start));
+  } catch (error) {
+    if (!(error instanceof FileRefused)) throw error;
+  }
+  return settleLayout(file, layout);
 }
 
 export async function readFrom(

@@ -5,8 +5,8 @@ import type { TestApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 import { contextOf } from './working.ts';
 
-/** The settings of an import of new contacts from a CSV file. */
-export const newContacts = { object: 'contacts', mode: 'create', format: 'csv' } as const;
+/** The settings of an import of new contacts from a CSV file. A value that cannot be read fails its record. */
+export const newContacts = { object: 'contacts', mode: 'create', format: 'csv', invalid_values: 'fail' } as const;
 
 /** Begins an import. Returns its id. */
 export async function beginImport(customer: TestCustomer, settings: object = newContacts): Promise<string> {
@@ -64,14 +64,15 @@ export const countsOf = ({ total, processed, created, updated, unchanged, failed
   failed,
 });
 
-/** Returns the lines of an import's errors file, without the header line. */
+/** Returns the lines of an import's errors file, without the header line and without empty warnings. */
 export async function errorsOf(customer: TestCustomer, id: string): Promise<string[]> {
   const answer = await customer.get(`/imports/${id}/errors`);
   expect(answer.status, JSON.stringify(answer.body)).toBe(200);
   return String(answer.body)
     .split('\r\n')
     .slice(1)
-    .filter((line) => line !== '');
+    .filter((line) => line !== '')
+    .map((line) => line.replace(/,$/, ''));
 }
 
 /** Returns a CSV file of contacts with these lines. */

@@ -24,6 +24,8 @@ export interface Person {
   country?: string | undefined;
   /** The mobile phone number in E.164. */
   mobile?: string | undefined;
+  /** The first of the phone numbers in E.164. */
+  phone?: string | undefined;
 }
 
 const count = 3_000;
@@ -39,7 +41,7 @@ function randomOf(seed: number): () => number {
   };
 }
 
-class Chance {
+export class Chance {
   readonly #next: () => number;
   constructor(seed: number) {
     this.#next = randomOf(seed);
@@ -89,20 +91,20 @@ const englishFirms = [
 ];
 const titles = ['CEO', 'Head of Sales', 'Geschäftsführer', 'Einkauf/Verkauf', 'Sales Manager, EMEA', '-Freelancer-'];
 
-const plain = (text: string): string =>
+export const plain = (text: string): string =>
   text
     .normalize('NFD')
     .toLowerCase()
     .replaceAll(/[^a-z]/g, '') || 'x';
 
 /** A cell as CSV, quoted where that is needed, or always. */
-const quoted = (text: string, separator: string, isAlways = false): string =>
+export const quoted = (text: string, separator: string, isAlways = false): string =>
   isAlways || text.includes(separator) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 
 /** The characters of Windows-1252 that Latin-1 does not have. */
 const windows: Record<string, number> = { '€': 0x80, '„': 0x84, '–': 0x96, '“': 0x93, '”': 0x94, '’': 0x92, '…': 0x85 };
 
-const inWindows1252 = (text: string): Buffer =>
+export const inWindows1252 = (text: string): Buffer =>
   Buffer.from(Array.from(text, (character) => windows[character] ?? character.charCodeAt(0)));
 
 /** How a German mobile phone number is written; the last ways cannot be read without the country. */

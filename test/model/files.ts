@@ -17,8 +17,6 @@ export async function fileOf(format: Format, items: readonly Json[]): Promise<st
   return format === 'csv' || headers.length < 2 ? csvOf(headers, rows) : xlsxOf(headers, rows);
 }
 
-const nested = new Set(['company', 'custom_fields']);
-
 /** Returns an item without what cells cannot say: empty texts and lists. Phone numbers may be missing there. */
 function forCells(caller: Caller, { list_ids: _lists, ...item }: Json): Json {
   const isAbsent = ([name, value]: [string, unknown]): boolean => {
@@ -48,7 +46,9 @@ function cellsOf(item: Json): Map<string, Cell> {
   const cells = new Map<string, Cell>();
   for (const [name, value] of Object.entries(item)) {
     if (name === 'company' && value === null) cells.set('company.name', nullCell);
-    else if (nested.has(name))
+    // Values of custom fields have no type of their own in a column: the column has one.
+    else if (name === 'custom_fields') cells.set(name, JSON.stringify(value));
+    else if (name === 'company')
       for (const [part, one] of Object.entries(value as Json)) cells.set(`${name}.${part}`, cellOf(one));
     else if (name === 'phone_numbers') cells.set(name, JSON.stringify(value));
     else cells.set(name, Array.isArray(value) ? value.join(';') : cellOf(value));

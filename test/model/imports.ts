@@ -32,6 +32,7 @@ async function runImport<T extends { id: string | undefined; history: string[] }
     mode: mode.operation,
     ...(mode.match === null ? {} : { match: mode.match }),
     format,
+    invalid_values: 'fail',
     ...(lists.length > 0 ? { list_ids: lists.map((list) => caller.idOf(list)) } : {}),
     name: caller.mark(),
   };

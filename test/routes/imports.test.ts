@@ -75,6 +75,7 @@ describe('beginning an import', () => {
       match: null,
       format: 'csv',
       encoding: 'auto',
+      invalid_values: 'fail',
       dry_run: false,
       status: 'UPLOADING',
       total: null,
@@ -83,6 +84,7 @@ describe('beginning an import', () => {
       updated: 0,
       unchanged: 0,
       failed: 0,
+      warnings: 0,
       error: null,
       created_at: expect.any(String),
       started_at: null,
@@ -98,6 +100,7 @@ describe('beginning an import', () => {
     ['an upsert by id', { mode: 'upsert', match: 'id' }, ['/match']],
     ['companies by e-mail address', { object: 'companies', mode: 'update', match: 'work_email' }, ['/match']],
     ['a mapping of NDJSON', { format: 'ndjson', mapping: { Mail: 'work_email' } }, ['/mapping']],
+    ['a type of no custom field', { mapping: { Mail: { field: 'work_email', type: 'text' } } }, ['/mapping/Mail']],
     ['a mapping to no field', { mapping: { 'a/b': 'nothing', Mail: 'work_email', No: null } }, ['/mapping/a~1b']],
     ['lists of companies', { object: 'companies', list_ids: [] }, ['/list_ids']],
   ])('refuses %s', async (_name, settings, paths) => {
@@ -362,7 +365,7 @@ describe('a waiting import', () => {
     expect((await customer.patch(`/imports/${id}`, { mapping: { Mail: 'nothing' } })).status).toBe(400);
     expect((await customer.patch(`/imports/${id}`, { list_ids: [randomUuid()] })).status).toBe(404);
     expect((await customer.get(`/imports/${id}/errors`)).body).toBe(
-      'first_name,last_name,work_email,phone_numbers,_line,_error\r\n',
+      'first_name,last_name,work_email,phone_numbers,_line,_error,_warning\r\n',
     );
     const started = await customer.post(`/imports/${id}/start`);
     expect(started).toMatchObject({ status: 200, body: { id, status: 'PENDING' } });
@@ -376,13 +379,14 @@ describe('a waiting import', () => {
     const refused = (await customer.get(`/imports/${id}/preview`)).body;
     expect(refused.headers).toEqual(['First', 'last_name', 'Mail', 'Notes']);
     expect(refused.mapping).toEqual({ First: null, last_name: 'last_name', Mail: 'work_email', Notes: null });
+    expect(refused.mapping_from).toEqual({ First: null, last_name: 'name', Mail: 'given', Notes: 'given' });
     expect(refused.errors[0]).toEqual({ path: '/mapping/First', message: '"First" is not the name of a field' });
     await customer.patch(`/imports/${id}`, { mapping: { First: 'first_name', Mail: 'work_email', Notes: null } });
     const { body } = await customer.get(`/imports/${id}/preview`);
     expect(body.headers).toEqual(['First', 'last_name', 'Mail', 'Notes']);
     expect(body.mapping).toEqual({ First: 'first_name', last_name: 'last_name', Mail: 'work_email', Notes: null });
     expect(body.records).toHaveLength(5);
-    expect(body.records[0]).toEqual({ first_name: 'Ada', last_name: 'No 0', work_email: '0@example' });
+    expect(body.records[0]).toEqual({ first_name: 'Ada', last_name: 'No 0' });
     const message = (i: number) => `"${i}@example" is no e-mail address`;
     const wrong = (i: number) => ({ path: `/records/${i}/work_email`, message: message(i) });
     expect(body.errors).toEqual([0, 1, 2, 3, 4].map(wrong));

@@ -23,7 +23,7 @@ class ImportResult:
     _api: SalesData
 
     def failures(self) -> Iterator[ImportFailure]:
-        """Reads the failed records, in the order of the file."""
+        """Reads the records that failed or have warnings, in the order of the file."""
         return self._api.iter_import_failures(self.state["id"])
 
 

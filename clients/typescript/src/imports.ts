@@ -13,7 +13,7 @@ export type ImportOptions = Omit<Schemas['ImportCreate'], 'object' | 'start'> &
     idempotencyKey?: string;
   };
 
-/** A record that was not written. */
+/** A record that was not written (`error`), or was written without a value (`warning`). */
 export type ImportFailure = Omit<Schemas['ImportFailure'], 'record'> & {
   /** The cells by header; of an NDJSON file the line. */
   record: Record<string, string> | string;
@@ -21,7 +21,7 @@ export type ImportFailure = Omit<Schemas['ImportFailure'], 'record'> & {
 
 /** The numbers of an import that has ended. */
 export type ImportResult = Import & {
-  /** Reads the failed records, in the order of the file. */
+  /** Reads the records that failed or have warnings, in the order of the file. */
   failures(): AsyncGenerator<ImportFailure, void, undefined>;
 };
 

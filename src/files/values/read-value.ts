@@ -15,8 +15,10 @@ export class InvalidCell extends Error {}
  * - `email`, `emails`: addresses, also as `Ada <ada@example.com>` or `mailto:ada@example.com`.
  * - `url`: a web address, also without `https://`.
  * - `phone`, `phones`: phone numbers in any usual form.
+ * - `full name`: the name of a person, which becomes a first and a last name.
  */
-export type ValueKind = 'text' | 'name' | 'country' | 'year' | 'email' | 'emails' | 'url' | 'phone' | 'phones';
+export type ValueKind =
+  'text' | 'name' | 'full name' | 'country' | 'year' | 'email' | 'emails' | 'url' | 'phone' | 'phones';
 
 /** Reads the values of cells. */
 export class ValueReader {
@@ -39,12 +41,16 @@ export class ValueReader {
     return code;
   }
 
-  /** @param country the record's country, or `""` */
-  phones(texts: readonly string[], country: string): PhoneNumber[] {
-    return texts.map((text) => this.#phones.read(text, country));
+  /**
+   * @param country the record's country, or `""`
+   * @returns undefined if the text is no phone number
+   */
+  phone(text: string, country: string): PhoneNumber | undefined {
+    return this.#phones.read(text, country);
   }
 
-  phone(text: string, country: string): string {
+  /** Like `phone`, but returns a text. */
+  phoneText(text: string, country: string): string | undefined {
     return this.#phones.readText(text, country);
   }
 }
@@ -67,24 +73,34 @@ const fourDigits = /(?<!\d)\d{4}(?!\d)/g;
 /** @throws InvalidCell if the text has no year, or several */
 export function readYear(text: string): number {
   const years = dateLike.test(text) ? (text.replace(/(?<=:\d\d)\.\d+/, '').match(fourDigits) ?? []) : [];
-  if (years.length !== 1) throw new InvalidCell(`${quoted(text)} is no year (such as 1985) and no date with a year`);
+  // Spreadsheets show an empty date as 00.01.1900.
+  if (years.length !== 1 || Number(years[0]) === 0 || /^00?[./-]/.test(text))
+    throw new InvalidCell(`${quoted(text)} is no year (such as 1985) and no date with a year`);
   return Number(years[0]);
 }
 
-/**
- * Returns the e-mail addresses in a text, in its order, each once.
- * @throws InvalidCell if it has none, or one that is not valid, which would be lost
- */
-export function readEmails(text: string): string[] {
+/** The e-mail addresses in a text, in its order, each once, and what looks like one, but is not valid. */
+export function findEmails(text: string): { addresses: string[]; invalid: string[] } {
   const found = text.split(/[\s,;<>()"]+/).map((part) => part.replace(/^mailto:/i, ''));
-  const invalid = found.find((part) => part.includes('@') && !isEmailAddress(part));
-  const addresses = [...new Set(found.filter(isEmailAddress))];
-  if (invalid !== undefined || addresses.length === 0)
-    throw new InvalidCell(`${quoted(invalid ?? text)} is no e-mail address`);
-  return addresses;
+  return {
+    addresses: [...new Set(found.filter(isEmailAddress))],
+    invalid: found.filter((part) => part.includes('@') && !isEmailAddress(part)),
+  };
 }
+
+export const noEmail = (text: string): string => `${quoted(text)} is no e-mail address`;
 
 const host = /^[\p{L}\d-]+(?:\.[\p{L}\d-]+)+(?:[/?#:]\S*)?$/u;
 
-/** Adds the scheme to a web address that has none. */
-export const readUrl = (text: string): string => (host.test(text) ? `https://${text}` : text);
+/** A web address with its scheme, or the name of an account, such as `@ada`. */
+const isAddress = (text: string): boolean => /^(?:[a-z][a-z\d+.-]*:\S+|@\S+)$/i.test(text);
+
+/**
+ * Adds the scheme to a web address that has none.
+ * @throws InvalidCell
+ */
+export function readUrl(text: string): string {
+  if (host.test(text)) return `https://${text}`;
+  if (!isAddress(text)) throw new InvalidCell(`${quoted(text)} is no web address (such as https://example.com)`);
+  return text;
+}

@@ -1,11 +1,16 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Fault } from '../../errors.ts';
+import type { CustomType } from '../../schemas/imports.ts';
 import { pointerTo } from '../../text/json-pointer.ts';
+import { readCustom } from './custom-values.ts';
+import { splitFullName } from './full-names.ts';
 import type { PhoneNumber } from './phones.ts';
 import {
+  findEmails,
   InvalidCell,
   isNothing,
-  readEmails,
+  noEmail,
+  quoted,
   readUrl,
   readYear,
   type ValueKind,
@@ -17,6 +22,7 @@ type Json = Record<string, unknown>;
 /** A column, and the place of its values in an item: a field, and a property if the field is an object. */
 interface Column {
   kind?: ValueKind | undefined;
+  customType?: CustomType | undefined;
   item: readonly [field: string, part?: string];
 }
 
@@ -28,14 +34,17 @@ interface Reading {
   furtherEmails: string[];
   /** Phone numbers were read without a country, as far as they have no country code. */
   reader: ValueReader | undefined;
+  /** Fields whose cells are exactly what the stored record holds. */
+  asStored: Set<string>;
 }
 
 const readings = new WeakMap<object, Reading>();
 
 /**
  * Converts the values of an item from the form in which people write them to that of the API. Leaves out values such as
- * `n/a`.
+ * `n/a`, and those that cannot be read.
  * @param texts of the columns' cells
+ * @returns `faults`: the values that cannot be read
  */
 export function readValues(
   reader: ValueReader,
@@ -43,27 +52,33 @@ export function readValues(
   raw: Json,
   texts: readonly (string | undefined)[],
 ): { item: Json; faults: Fault[] } {
-  const item: Json = { ...raw, ...(raw['company'] ? { company: { ...raw['company'] } } : {}) };
+  const item: Json = { ...raw };
+  for (const field of ['company', 'custom_fields'])
+    if (typeof raw[field] === 'object' && raw[field] !== null) item[field] = { ...raw[field] };
   const faults: Fault[] = [];
   const furtherEmails: string[] = [];
   const convert = (isPhone: boolean) => {
     const country = typeof item['location_country'] === 'string' ? item['location_country'] : '';
-    for (const [i, { kind, item: path }] of columns.entries()) {
-      if (kind === undefined || (kind === 'phone' || kind === 'phones') !== isPhone) continue;
+    for (const [i, column] of columns.entries()) {
+      const { kind, customType, item: path } = column;
+      if ((kind ?? customType) === undefined || (kind === 'phone' || kind === 'phones') !== isPhone) continue;
       if (kind === 'phones' && texts[i]?.startsWith('[')) continue; // JSON means what it says
-      try {
-        change(item, path, (value) => readAs(kind, value, { reader, country, furtherEmails }));
-      } catch (error) {
-        if (!(error instanceof InvalidCell)) throw error;
-        faults.push({ path: pointerTo(path.filter((token) => token !== undefined)), message: error.message });
-      }
+      const report = (message: string) =>
+        void faults.push({ path: pointerTo(path.filter((token) => token !== undefined)), message });
+      change(item, path, (value) => readOr(column, value, { reader, country, furtherEmails, report }));
     }
   };
   convert(false);
   convert(true); // phone numbers are read for the country
+  if (typeof item['full_name'] === 'object') {
+    Object.assign(item, item['full_name']);
+    delete item['full_name'];
+  }
   if (furtherEmails.length > 0) item['other_emails'] = union(item['other_emails'], furtherEmails);
-  if (!isDeepStrictEqual(item, raw))
-    readings.set(item, { raw, furtherEmails: raw['other_emails'] === undefined ? furtherEmails : [], reader });
+  if (!isDeepStrictEqual(item, raw)) {
+    const others = raw['other_emails'] === undefined ? furtherEmails : [];
+    readings.set(item, { raw, furtherEmails: others, reader, asStored: new Set() });
+  }
   return { item, faults };
 }
 
@@ -73,39 +88,87 @@ function change(item: Json, [field, part]: Column['item'], convert: (value: unkn
   const value = object?.[name] ?? null;
   if (value === null) return;
   const converted = convert(value);
-  if (converted === undefined) delete object![name];
-  else object![name] = converted;
+  if (converted !== undefined) object![name] = converted;
+  else if (part === undefined || Object.keys(object!).length > 1) delete object![name];
+  else delete item[field];
 }
 
 interface Context {
   reader: ValueReader;
   country: string;
   furtherEmails: string[];
+  /** Notes a value that cannot be read, or a part of it. */
+  report: (message: string) => void;
 }
 
-/** For a trimmed text that is not empty. */
+/** For a trimmed text that is not empty. They throw `InvalidCell`. */
 const readTexts: Record<Exclude<ValueKind, 'phones' | 'emails'>, (text: string, context: Context) => unknown> = {
   text: (text) => text,
   name: (text) => text,
+  'full name': (text) => splitFullName(text),
   country: (text, { reader }) => reader.country(text),
   year: readYear,
   url: readUrl,
-  phone: (text, { reader, country }) => reader.phone(text, country),
-  email: (text, { furtherEmails }) => {
-    const [first, ...others] = readEmails(text);
-    furtherEmails.push(...others);
+  phone: readPhoneText,
+  email: (text, context) => {
+    const [first, ...others] = readEmails(text, context);
+    context.furtherEmails.push(...others);
     return first;
   },
 };
 
 /** @throws InvalidCell */
-function readAs(kind: ValueKind, value: unknown, context: Context): unknown {
-  if (kind === 'phones')
-    return context.reader.phones((value as PhoneNumber[]).map(asWritten).filter(isSomething), context.country);
-  if (kind === 'emails') return [...new Set((value as string[]).filter(isSomething).flatMap(readEmails))];
-  if (typeof value !== 'string') return value;
+function readPhoneText(text: string, { reader, country }: Context): string {
+  const phone = reader.phoneText(text, country);
+  if (phone === undefined) throw new InvalidCell(noPhone(text));
+  return phone;
+}
+
+const noPhone = (text: string): string => `${quoted(text)} is no phone number`;
+
+/** Reports what is no address. */
+function readEmails(text: string, { report }: Context): string[] {
+  const { addresses, invalid } = findEmails(text);
+  if (addresses.length === 0) report(noEmail(text));
+  else for (const one of invalid) report(noEmail(one));
+  return addresses;
+}
+
+function readPhones(phones: readonly PhoneNumber[], { reader, country, report }: Context): PhoneNumber[] | undefined {
+  const texts = phones.map(asWritten).filter(isSomething);
+  const read = texts.flatMap((text) => {
+    const phone = reader.phone(text, country);
+    if (!phone) report(noPhone(text));
+    return phone ?? [];
+  });
+  // Nothing that can be read is not the same as no phone numbers.
+  return read.length === 0 && texts.length > 0 ? undefined : read;
+}
+
+/** Returns undefined for a value that cannot be read, and reports it. */
+function readOr(column: Column, value: unknown, context: Context): unknown {
+  try {
+    return readAs(column, value, context);
+  } catch (error) {
+    if (!(error instanceof InvalidCell)) throw error;
+    context.report(error.message);
+    return undefined;
+  }
+}
+
+/** @throws InvalidCell */
+function readAs({ kind, customType }: Column, value: unknown, context: Context): unknown {
+  if (customType !== undefined) return typeof value === 'string' ? readCustom(value, customType) : value;
+  if (kind === 'phones') return readPhones(value as PhoneNumber[], context);
+  if (kind === 'emails') {
+    const texts = (value as string[]).filter(isSomething);
+    const read = [...new Set(texts.flatMap((text) => readEmails(text, context)))];
+    return read.length === 0 && texts.length > 0 ? undefined : read;
+  }
+  if (kind === undefined || typeof value !== 'string') return value;
   const text = value.trim();
-  return text === '' || (kind !== 'name' && isNothing(text)) ? undefined : readTexts[kind](text, context);
+  const isName = kind === 'name' || kind === 'full name';
+  return text === '' || (!isName && isNothing(text)) ? undefined : readTexts[kind](text, context);
 }
 
 const asWritten = ({ country_code, number }: PhoneNumber): string => `${country_code} ${number}`.trim();
@@ -135,11 +198,16 @@ export function fitToStored(body: Json, stored: Json): Json {
     const { phone_numbers: phones, mobile_phone: mobile } = body;
     if (Array.isArray(phones) && phones !== raw['phone_numbers'])
       fitted['phone_numbers'] = phones.map((phone: PhoneNumber) =>
-        phone.country_code === '' ? reader.phones([phone.number], country)[0] : phone,
+        phone.country_code === '' ? (reader.phone(phone.number, country) ?? phone) : phone,
       );
-    if (typeof mobile === 'string') fitted['mobile_phone'] = reader.phone(mobile, country);
+    if (typeof mobile === 'string') fitted['mobile_phone'] = reader.phoneText(mobile, country) ?? mobile;
   }
-  for (const [field, value] of Object.entries(raw))
-    if (field in stored && isDeepStrictEqual(stored[field], value)) fitted[field] = value;
+  reading.asStored = new Set(
+    Object.keys(raw).filter((field) => field in stored && isDeepStrictEqual(stored[field], raw[field])),
+  );
+  for (const field of reading.asStored) fitted[field] = raw[field];
   return fitted;
 }
+
+/** True if `fitToStored` has left a field of the item as it is stored. */
+export const isAsStored = (item: object, field: string): boolean => readings.get(item)?.asStored.has(field) ?? false;

@@ -1,35 +1,76 @@
-import { DomainError } from '../../errors.ts';
+import { DomainError, validationFailed, type Fault } from '../../errors.ts';
+import { invalidValuesOf } from '../../files/import-file.ts';
 import type { FileRecord } from '../../files/read-records.ts';
+import { removeValue } from '../../files/records.ts';
 import type { ImportSettings } from '../../queries/imports/imports.ts';
 import { lacksRequired } from '../../queries/records/batches.ts';
-import { fileCompanies, fileContacts } from '../../schemas/batches.ts';
-import { checkItems } from '../../validation/batch-items.ts';
+import { batchItem, fileCompanies, fileContacts, type BatchKind } from '../../schemas/batches.ts';
+import { tokensOf } from '../../text/json-pointer.ts';
+import { checkItems, type ItemRules } from '../../validation/batch-items.ts';
+import { importFileOf } from './import-source.ts';
+import { plainFault } from './plain-faults.ts';
 
 /** Records in one call of `checkItems`, which reports at most 1,000 errors, and 10 per record. */
 const checkedAtOnce = 100;
 
-/** Returns for each record the valid request body, or the validation error. */
+/**
+ * Validates the items of records. If the import's settings say so, leaves out values that are not valid, and adds them to
+ * the warnings of the record.
+ * @returns for each record the valid request body, or the validation error
+ */
 export async function checkRecords(
   settings: ImportSettings,
   records: readonly FileRecord[],
 ): Promise<(object | DomainError)[]> {
   const checked: (object | DomainError)[] = [];
   for (let from = 0; from < records.length; from += checkedAtOnce)
-    checked.push(...(await itemsOf(settings, records.slice(from, from + checkedAtOnce))));
+    checked.push(...(await checkSome(settings, records.slice(from, from + checkedAtOnce))));
   return checked;
 }
 
-async function itemsOf(settings: ImportSettings, records: readonly FileRecord[]): Promise<(object | DomainError)[]> {
+/** A value that is left out can make another one wrong, such as the industry of a company without a name. */
+const maxAttempts = 4;
+
+async function checkSome(settings: ImportSettings, records: readonly FileRecord[]): Promise<(object | DomainError)[]> {
   const { object, mode, match } = settings;
   const kind = object === 'contacts' ? fileContacts : fileCompanies;
-  const rules = { kind, operation: mode, match: match ?? 'id', mayBeUnstorable: false } as const;
-  const readable = records.flatMap(({ item }) => (item instanceof DomainError ? [] : [item]));
-  const checked = (await checkItems(rules, readable)).values();
-  return records.map(({ item }) => (item instanceof DomainError ? item : checkNew(checked.next().value!)));
-
-  // An upsert looks for its record first.
-  function checkNew(item: object): object | DomainError {
-    if (mode !== 'create' || item instanceof DomainError) return item;
-    return lacksRequired(kind, item as Record<string, unknown>) ?? item;
+  const rules: ItemRules = { kind, operation: mode, match: match ?? 'id', mayBeUnstorable: false };
+  const skips = invalidValuesOf(importFileOf(settings)) === 'skip';
+  const checked = records.map(({ item }) => item);
+  let open = [...checked.keys()].filter((i) => !(checked[i] instanceof DomainError));
+  for (let attempt = 1; open.length > 0; attempt += 1) {
+    const results = await checkItems(
+      rules,
+      open.map((i) => checked[i]),
+    );
+    const wrong = open.filter((_, at) => results[at] instanceof DomainError);
+    const errors = results.filter((result) => result instanceof DomainError);
+    open = wrong.filter((i, at) => {
+      const item = checked[i]!;
+      const schema = batchItem(kind, mode, rules.match);
+      const faults = errors[at]!.faults.map((fault) => plainFault(schema, item, fault));
+      const isLeftOut = skips && attempt < maxAttempts && leaveOut(item, faults, rules);
+      if (isLeftOut) records[i]!.warnings.push(...faults);
+      else checked[i] = faults.length > 0 ? validationFailed(faults) : errors[at]!;
+      return isLeftOut;
+    });
   }
+  return mode === 'create' ? checked.map((item) => checkNew(kind, item)) : checked;
+}
+
+/** An upsert looks for its record first. */
+const checkNew = (kind: BatchKind, item: object | DomainError): object | DomainError =>
+  item instanceof DomainError ? item : (lacksRequired(kind, item as Record<string, unknown>) ?? item);
+
+/**
+ * Removes values from an item.
+ * @returns false if one of them cannot be left out: it is not there, or it names the stored record
+ */
+function leaveOut(item: object, faults: readonly Fault[], { operation, match }: ItemRules): boolean {
+  const places = faults.map(({ path }) => tokensOf(path));
+  const isNeeded = ([field]: string[]): boolean =>
+    field === undefined || !Object.hasOwn(item, field) || (operation !== 'create' && field === match);
+  if (faults.length === 0 || places.some(isNeeded)) return false;
+  for (const place of places) removeValue(item as Record<string, unknown>, place);
+  return true;
 }

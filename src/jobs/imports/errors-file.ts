@@ -3,10 +3,10 @@ import { conflict, DomainError } from '../../errors.ts';
 import { encoderOf } from '../../files/encodings.ts';
 import { errorsHeader } from '../../files/errors-file.ts';
 import { FileRefused } from '../../files/file-refused.ts';
-import { readHeader, type CsvLayout } from '../../files/layout.ts';
+import { readHeaderOf, type CsvLayout } from '../../files/layout/layout.ts';
 import { readErrors } from '../../queries/imports/import-errors.ts';
 import { requireImportState, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
-import { encodingOf, openSource } from './import-source.ts';
+import { encodingOf, importFileOf, openSource } from './import-source.ts';
 
 export interface ErrorsFile {
   /** The content type. */
@@ -48,7 +48,7 @@ export async function findErrors(
   const find = () => db.lookup((sql) => requireImportState(sql, customerId, given.id, given.visible));
   const found = await find();
   if (found.file_bytes === null) throw conflict('The import has no file yet');
-  if (found.is_expired && found.failed > 0)
+  if (found.is_expired && found.failed + found.warnings > 0)
     throw conflict('The failed records were removed 30 days after the end of the import');
   const readLayout = async (): Promise<CsvLayout> =>
     // Stored when the first turn has ended. If the import ends while the header is read, it is stored by then.
@@ -65,7 +65,8 @@ const unreadable: CsvLayout = { separator: ',', headers: [], columns: [], start:
 async function readStoredHeader(db: Database, customerId: string, found: ImportState): Promise<CsvLayout | undefined> {
   try {
     const source = await openSource(db, customerId, found);
-    return { ...(await readHeader(found.format, source.partsFrom(0))), columns: [] };
+    const { separator, headers, start } = await readHeaderOf(importFileOf(found), source.partsFrom(0));
+    return { separator, headers, start, columns: [] };
   } catch (error) {
     if (error instanceof FileRefused || (error instanceof DomainError && error.code === 'conflict')) return undefined;
     throw error;

@@ -2,6 +2,8 @@ import { createHash } from 'node:crypto';
 import type { Database } from '../../database/db.ts';
 import { validationFailed } from '../../errors.ts';
 import { readErrorsLines, type Failure } from '../../files/errors-file.ts';
+import type { CsvLayout } from '../../files/layout/layout.ts';
+import { leftOut } from '../../files/layout/settle-layout.ts';
 import { readErrors, type ErrorsPlace } from '../../queries/imports/import-errors.ts';
 import type { VisibleImports } from '../../queries/imports/imports.ts';
 import { lengthOf } from '../../text/code-points.ts';
@@ -30,7 +32,8 @@ export async function readFailures(
   const { found, readLayout } = await findErrors(db, customerId, given);
   let place = cursor === undefined ? start : placeOf(customerId, found.id, cursor);
   const layout = await readLayout();
-  const failures: Failure[] = [];
+  const failures: Failure[] = cursor === undefined ? columnsLeftOut(layout) : [];
+  if (failures.length === limit) return { failures, nextCursor: cursorOf(customerId, found.id, place) };
   let length = 0;
   for (;;) {
     const part = await readWhole(db, customerId, found.id, place, (text, isLast) =>
@@ -44,6 +47,21 @@ export async function readFailures(
       return { failures, nextCursor: cursorOf(customerId, found.id, place) };
   }
 }
+
+/** Returns a warning about the columns that are left out because nothing names a field for them: it is not stored. */
+function columnsLeftOut(layout: CsvLayout | null): Failure[] {
+  const left = layout ? leftOut(layout).map((i) => layout.headers[i]!) : [];
+  // Before the whole file is read, nothing is left out.
+  if (!layout?.omitted || left.length === 0) return [];
+  const names = left.slice(0, maxNamed).map((header) => JSON.stringify(header.slice(0, 100)));
+  const others = left.length > maxNamed ? ` and ${left.length - maxNamed} more` : '';
+  const warning = `${left.length === 1 ? 'the column' : 'the columns'} ${names.join(', ')}${others} ${
+    left.length === 1 ? 'is' : 'are'
+  } left out: nothing says what to read`;
+  return [{ line: 1, warning, record: Object.fromEntries(left.map((header) => [header, header])) }];
+}
+
+const maxNamed = 50;
 
 /** Reads stored lines from a place, until they contain a whole record. Returns undefined at the end. */
 async function readWhole(

@@ -1,9 +1,11 @@
 import { isStatementTimeout } from '../../database/lanes.ts';
 import { FileRefused } from '../../files/file-refused.ts';
-import { readLayout, type CsvLayout } from '../../files/layout.ts';
-import { readRecords, type FileRecord } from '../../files/read-records.ts';
+import { readLayout, type CsvLayout } from '../../files/layout/layout.ts';
+import { settleLayout, usedMapping } from '../../files/layout/settle-layout.ts';
+import { readRecords, surveyRecords, type FileRecord } from '../../files/read-records.ts';
 import { endReading, saveReading, type ImportPosition, type ImportRow } from '../../queries/imports/import-progress.ts';
 import { endImport } from '../../queries/imports/imports.ts';
+import { findRememberedMapping, rememberMapping } from '../../queries/imports/remembered-mappings.ts';
 import type { LeasedImport } from '../../queries/jobs/leases.ts';
 import { contactsAtOnce } from '../../queries/memberships/list-rule-limits.ts';
 import { analyzeTable, findChangedTables } from '../../queries/records/statistics.ts';
@@ -60,11 +62,13 @@ async function readWhole(
   const { customer_id: customerId } = leased;
   const progress = { ...leased };
   let isEnd = false;
+  let settled: CsvLayout | null | undefined;
   try {
     const converted = await convertFile(context, leased, signal);
     if (!converted) return undefined;
     Object.assign(progress, converted);
     isEnd = await readOn(context, progress, isOver);
+    settled = isEnd ? settledOf(progress) : undefined;
   } catch (error) {
     if (!(error instanceof FileRefused)) throw error;
     await underLease(context.db, leased, (sql) =>
@@ -73,9 +77,23 @@ async function readWhole(
     context.log.info('the file of an import is refused');
     return undefined;
   }
-  await underLease(context.db, leased, (sql) => (isEnd ? endReading : saveReading)(sql, customerId, progress));
-  return isEnd ? { ...progress, position: null, total: progress.counted } : undefined;
+  if (settled === undefined) {
+    await underLease(context.db, leased, (sql) => saveReading(sql, customerId, progress));
+    return undefined;
+  }
+  const { object, counted, layout: read } = progress;
+  await underLease(context.db, leased, async (sql) => {
+    await endReading(sql, customerId, { id: leased.id, layout: settled, counted });
+    if (!settled) return;
+    const { headers } = settled;
+    await rememberMapping(sql, customerId, object, { headers, mapping: usedMapping(read as CsvLayout) });
+  });
+  return { ...progress, layout: settled, position: null, total: counted };
 }
+
+/** Returns how the columns are read after the whole file was read once. Null without columns. */
+const settledOf = (row: ImportRow): CsvLayout | null =>
+  row.layout === null ? null : settleLayout(importFileOf(row), row.layout as CsvLayout);
 
 /**
  * Counts from the last stored position on, and updates `progress`.
@@ -84,8 +102,10 @@ async function readWhole(
 async function readOn(context: RunContext, progress: ImportRow, isOver: () => boolean): Promise<boolean> {
   // The file or its sheet is empty.
   if (progress.format === 'auto' || (progress.format === 'xlsx' && progress.file_bytes === 0)) return true;
-  progress.layout ??= await readLayout(importFileOf(progress), partsFrom(context, progress, 0));
-  for await (const records of recordsOf(context, progress)) {
+  progress.layout ??= await readLayout(importFileOf(progress), partsFrom(context, progress, 0), (headers) =>
+    context.db.lookup((sql) => findRememberedMapping(sql, progress.customer_id, progress.object, headers)),
+  );
+  for await (const records of recordsOf(context, progress, surveyRecords)) {
     progress.counted += records.length;
     if (progress.counted > maxFileRecords)
       throw new FileRefused(`has more than ${maxFileRecords.toLocaleString('en')} records`);
@@ -101,9 +121,14 @@ const partsFrom = ({ db }: RunContext, row: ImportRow, from: number): AsyncItera
 const positionOf = ({ position, layout }: ImportRow): ImportPosition =>
   position ?? (layout as CsvLayout | null)?.start ?? { bytes: 0, line: 1 };
 
-function recordsOf(context: RunContext, row: ImportRow): AsyncIterable<FileRecord[]> {
+/** @param read yields the records from a position on */
+function recordsOf<T>(
+  context: RunContext,
+  row: ImportRow,
+  read: (...given: Parameters<typeof readRecords>) => AsyncGenerator<T[]>,
+): AsyncIterable<T[]> {
   const from = positionOf(row);
-  return readRecords(importFileOf(row), row.layout as CsvLayout | null, partsFrom(context, row, from.bytes), from);
+  return read(importFileOf(row), row.layout as CsvLayout | null, partsFrom(context, row, from.bytes), from);
 }
 
 /** Maximum number of records that one transaction writes. */
@@ -151,7 +176,7 @@ async function endedWell({ db, log }: RunContext, { customer_id: customerId, id 
 async function* plansOf(context: RunContext, leased: LeasedImport): AsyncGenerator<readonly PlannedRecord[]> {
   let from = positionOf(leased);
   const size = await sizeOf(context, leased);
-  for await (const some of recordsOf(context, leased))
+  for await (const some of recordsOf(context, leased, readRecords))
     for (let rest = some; rest.length > 0;) {
       const planned = await planRecords(leased, firstOf(rest, size, from));
       yield planned;

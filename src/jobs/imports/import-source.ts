@@ -22,7 +22,9 @@ export const importFileOf = ({ object, mode, match, format, mapping, ...rest }: 
   ...(match === null ? {} : { match }),
   format,
   mapping,
+  guess: rest.guess,
   ignoreUnknown: rest.ignore_unknown,
+  invalidValues: rest.invalid_values ?? undefined,
 });
 
 /** The encoding by which a text file is read. */

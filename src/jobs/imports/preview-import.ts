@@ -1,15 +1,35 @@
 import type { Database } from '../../database/db.ts';
-import { DomainError } from '../../errors.ts';
+import { DomainError, type Fault } from '../../errors.ts';
 import { FileRefused } from '../../files/file-refused.ts';
-import { mapColumns, readHeader, type CsvLayout } from '../../files/layout.ts';
+import { layoutOf, planColumns, type ColumnPlan, type CsvLayout } from '../../files/layout/layout.ts';
+import { leftOut, observe, settleLayout } from '../../files/layout/settle-layout.ts';
 import { readRecords, type FileRecord } from '../../files/read-records.ts';
 import { requireImportState, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
-import type { ImportPreview } from '../../schemas/imports.ts';
+import { findRememberedMapping } from '../../queries/imports/remembered-mappings.ts';
+import type { CustomType, ImportPreview, MappedField } from '../../schemas/imports.ts';
+import { pointerTo } from '../../text/json-pointer.ts';
 import { checkRecords } from './check-records.ts';
 import { encodingOf, importFileOf, openSource, type ImportSource } from './import-source.ts';
 import { requireUploaded } from './start-import.ts';
 
 const shownRecords = 5;
+/** Cells of each column. */
+const shownSamples = 3;
+
+/** A column of a file, for pages. */
+export interface PreviewColumn {
+  header: string;
+  /** The first filled cells. */
+  samples: string[];
+  /** Of a custom field: as given, or as the first records show it. */
+  type: CustomType | null;
+  isTypeGiven: boolean;
+}
+
+/** Also with the columns in their order, which can have the same header. */
+export interface DetailedPreview extends ImportPreview {
+  columns: PreviewColumn[];
+}
 
 /**
  * Returns the header line, the first records and their errors.
@@ -19,26 +39,28 @@ export async function previewImport(
   db: Database,
   customerId: string,
   { id, visible }: { id: string; visible: VisibleImports },
-): Promise<ImportPreview> {
+): Promise<DetailedPreview> {
   const found = await db.lookup((sql) => requireImportState(sql, customerId, id, visible));
   requireUploaded(found);
-  const preview: ImportPreview = {
+  const preview: DetailedPreview = {
     headers: null,
     mapping: null,
+    mapping_from: null,
     encoding: found.format === 'xlsx' ? null : encodingOf(found),
     separator: null,
     sheets: null,
     records: [],
     errors: [],
     warnings: [],
+    columns: [],
   };
   if (found.format === 'ndjson' && found.mapping)
     preview.warnings.push({ path: '/mapping', message: 'is left out, because the file is NDJSON' });
-  if (found.format === 'auto') return preview;
+  if (found.format === 'auto' || (found.format === 'xlsx' && found.file_bytes === 0)) return preview;
   try {
     const source = await openSource(db, customerId, found);
     preview.sheets = source.sheets;
-    const layout = found.format === 'ndjson' ? null : await addLayout(preview, found, source);
+    const layout = found.format === 'ndjson' ? null : await addLayout(db, customerId, { preview, found, source });
     await addRecords(preview, found, await firstRecords(found, source, layout));
   } catch (error) {
     if (!(error instanceof FileRefused)) throw error;
@@ -48,18 +70,68 @@ export async function previewImport(
 }
 
 /**
- * Adds column names and errors of the header line to the preview.
- * @returns the header line, and the field of each column
+ * Adds column names, and errors and warnings of the header line to the preview.
+ * @returns how the columns are read, as far as the first records show it
  */
-async function addLayout(preview: ImportPreview, found: ImportState, source: ImportSource): Promise<CsvLayout> {
-  const header = await readHeader(found.format, source.partsFrom(0));
-  const { columns, faults } = mapColumns(importFileOf(found), header.headers);
-  preview.headers = header.headers;
-  preview.separator = found.format === 'csv' ? header.separator : null;
-  preview.mapping = Object.fromEntries(header.headers.map((name, i) => [name, columns[i] ?? null]));
+async function addLayout(
+  db: Database,
+  customerId: string,
+  { preview, found, source }: { preview: DetailedPreview; found: ImportState; source: ImportSource },
+): Promise<CsvLayout> {
+  const file = importFileOf(found);
+  const plan = await planColumns(file, source.partsFrom(0), (headers) =>
+    db.lookup((sql) => findRememberedMapping(sql, customerId, found.object, headers)),
+  );
+  const { layout, faults } = layoutOf(file, plan);
+  preview.headers = layout.headers;
+  preview.separator = found.format === 'csv' ? layout.separator : null;
+  preview.mapping = byHeader(layout, (i) => mappedFieldOf(layout, i));
+  preview.mapping_from = byHeader(layout, (i) => layout.origins?.[i] ?? null);
   preview.errors.push(...faults);
-  return { ...header, columns };
+  for (const cells of plan.beginning.sample) observe(layout, cells, layout.start.line);
+  const settled = settleSample(preview, found, layout);
+  preview.columns = columnsOf(plan, layout, settled);
+  preview.warnings.push(...leftOut(settled).map((i) => leftOutWarning(layout.headers[i]!)));
+  return settled;
 }
+
+/** The first records show what the first reading will find, as far as they go. */
+function settleSample(preview: ImportPreview, found: ImportState, layout: CsvLayout): CsvLayout {
+  try {
+    return settleLayout(importFileOf(found), layout);
+  } catch (error) {
+    if (!(error instanceof FileRefused)) throw error;
+    preview.errors.push({ path: '', message: error.message });
+    return settleLayout({ ...importFileOf(found), ignoreUnknown: true }, layout);
+  }
+}
+
+/** Of columns with the same header, the first that is read decides. */
+function byHeader<T>({ headers, columns }: CsvLayout, valueOf: (i: number) => T): Record<string, T> {
+  const order = [...headers.keys()].toSorted((a, b) => Number(columns[b] === null) - Number(columns[a] === null));
+  return Object.fromEntries(order.toReversed().map((i) => [headers[i]!, valueOf(i)]));
+}
+
+function mappedFieldOf({ columns, types }: CsvLayout, i: number): MappedField {
+  const [field, type] = [columns[i] ?? null, types?.[i]];
+  return field !== null && type ? { field, type } : field;
+}
+
+const columnsOf = ({ beginning }: ColumnPlan, layout: CsvLayout, settled: CsvLayout): PreviewColumn[] =>
+  layout.headers.map((header, i) => ({
+    header,
+    samples: beginning.sample
+      .flatMap((cells) => cells[i]?.text.trim() || [])
+      .slice(0, shownSamples)
+      .map((text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text)),
+    type: settled.types?.[i] ?? null,
+    isTypeGiven: layout.types?.[i] !== null,
+  }));
+
+const leftOutWarning = (header: string): Fault => ({
+  path: pointerTo(['mapping', header]),
+  message: `the column ${JSON.stringify(header.slice(0, 100))} is left out: it is read as no field`,
+});
 
 async function firstRecords(found: ImportState, source: ImportSource, layout: CsvLayout | null): Promise<FileRecord[]> {
   const from = layout?.start ?? { bytes: 0, line: 1 };
@@ -73,9 +145,12 @@ async function firstRecords(found: ImportState, source: ImportSource, layout: Cs
 }
 
 async function addRecords(preview: ImportPreview, found: ImportState, records: readonly FileRecord[]): Promise<void> {
+  const checked = await checkRecords(found, records);
   preview.records = records.map(({ shown }) => shown);
-  for (const [i, checked] of (await checkRecords(found, records)).entries()) {
-    const faults = checked instanceof DomainError ? checked.faults : [];
-    preview.errors.push(...faults.map(({ path, message }) => ({ path: `/records/${i}${path}`, message })));
+  for (const [i, { warnings }] of records.entries()) {
+    const place = ({ path, message }: Fault): Fault => ({ path: `/records/${i}${path}`, message });
+    const item = checked[i];
+    if (!(item instanceof DomainError)) preview.warnings.push(...warnings.map(place));
+    else preview.errors.push(...[...warnings, ...item.faults].map(place));
   }
 }

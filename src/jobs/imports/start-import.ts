@@ -1,11 +1,13 @@
 import type { Transaction } from '../../database/db.ts';
 import { conflict, validationFailed, type Fault } from '../../errors.ts';
-import { columnNamed } from '../../files/columns.ts';
 import { encodingNamed } from '../../files/encodings.ts';
+import { importColumn } from '../../files/import-file.ts';
+import { restartForReal } from '../../queries/imports/dry-runs.ts';
 import {
   createImport,
   endImport,
   lockImport,
+  refuseTooMany,
   updateImport,
   type ImportState,
   type NewImport,
@@ -14,15 +16,19 @@ import {
 import type { MatchField } from '../../schemas/batches.ts';
 import { companyFileFields, contactFileFields, type FileFields } from '../../schemas/files.ts';
 import {
+  fieldOfMapped,
   importMatches,
   type ImportCreate,
   type ImportFormat,
   type ImportObject,
   type ImportPatch,
+  type ImportStart,
+  type MappedField,
   type Mapping,
 } from '../../schemas/imports.ts';
 import { finalStatuses, type FinalStatus } from '../../schemas/jobs.ts';
 import { pointerTo } from '../../text/json-pointer.ts';
+import { enqueueTurn } from '../../queries/records/turns.ts';
 import { beginWork } from './receive-file.ts';
 
 /** The fields that files can contain. */
@@ -81,9 +87,20 @@ const withNamedEncoding = <T extends ImportPatch>(given: T): T =>
   given.encoding === undefined ? given : { ...given, encoding: namedEncoding(given.encoding)! };
 
 const mappingFaults = (object: ImportObject, mapping: Mapping): Fault[] =>
-  Object.entries(mapping)
-    .filter(([, field]) => field !== null && !columnNamed(fileFields[object], field))
-    .map(([header]) => ({ path: pointerTo(['mapping', header]), message: 'names no field that a file can contain' }));
+  Object.entries(mapping).flatMap(([header, mapped]) => {
+    const message = mappedFault(object, mapped);
+    return message === undefined ? [] : [{ path: pointerTo(['mapping', header]), message }];
+  });
+
+function mappedFault(object: ImportObject, mapped: MappedField): string | undefined {
+  const field = fieldOfMapped(mapped);
+  if (field === null) return undefined;
+  const column = importColumn(object, field);
+  if (!column) return 'names no field that a file can contain';
+  return typeof mapped === 'object' && column.type !== 'custom'
+    ? 'has a type, which only custom fields have'
+    : undefined;
+}
 
 /**
  * Changes settings between upload and start.
@@ -103,15 +120,29 @@ export async function changeImport(
   await updateImport(sql, customerId, found, withNamedEncoding(patch));
 }
 
-/** @throws DomainError `not_found`; `conflict` if no file is uploaded yet or the import has started */
+/**
+ * Starts an import that waits, or a completed dry run again, for real.
+ * @throws DomainError `not_found`; `conflict` if no file is uploaded yet, the import has started and is no dry run whose
+ * file is kept, or the customer has too many unfinished imports
+ */
 export async function startUploaded(
   sql: Transaction,
   customerId: string,
   { id, visible }: { id: string; visible: VisibleImports },
+  { dry_run: dryRun }: ImportStart = {},
 ): Promise<void> {
   const found = await lockImport(sql, customerId, id, visible);
+  if (dryRun === false && found.dry_run && found.status === 'COMPLETED') return startForReal(sql, customerId, found);
   requireUploaded(found);
+  if (dryRun !== undefined) await updateImport(sql, customerId, found, { dry_run: dryRun });
   await beginWork(sql, customerId, found.id);
+}
+
+async function startForReal(sql: Transaction, customerId: string, { id, is_kept }: ImportState): Promise<void> {
+  if (!is_kept) throw conflict('The file of this dry run is no longer kept: send it again, with a new import');
+  await refuseTooMany(sql, customerId);
+  await restartForReal(sql, customerId, id);
+  await enqueueTurn(sql, 'import', customerId);
 }
 
 /** @throws DomainError `conflict` unless the status is `UPLOADED` */

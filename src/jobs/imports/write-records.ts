@@ -1,16 +1,17 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { DomainError } from '../../errors.ts';
-import { errorsLine } from '../../files/errors-file.ts';
-import type { CsvLayout } from '../../files/layout.ts';
+import { DomainError, type Fault } from '../../errors.ts';
+import { errorsLine, type Message } from '../../files/errors-file.ts';
+import type { CsvLayout } from '../../files/layout/layout.ts';
 import type { FileRecord } from '../../files/read-records.ts';
-import { fitToStored } from '../../files/values/values.ts';
+import { fitToStored, isAsStored } from '../../files/values/values.ts';
 import { companyTable, contactTable } from '../../queries/records/batch-matches.ts';
 import type { Batch, Outcome } from '../../queries/records/batches.ts';
 import { writeCompanyBatch } from '../../queries/crm/company-batches.ts';
 import { writeContactBatch } from '../../queries/crm/contact-batches.ts';
 import { findByMergedExternalId } from '../../queries/records/merged-records.ts';
 import { withLastWrites, withoutLastWrites, type LastWrites } from '../../queries/records/last-writes.ts';
+import { keepFile } from '../../queries/imports/dry-runs.ts';
 import { insertErrors } from '../../queries/imports/import-errors.ts';
 import { lockForBatches } from '../../queries/imports/import-locks.ts';
 import {
@@ -22,6 +23,7 @@ import {
 import { endImport } from '../../queries/imports/imports.ts';
 import { lockRun, type LeasedImport } from '../../queries/jobs/leases.ts';
 import { addToLists } from '../../queries/memberships/manual-members.ts';
+import { tokensOf } from '../../text/json-pointer.ts';
 import { checkRecords } from './check-records.ts';
 import { maxRounds, Rounds } from './import-rounds.ts';
 import { LeaseLost } from '../settle.ts';
@@ -96,11 +98,14 @@ async function writeAll(
   const outcomes = await writeRounds(sql, row, planned, last);
   if (!row.dry_run) await addContactsToLists(sql, row, outcomes, last);
   logRejections(log, planned, outcomes);
-  const lines = planned.map(({ record }, i) => errorLineOf(row, record, outcomes[i]!)).join('');
+  const messages = planned.map((one, i) => messageOf(one, outcomes[i]!));
+  const lines = linesOf(row, planned, messages);
   if (lines !== '') await insertErrors(sql, customerId, id, from.bytes, lines);
-  const processed = await saveWritten(sql, customerId, id, planned.at(-1)?.record.next ?? from, countsOf(outcomes));
+  const counts = countsOf(outcomes, messages);
+  const processed = await saveWritten(sql, customerId, id, planned.at(-1)?.record.next ?? from, counts);
   if (processed < row.total!) return false;
-  await endImport(sql, customerId, id, { status: 'COMPLETED' });
+  await endImport(sql, customerId, id, { status: 'COMPLETED', keepsFile: row.dry_run });
+  if (row.dry_run) await keepFile(sql, customerId, id);
   return true;
 }
 
@@ -275,23 +280,53 @@ async function addContactsToLists(
   await addToLists(sql, customerId, { list_ids, contact_ids: [...new Set(contactIds)] }, last);
 }
 
-function countsOf(outcomes: readonly Outcome[]): ImportCounts {
-  const counts = { created: 0, updated: 0, unchanged: 0, failed: 0 };
-  for (const { status } of outcomes) counts[status as keyof ImportCounts] += 1;
+function countsOf(outcomes: readonly Outcome[], messages: readonly (Message | undefined)[]): ImportCounts {
+  const warnings = messages.filter((message) => message?.warning !== undefined).length;
+  const counts = { created: 0, updated: 0, unchanged: 0, failed: 0, warnings };
+  for (const { status } of outcomes) counts[status as Exclude<keyof ImportCounts, 'warnings'>] += 1;
   return counts;
 }
 
-/** Returns an empty string for a record that has not failed. */
-const errorLineOf = ({ layout }: ImportRow, record: FileRecord, outcome: Outcome): string =>
-  outcome.status === 'failed' ? errorsLine(layout as CsvLayout | null, record, messageOf(outcome.error)) : '';
+/** Records with warnings of one import whose lines are kept. */
+const maxWarningLines = 100_000;
+
+/** Returns the lines of the errors file. */
+function linesOf(
+  { layout, warnings }: ImportRow,
+  planned: readonly PlannedRecord[],
+  messages: readonly (Message | undefined)[],
+): string {
+  let room = maxWarningLines - warnings;
+  const lines = planned.map(({ record }, i) => {
+    const message = messages[i];
+    if (!message || (message.warning !== undefined && --room < 0)) return '';
+    return errorsLine(layout as CsvLayout | null, record, message);
+  });
+  return lines.join('');
+}
+
+/** Returns what is to be said about a record. A failed record has only an error, which names all of its values. */
+function messageOf({ item, record: { warnings } }: PlannedRecord, outcome: Outcome): Message | undefined {
+  if (outcome.status === 'failed') return { error: errorOf(outcome.error, warnings) };
+  const left = warnings.filter(({ path }) => !isAsStored(item, tokensOf(path)[0] ?? ''));
+  return left.length > 0 ? { warning: joined(left.map(textOf)) } : undefined;
+}
+
+/** Joins all validation errors of a record, and what was left out of it before. */
+function errorOf({ faults, message, matchingIds }: DomainError, warnings: readonly Fault[]): string {
+  const named = new Set(warnings.map(({ path }) => path));
+  const texts = [...warnings, ...faults.filter(({ path }) => path === '' || !named.has(path))].map(textOf);
+  const ids = matchingIds ? [`matching ids: ${matchingIds.join(', ')}`] : [];
+  return joined([...(faults.length > 0 ? texts : [...texts, message]), ...ids]);
+}
+
+const textOf = ({ path, message }: Fault): string =>
+  path === '' ? message : `${tokensOf(path).join('.')}: ${message}`;
 
 /** Of one record (UTF-16 units). */
 const maxMessage = 2_000;
 
-/** Joins all validation errors of a record. */
-function messageOf({ faults, message, matchingIds }: DomainError): string {
-  const texts = faults.map((fault) => (fault.path === '' ? fault.message : `${fault.path.slice(1)}: ${fault.message}`));
-  const ids = matchingIds ? [`matching ids: ${matchingIds.join(', ')}`] : [];
-  const text = [...(texts.length > 0 ? texts : [message]), ...ids].join('; ');
+function joined(texts: readonly string[]): string {
+  const text = texts.join('; ');
   return text.length > maxMessage ? `${text.slice(0, maxMessage - 1)}…` : text;
 }

@@ -2,7 +2,7 @@ import multipart, { type MultipartFile } from '@fastify/multipart';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { DomainError, validationFailed } from '../../errors.ts';
 import { receiveFile } from '../../jobs/imports/receive-file.ts';
-import { beginImport, cancelImport, changeImport } from '../../jobs/imports/start-import.ts';
+import { beginImport, cancelImport } from '../../jobs/imports/start-import.ts';
 import { allImports } from '../../queries/imports/imports.ts';
 import {
   ImportCreate,
@@ -15,7 +15,7 @@ import {
   type ImportMode,
 } from '../../schemas/imports.ts';
 import { compile } from '../../validation/validator.ts';
-import { forAdmins } from '../base/access.ts';
+import { forMembers } from '../base/access.ts';
 import {
   faultsOf,
   faultText,
@@ -29,7 +29,6 @@ import {
   type Fields,
 } from '../base/forms.ts';
 import { html, type Html } from '../base/html.ts';
-import { suggestMapping } from './import-mapping.ts';
 import { form, goTo, sendPage } from '../base/layout.ts';
 
 export const section = '/app/imports';
@@ -45,7 +44,7 @@ export const titleOf = ({ name, object }: Pick<Import, 'name' | 'object'>): stri
 
 const matches = ['id', 'external_id', 'work_email'] as const;
 
-/** Routes of the page on which admins upload a file. */
+/** Routes of the page on which users upload a file. */
 export async function importUpload(app: FastifyInstance): Promise<void> {
   const check = compile(ImportCreate);
   // The size of the file is limited by `receiveFile`, which says so; the parser must not cut the file before that.
@@ -54,11 +53,11 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     limits: { files: 1, fields: 20, parts: 21, fieldSize: 10_000, fileSize: maxFileBytes + 1024 },
   });
 
-  app.get('/imports/new', forAdmins, async (request, reply) => showForm(request, reply, {}));
+  app.get('/imports/new', forMembers, async (request, reply) => showForm(request, reply, {}));
 
   // At the level `trace` the parser logs all headers, so the cookie too.
   const logLevel = app.config.LOG_LEVEL === 'trace' ? 'debug' : app.config.LOG_LEVEL;
-  const options = { ...forAdmins, logLevel, config: { ...forAdmins.config, isLong: true, takesFile: true } } as const;
+  const options = { ...forMembers, logLevel, config: { ...forMembers.config, isLong: true, takesFile: true } } as const;
   app.post('/imports/new', options, async (request, reply) => {
     const fields = Object.create(null) as Fields;
     try {
@@ -99,7 +98,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   }
 
   /**
-   * Creates an import, stores its file and maps its columns. Cancels the import if any of this fails or the caller
+   * Creates an import and stores its file. Cancels the import if any of this fails or the caller
    * hangs up: nobody would know that it waits.
    */
   async function store(request: FastifyRequest, draft: ImportCreate, file: AsyncIterable<Buffer>): Promise<string> {
@@ -111,8 +110,6 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     const ref = { id, visible: allImports };
     try {
       await receiveFile({ db, cleaner }, customerId, ref, file);
-      const mapping = await suggestMapping(db, customerId, ref, draft.object);
-      if (mapping) await db.transaction((sql) => changeImport(sql, customerId, ref, { mapping }));
       return id;
     } catch (error) {
       await cleaner.transaction((sql) => cancelImport(sql, customerId, ref)).catch(() => undefined);
@@ -144,6 +141,7 @@ function draftOf(fields: Fields): ImportCreate {
     object: text(fields, 'object') as ImportCreate['object'],
     mode,
     format: (text(fields, 'format') || 'auto') as ImportFormat,
+    guess: true,
     start: false,
     ...(name === '' ? {} : { name }),
     ...(match === '' || mode === 'create' ? {} : { match: match as NonNullable<ImportCreate['match']> }),

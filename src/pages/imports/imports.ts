@@ -1,17 +1,37 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { openErrorsFile } from '../../jobs/imports/errors-file.ts';
+import type { CsvLayout } from '../../files/layout/layout.ts';
+import { readFailures } from '../../jobs/imports/failures.ts';
+import { previewImport, type DetailedPreview } from '../../jobs/imports/preview-import.ts';
 import { cancelImport, changeImport, startUploaded } from '../../jobs/imports/start-import.ts';
-import { sessionOf } from '../../plugins/credentials/auth.ts';
 import { sendFile } from '../../plugins/answers/send-file.ts';
-import { allImports, listImports, requireImport } from '../../queries/imports/imports.ts';
+import {
+  allImports,
+  listImports,
+  requireImport,
+  requireImportState,
+  type ImportState,
+} from '../../queries/imports/imports.ts';
 import { ImportPatch, type Import } from '../../schemas/imports.ts';
 import { finalStatuses, type FinalStatus } from '../../schemas/jobs.ts';
 import { defaultLimit } from '../../schemas/base/wire.ts';
 import { compile } from '../../validation/validator.ts';
-import { forAdmins, forMembers } from '../base/access.ts';
-import { faultsOf, refusalOf, fieldsOf, formFaults, idOf, pageNumberOf, text, type Faults } from '../base/forms.ts';
+import { forMembers } from '../base/access.ts';
+import {
+  faultsOf,
+  refusalOf,
+  fieldsOf,
+  formFaults,
+  idOf,
+  pageNumberOf,
+  queryOf,
+  text,
+  type Faults,
+} from '../base/forms.ts';
 import { count, counted, empty, facts, html, moment, notice, pager, table, type Html } from '../base/html.ts';
-import { mappingForm, obstaclesTo, readPreview } from './import-mapping.ts';
+import { failureTable } from './failure-table.ts';
+import { mappingForm } from './mapping-form.ts';
+import { changesOf, obstaclesTo, sourceChangesOf } from './mapping-changes.ts';
 import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
 import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { progressBar, statusBadge } from '../base/progress.ts';
@@ -24,7 +44,6 @@ export async function imports(app: FastifyInstance): Promise<void> {
   app.get('/imports', forMembers, async (request, reply) => {
     const page = pageNumberOf(request);
     const rows = await request.db.search((sql) => listImports(sql, request.caller.customerId, { page }, allImports));
-    const isAdmin = sessionOf(request).role === 'admin';
     const add = html`<a role="button" href="${section}/new">New import</a>`;
     const body =
       rows.length > 0
@@ -35,36 +54,29 @@ export async function imports(app: FastifyInstance): Promise<void> {
           })}`
         : empty(
             'No imports yet',
-            'An import writes contacts or companies from a CSV or NDJSON file. You see what it would do before it starts.',
-            isAdmin ? add : '',
+            'An import writes contacts or companies from an Excel, CSV or NDJSON file. You see what it would do before it starts.',
+            add,
             'file',
           );
     return sendPage(request, reply, {
       title: 'Imports',
       section,
       body,
-      actions: isAdmin && rows.length > 0 ? add : '',
+      actions: rows.length > 0 ? add : '',
     });
   });
 
   app.get('/imports/:id', forMembers, async (request, reply) => showImport(request, reply));
 
-  app.post('/imports/:id', forAdmins, async (request, reply) => {
+  app.post('/imports/:id', forMembers, async (request, reply) => {
     const id = idOf(request, 'import');
-    const { db, caller } = request;
-    const ref = { id, visible: allImports };
     const fields = fieldsOf(request);
     const action = text(fields, 'do');
-    if (!['start', 'check', 'save'].includes(action))
-      return showImport(request, reply, { do: 'Say what to do: start, check or save.' }, 400);
+    if (!['start', 'check', 'save', 'import'].includes(action))
+      return showImport(request, reply, { do: 'Say what to do: start, check, save or import.' }, 400);
     try {
-      const { patch } = await readPreview(db, caller.customerId, ref, fields);
-      const faults = faultsOf(check, patch);
+      const faults = action === 'import' ? await importChecked(request, id) : await change(request, id, action);
       if (Object.keys(faults).length > 0) return await showImport(request, reply, faults, 400);
-      const changes = { ...patch, dry_run: action === 'check' };
-      await db.transaction((sql) => changeImport(sql, caller.customerId, ref, changes));
-      if (action !== 'save' && !(await startImport(request, ref.id, changes)))
-        return await showImport(request, reply, { do: 'The import is not started: see below why it would fail.' }, 400);
     } catch (error) {
       const { faults, status } = refusalOf(error);
       return showImport(request, reply, faults, status);
@@ -72,7 +84,26 @@ export async function imports(app: FastifyInstance): Promise<void> {
     return goTo(reply, `${section}/${id}`);
   });
 
-  app.get('/imports/:id/cancel', forAdmins, async (request, reply) => {
+  /** Changes the settings of an import that waits, then starts it if the user wants that. */
+  async function change(request: FastifyRequest, id: string, action: string): Promise<Faults> {
+    const { db, caller } = request;
+    const ref = { id, visible: allImports };
+    const fields = fieldsOf(request);
+    const { found, state, preview } = await readWaiting(request, id);
+    const source = sourceChangesOf(found, state.sheet, fields);
+    // The columns of another sheet are others: they are shown first.
+    const isOther = Object.keys(source).length > 0;
+    const starts = action !== 'save' && !isOther;
+    const patch = isOther ? source : changesOf(preview, fields, starts);
+    const faults = faultsOf(check, patch);
+    if (Object.keys(faults).length > 0) return faults;
+    const changes = { ...patch, dry_run: action === 'check' };
+    await db.transaction((sql) => changeImport(sql, caller.customerId, ref, changes));
+    if (!starts || (await startImport(request, id, changes))) return {};
+    return { do: 'The import is not started: see below why it would fail.' };
+  }
+
+  app.get('/imports/:id/cancel', forMembers, async (request, reply) => {
     const found = await findImport(request);
     return sendConfirmation(request, reply, {
       title: 'Cancel the import',
@@ -84,7 +115,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     });
   });
 
-  app.post('/imports/:id/cancel', forAdmins, async (request, reply) => {
+  app.post('/imports/:id/cancel', forMembers, async (request, reply) => {
     const ref = { id: idOf(request, 'import'), visible: allImports };
     await request.db.transaction((sql) => cancelImport(sql, request.caller.customerId, ref));
     return goTo(reply, `${section}/${ref.id}`);
@@ -116,18 +147,36 @@ const row = (one: Import): Html =>
     <td>!${moment(one.created_at)}</td>
   </tr>`;
 
+/** Reads an import that waits for its start, and how its file is read. */
+async function readWaiting(
+  request: FastifyRequest,
+  id: string,
+): Promise<{ found: Import; state: ImportState; preview: DetailedPreview }> {
+  const { db, caller } = request;
+  const preview = await previewImport(db, caller.customerId, { id, visible: allImports });
+  const state = await db.lookup((sql) => requireImportState(sql, caller.customerId, id, allImports));
+  return { found: await findImport(request), state, preview };
+}
+
 /** Changes an import's settings and starts it. Does nothing and returns false if it is certain to fail. */
 async function startImport(request: FastifyRequest, id: string, changes: ImportPatch): Promise<boolean> {
   const { db, caller } = request;
   const ref = { id, visible: allImports };
-  const { preview } = await readPreview(db, caller.customerId, ref);
-  if (obstaclesTo(await findImport(request), preview).length > 0) return false;
+  const { found, preview } = await readWaiting(request, id);
+  if (obstaclesTo(found, preview).length > 0) return false;
   await db.transaction(async (sql) => {
     // Again, because somebody else can have changed the settings, `dry_run` too.
     await changeImport(sql, caller.customerId, ref, changes);
     await startUploaded(sql, caller.customerId, ref);
   });
   return true;
+}
+
+/** Runs a check again, for real. */
+async function importChecked({ db, caller }: FastifyRequest, id: string): Promise<Faults> {
+  const ref = { id, visible: allImports };
+  await db.transaction((sql) => startUploaded(sql, caller.customerId, ref, { dry_run: false }));
+  return {};
 }
 
 async function showImport(
@@ -137,7 +186,6 @@ async function showImport(
   status = 200,
 ): Promise<FastifyReply> {
   const found = await findImport(request);
-  const isAdmin = sessionOf(request).role === 'admin';
   const isFinal = finalStatuses.includes(found.status as FinalStatus);
   const isWaiting = found.status === 'UPLOADED';
   const isRunning = !isFinal && !isWaiting;
@@ -149,43 +197,100 @@ async function showImport(
     section,
     status,
     isLive: isRunning,
-    actions: isAdmin && !isFinal ? cancel : '',
+    actions: isFinal ? '' : cancel,
     body: html`!${formFaults(faults, [])}
       <div !${isRunning ? 'data-live' : ''}>
-        !${isWaiting ? '' : outcomeOf(found)}
+        !${isWaiting ? '' : outcomeOf(found)} !${isFinal ? await importButton(request, reply, found) : ''}
         <div class="card">!${isWaiting ? '' : progressBar(found, 'records')} !${factsOf(found)}</div>
       </div>
-      !${isWaiting ? await settings(request, reply, found, isAdmin) : ''}`,
+      !${isWaiting ? await settings(request, reply, found) : await failuresOf(request, found)}`,
   });
 }
 
-/** Returns the preview of an import that has not started, for admins with the form that starts it. */
-async function settings(request: FastifyRequest, reply: FastifyReply, found: Import, isAdmin: boolean): Promise<Html> {
-  const ref = { id: found.id, visible: allImports };
-  const { preview } = await readPreview(request.db, request.caller.customerId, ref);
-  const body = mappingForm(found, preview, isAdmin);
-  return isAdmin ? form(request, reply, { action: `${section}/${found.id}`, body, attributes: 'data-keep' }) : body;
+/** Returns the preview of an import that has not started, with the form that starts it. */
+async function settings(request: FastifyRequest, reply: FastifyReply, { id }: Import): Promise<Html> {
+  const { found, state, preview } = await readWaiting(request, id);
+  const body = mappingForm(found, preview, state.sheet);
+  return form(request, reply, { action: `${section}/${id}`, body, attributes: 'data-keep' });
 }
 
-/** Returns a message for an import that has completed or failed, and a link to its failed records, if any. */
-function outcomeOf({ status, dry_run, error, failed, total, id }: Import): Html {
+/** Returns the button that runs a check again, for real. Else an empty string. */
+async function importButton(request: FastifyRequest, reply: FastifyReply, found: Import): Promise<Html> {
+  const { id, dry_run: isCheck, status, created, updated } = found;
+  if (!isCheck || status !== 'COMPLETED') return '';
+  const { is_kept: isKept } = await stateOf(request, id);
+  if (!isKept) return html`<p class="quiet">The file is no longer kept. To import it, upload it again.</p>`;
+  if (created + updated === 0) return html`<p class="quiet">Nothing of the file would be written.</p>`;
+  const body = html`<div class="buttons">
+    <button name="do" value="import">Import these ${count(created + updated)} now</button>
+    <a href="${section}/new" role="button" class="secondary outline">Upload another file</a>
+  </div>`;
+  return form(request, reply, { action: `${section}/${id}`, body });
+}
+
+const stateOf = ({ db, caller }: FastifyRequest, id: string): Promise<ImportState> =>
+  db.lookup((sql) => requireImportState(sql, caller.customerId, id, allImports));
+
+const failuresAtOnce = 25;
+
+/** Returns one page of the records that failed or have warnings, each reason beside its cell. */
+async function failuresOf(request: FastifyRequest, { id, total, failed, warnings }: Import): Promise<Html> {
+  if (total === null) return '';
+  const { db, caller } = request;
+  const state = await stateOf(request, id);
+  if (state.is_expired)
+    return failed + warnings > 0 ? html`<p class="quiet">The records were kept for 30 days.</p>` : '';
+  const cursor = text(queryOf(request), 'cursor') || undefined;
+  const ref = { id, visible: allImports };
+  const { failures, nextCursor } = await readFailures(db, caller.customerId, ref, { limit: failuresAtOnce, cursor });
+  const ofColumns =
+    cursor === undefined && failures[0]?.line === 1 && failures[0].error === undefined ? failures.shift() : undefined;
+  return html`!${ofColumns ? notice(`Left out: ${ofColumns.warning!}.`, 'busy') : ''}
+  !${
+    failures.length === 0
+      ? ''
+      : html`<h2>Records to look at</h2>
+          !${failureTable(state.layout as CsvLayout | null, failures)}`
+  }
+  !${pager({
+    newer: cursor === undefined ? undefined : `${section}/${id}`,
+    older: nextCursor === undefined ? undefined : `${section}/${id}?cursor=${encodeURIComponent(nextCursor)}`,
+  })}`;
+}
+
+/** Returns a message for an import that has completed or failed, and a link to the file of its failed records, if any. */
+function outcomeOf(found: Import): Html {
+  const { status, dry_run: isCheck, error, failed, total, warnings, id } = found;
   const errors =
-    failed > 0
+    failed + warnings > 0
       ? html`<p>
           <a role="button" class="secondary outline" href="${section}/${id}/errors.csv" download
-            >Download the failed records</a
+            >Download these records to correct them</a
           >
         </p>`
       : '';
   if (status === 'FAILED') return html`!${notice(`The import failed: ${error}.`, 'bad')}!${errors}`;
   if (status !== 'COMPLETED') return errors;
-  const failures =
-    failed > 0 ? ` ${count(failed)} of ${counted(total!, 'record')} ${dry_run ? 'would fail' : 'failed'}.` : '';
-  const tone = failed === 0 ? (dry_run ? 'busy' : 'good') : failed === total ? 'bad' : 'warning';
-  const done = dry_run
-    ? 'Checked. Nothing was written. To import the file, upload it again.'
-    : 'The import is complete.';
-  return html`!${notice(`${done}${failures}`, tone)}!${errors}`;
+  const tone =
+    failed === 0 ? (isCheck ? 'busy' : warnings > 0 ? 'warning' : 'good') : failed === total ? 'bad' : 'warning';
+  const done = isCheck ? checkText(found) : `The import is complete.${failureText(found)}`;
+  return html`!${notice(done, tone)}!${errors}`;
+}
+
+function checkText(found: Import): string {
+  const { created, updated, unchanged } = found;
+  const parts = [
+    `${count(created)} would be created`,
+    `${count(updated)} changed`,
+    `${count(unchanged)} left unchanged`,
+  ];
+  return `Checked. Nothing was written. ${parts.join(', ')}.${failureText(found)}`;
+}
+
+function failureText({ dry_run: isCheck, failed, total, warnings }: Import): string {
+  const failures = ` ${count(failed)} of ${counted(total!, 'record')} ${isCheck ? 'would fail' : 'failed'}.`;
+  const left = ` ${counted(warnings, 'record')} ${isCheck ? 'would be' : warnings === 1 ? 'was' : 'were'} written with a value left out.`;
+  return `${failed > 0 ? failures : ''}${warnings > 0 ? left : ''}`;
 }
 
 const factsOf = (found: Import): Html =>
@@ -197,6 +302,7 @@ const factsOf = (found: Import): Html =>
     ['Changed', count(found.updated)],
     ['Unchanged', count(found.unchanged)],
     ['Failed', count(found.failed)],
+    ['With values left out', count(found.warnings)],
     ['Begun', moment(found.created_at)],
     ['Ended', moment(found.finished_at, 'Not yet')],
   ]);

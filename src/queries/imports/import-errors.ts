@@ -1,7 +1,7 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 
 /**
- * Stores lines, one for each failed record.
+ * Stores lines, one for each record that failed or has warnings.
  * @param position offset in the import's file (bytes) of the first record of the transaction
  * @param lines as one text
  */

@@ -24,12 +24,14 @@ export interface ImportRow extends ImportSettings {
   counted: number;
   /** Records in the file. Null until the first pass, which counts them, has ended; the second writes them. */
   total: number | null;
+  /** Records with warnings so far. */
+  warnings: number;
   /** Unexpected errors in a row. */
   failures: number;
 }
 
 export const importColumns = (sql: Sql | Transaction) => sql`
-  'import' as type, customer_id, id, upload, file_bytes, layout, position, counted, total, failures,
+  'import' as type, customer_id, id, upload, file_bytes, layout, position, counted, total, warnings, failures,
   ${settingColumns(sql)}`;
 
 /** Saves the progress of the first pass. The caller must have locked the import. */
@@ -69,6 +71,8 @@ export interface ImportCounts {
   updated: number;
   unchanged: number;
   failed: number;
+  /** Of those that did not fail, how many have warnings. */
+  warnings: number;
 }
 
 /**
@@ -80,7 +84,7 @@ export async function saveWritten(
   customerId: string,
   id: string,
   position: ImportPosition,
-  { created, updated, unchanged, failed }: ImportCounts,
+  { created, updated, unchanged, failed, warnings }: ImportCounts,
 ): Promise<number> {
   const [row] = await sql<[{ processed: number }]>`
     update imports
@@ -90,6 +94,7 @@ export async function saveWritten(
       updated = updated + ${updated},
       unchanged = unchanged + ${unchanged},
       failed = failed + ${failed},
+      warnings = warnings + ${warnings},
       failures = 0
     where customer_id = ${customerId}
       and id = ${id}

@@ -12,6 +12,7 @@ import {
   type ImportCreate,
   type ImportPatch,
   type ImportStatus,
+  type InvalidValues,
   type Mapping,
 } from '../../schemas/imports.ts';
 import type { Scope } from '../../schemas/base/scopes.ts';
@@ -45,6 +46,9 @@ const shownEncoding = (sql: Sql | Transaction) => sql`
     else coalesce(i.found_encoding, 'auto')
   end`;
 
+const shownInvalidValues = (sql: Sql | Transaction) => sql`
+  coalesce(i.invalid_values, case when i.format = 'ndjson' then 'fail' else 'skip' end)`;
+
 const projection = (sql: Sql | Transaction) => sql`
   i.id,
   i.name,
@@ -53,6 +57,7 @@ const projection = (sql: Sql | Transaction) => sql`
   i.match,
   i.format,
   ${shownEncoding(sql)} as encoding,
+  ${shownInvalidValues(sql)} as invalid_values,
   i.dry_run,
   i.status,
   i.total,
@@ -61,6 +66,7 @@ const projection = (sql: Sql | Transaction) => sql`
   i.updated,
   i.unchanged,
   i.failed,
+  i.warnings,
   i.error,
   i.created_at,
   i.started_at,
@@ -85,12 +91,13 @@ export async function createImport(sql: Transaction, customerId: string, setting
   await refuseTooMany(sql, customerId);
   const [row] = await sql<[{ id: string }]>`
     insert into imports (
-      customer_id, name, object, mode, match, format, encoding, sheet, mapping, ignore_unknown, list_ids, dry_run,
-      is_automatic, fingerprint
+      customer_id, name, object, mode, match, format, encoding, sheet, mapping, guess, invalid_values, ignore_unknown,
+      list_ids, dry_run, is_automatic, fingerprint
     )
     values (
       ${customerId}, ${name.trim()}, ${object}, ${mode}, ${match}, ${format}, ${encoding}, ${sheet},
-      ${settings.mapping ? sql.json(settings.mapping) : null}, ${settings.ignore_unknown ?? false}, ${listIds}::uuid[],
+      ${settings.mapping ? sql.json(settings.mapping) : null}, ${settings.guess ?? false},
+      ${settings.invalid_values ?? null}, ${settings.ignore_unknown ?? false}, ${listIds}::uuid[],
       ${settings.dry_run ?? false}, ${start}, ${fingerprint}
     )
     returning id`;
@@ -98,7 +105,7 @@ export async function createImport(sql: Transaction, customerId: string, setting
 }
 
 /** Other transactions that create an import for this customer wait until this one ends. */
-async function lockNewImports(sql: Transaction, customerId: string): Promise<void> {
+export async function lockNewImports(sql: Transaction, customerId: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`imports:${customerId}`}, 0))`;
 }
 
@@ -136,7 +143,7 @@ export async function setReported(sql: Transaction, customerId: string, id: stri
  * Locks the creation of imports.
  * @throws DomainError `conflict` if the customer has `maxUnfinishedImports`
  */
-async function refuseTooMany(sql: Transaction, customerId: string): Promise<void> {
+export async function refuseTooMany(sql: Transaction, customerId: string): Promise<void> {
   await lockNewImports(sql, customerId);
   const [row] = await sql<[{ count: number }]>`
     select count(*) as count
@@ -216,19 +223,25 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
   /** The stored file is what is read from the one that was sent: UTF-8, or the rows of a sheet. */
   is_converted: boolean;
   mapping: Mapping | null;
+  guess: boolean;
+  /** Null: as the format has it. */
+  invalid_values: InvalidValues | null;
   ignore_unknown: boolean;
   list_ids: string[];
 }
 
 export const settingColumns = (sql: Sql | Transaction) => sql`
-  object, mode, match, format, encoding, sheet, found_encoding, has_mark, is_converted, dry_run, mapping, ignore_unknown,
-  list_ids`;
+  object, mode, match, format, encoding, sheet, found_encoding, has_mark, is_converted, dry_run, mapping, guess,
+  invalid_values, ignore_unknown, list_ids`;
 
 /** Settings, status and uploaded file, as routes need them. */
 export interface ImportState extends ImportSettings {
   id: string;
   status: ImportStatus;
   failed: number;
+  warnings: number;
+  /** The file of a dry run that has ended is still there. */
+  is_kept: boolean;
   /** Processing starts when the file is complete. */
   is_automatic: boolean;
   /** Of the latest upload, whose chunks are the file. Null before the first starts. */
@@ -243,7 +256,7 @@ export interface ImportState extends ImportSettings {
 const readable = '30 days';
 
 const stateColumns = (sql: Sql | Transaction) => sql`
-  i.id, i.status, i.failed, i.is_automatic, i.upload, i.file_bytes, i.layout,
+  i.id, i.status, i.failed, i.warnings, coalesce(i.file_kept_until > now(), false) as is_kept, i.is_automatic, i.upload, i.file_bytes, i.layout,
   coalesce(i.finished_at <= now() - ${readable}::interval, false) as is_expired,
   ${settingColumns(sql)}`;
 
@@ -296,15 +309,17 @@ export async function updateImport(
   patch: ImportPatch,
 ): Promise<void> {
   const listIds = patch.list_ids ? await requireLists(sql, customerId, patch.list_ids) : stored.list_ids;
-  const { mapping, encoding, sheet, ignore_unknown: ignoreUnknown, dry_run: dryRun } = { ...stored, ...patch };
+  const { mapping, encoding, sheet, guess, ...rest } = { ...stored, ...patch };
   await sql`
     update imports
     set
       mapping = ${mapping ? sql.json(mapping) : null},
       encoding = ${encoding},
       sheet = ${sheet},
-      ignore_unknown = ${ignoreUnknown},
-      dry_run = ${dryRun},
+      guess = ${guess},
+      invalid_values = ${rest.invalid_values},
+      ignore_unknown = ${rest.ignore_unknown},
+      dry_run = ${rest.dry_run},
       list_ids = ${listIds}::uuid[]
     where customer_id = ${customerId}
       and id = ${id}`;
@@ -324,12 +339,15 @@ export async function startImport(sql: Transaction, customerId: string, id: stri
 export type ImportEnding =
   { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
 
-/** Also deletes the import's file. The caller must have locked the import. */
+/**
+ * Also deletes the import's file. The caller must have locked the import.
+ * @param keepsFile the caller keeps the file
+ */
 export async function endImport(
   sql: Transaction,
   customerId: string,
   id: string,
-  { status, error = null as never }: ImportEnding,
+  { status, error = null as never, keepsFile = false }: ImportEnding & { keepsFile?: boolean },
 ): Promise<void> {
   await sql`
     update imports
@@ -341,6 +359,6 @@ export async function endImport(
       finished_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
-  await deleteFile(sql, customerId, id);
+  if (!keepsFile) await deleteFile(sql, customerId, id);
   afterCommit(sql, () => finishedJobs.inc({ type: 'import', status }));
 }

@@ -14,6 +14,7 @@ describe('a phone number in a cell', () => {
     ['DE', '+49 151 12345678', { country_code: '+49', number: '15112345678' }],
     ['', '+4915112345678', { country_code: '+49', number: '15112345678' }],
     ['', '+49 (0)30 / 901820', { country_code: '+49', number: '30901820' }],
+    ['', '(+49) 30 901820', { country_code: '+49', number: '30901820' }],
     ['DE', '030 901820', { country_code: '+49', number: '30901820' }],
     ['DE', '0044 20 7946 0018', { country_code: '+44', number: '2079460018' }],
     ['GB', '(020) 7946-0018', { country_code: '+44', number: '2079460018' }],
@@ -63,7 +64,7 @@ describe('a cell', () => {
     ['work_email', 'mailto:ada@example.com', 'ada@example.com'],
     ['profnet_url', 'www.example.com/in/ada', 'https://www.example.com/in/ada'],
     ['profnet_url', 'http://example.com', 'http://example.com'],
-    ['profnet_url', 'no address', 'no address'],
+    ['social2_url', '@ada', '@ada'],
     ['job_title', '  Head of Sales ', 'Head of Sales'],
     ['last_name', ' N/A ', 'N/A'],
     ['external_id', ' x ', ' x '],
@@ -81,6 +82,11 @@ describe('a cell', () => {
     ['location_country', 'Germoney', '/location_country "Germoney" is no country (a name, or a code such as DE)'],
     ['birth_year', '1985 or 1986', '/birth_year "1985 or 1986" is no year (such as 1985) and no date with a year'],
     ['work_email', 'ada@example.com; bob@', '/work_email "bob@" is no e-mail address'],
+    ['birth_year', '00.01.1900', '/birth_year "00.01.1900" is no year (such as 1985) and no date with a year'],
+    ['birth_year', '00.00.0000', '/birth_year "00.00.0000" is no year (such as 1985) and no date with a year'],
+    ['profnet_url', 'none', '/profnet_url "none" is no web address (such as https://example.com)'],
+    ['phone_numbers', '1234', '/phone_numbers "1234" is no phone number'],
+    ['mobile_phone', 'on request', '/mobile_phone "on request" is no phone number'],
     ['work_email', 'ada at example', '/work_email "ada at example" is no e-mail address'],
   ])('%s with %j names the value and what would be right', async (field, text, message) => {
     expect(await itemOf({ [field]: text })).toBe(message);

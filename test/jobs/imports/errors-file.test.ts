@@ -12,7 +12,7 @@ beforeEach(async () => {
   customer = await app.customer();
 });
 
-const columns = 'first_name,last_name,work_email,phone_numbers,_line,_error\r\n';
+const columns = 'first_name,last_name,work_email,phone_numbers,_line,_error,_warning\r\n';
 
 async function uploaded(...lines: string[]): Promise<string> {
   const id = await beginImport(customer, newContacts);

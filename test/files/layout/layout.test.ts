@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { ImportFile } from '../../src/files/import-file.ts';
-import { contacts, itemsOf, lenient, read, refusal } from './reading.ts';
+import type { ImportFile } from '../../../src/files/import-file.ts';
+import { contacts, itemsOf, lenient, read, refusal } from '../reading.ts';
 
 describe('the header line', () => {
   test.each<[string, string, string, string[]]>([
@@ -52,14 +52,9 @@ describe('the header line', () => {
     ['nothing', contacts, '', 'the file has no header line'],
     ['blank lines', contacts, '\ufeff\n \r\n', 'the file has no header line'],
     ['an unknown name', contacts, 'first_name,Mail\n', '"Mail" is not the name of a field'],
-    ['no name', contacts, 'first_name,\n', '"" is not the name of a field'],
+    ['no name, but values', contacts, 'first_name,\nAda,\nB,x', 'has values in column 2, which has no header (line 3)'],
     ['lists', contacts, 'first_name,list_ids', '"list_ids" is not the name of a field'],
-    [
-      'names of every object',
-      contacts,
-      'constructor,__proto__',
-      '"constructor" is not the name of a field; "__proto__"',
-    ],
+    ['names of every object', contacts, 'constructor,toString', '"constructor" is not the name of a field; "toString"'],
     [
       'a custom field of every object',
       contacts,

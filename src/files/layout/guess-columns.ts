@@ -1,0 +1,90 @@
+import type { ImportObject } from '../../schemas/imports.ts';
+import type { Cell } from '../cells.ts';
+import type { ValueReader } from '../values/read-value.ts';
+import { canHold, contentsOf, fieldOfContents, type Contents } from './guess-contents.ts';
+import { headerKey, namesOfFields, openNamesOf } from './header-names.ts';
+
+/** Columns whose contents are looked at if their header says nothing. */
+const maxByContents = 200;
+
+/** Fields of which a record can have only one. */
+const rivals: readonly (readonly string[])[] = [
+  ['full_name', 'first_name'],
+  ['full_name', 'last_name'],
+  ['company', 'company.name'],
+  ['company', 'company.industry'],
+  ['company.id', 'company.name'],
+  ['company.id', 'company.industry'],
+];
+
+const rivalsOf = (field: string): string[] =>
+  rivals.flatMap((pair) => (pair.includes(field) ? pair.filter((other) => other !== field) : []));
+
+export interface GuessInput {
+  object: ImportObject;
+  headers: readonly string[];
+  sample: readonly (readonly Cell[])[];
+  reader: ValueReader;
+}
+
+/** Guesses the fields of columns: by their names, then by what they hold. Each field is guessed once. */
+export class ColumnGuesser {
+  readonly #input: GuessInput;
+  readonly #taken: Set<string>;
+  readonly #guesses = new Map<number, string>();
+
+  /** @param taken fields that have a column already */
+  constructor(input: GuessInput, taken: Iterable<string>) {
+    this.#input = input;
+    this.#taken = new Set(taken);
+  }
+
+  /**
+   * @param open indexes of the columns that have no field yet
+   * @returns the field of each column for which there is a guess
+   */
+  guess(open: readonly number[]): ReadonlyMap<number, string> {
+    this.#byName(open);
+    this.#byOpenName(open);
+    this.#byContents(open);
+    return this.#guesses;
+  }
+
+  #byName(open: readonly number[]): void {
+    const names = namesOfFields[this.#input.object];
+    const known = open.flatMap((i) => {
+      const name = names.get(headerKey(this.#input.headers[i]!));
+      return name ? [{ i, ...name }] : [];
+    });
+    for (const { i, field } of known.toSorted((a, b) => a.rank - b.rank || a.i - b.i)) this.#take(i, field);
+  }
+
+  /** Names whose meaning depends on the fields that have a column by now. */
+  #byOpenName(open: readonly number[]): void {
+    for (const { keys, field, beside = [], without = [] } of openNamesOf[this.#input.object]) {
+      if (!beside.every((other) => this.#taken.has(other)) || without.some((other) => this.#taken.has(other))) continue;
+      for (const i of open) if (keys.includes(headerKey(this.#input.headers[i]!))) this.#take(i, field);
+    }
+  }
+
+  #byContents(open: readonly number[]): void {
+    const { object, headers, reader } = this.#input;
+    for (const i of open.filter((column) => !this.#guesses.has(column)).slice(0, maxByContents)) {
+      const field = fieldOfContents(object, headers[i]!, this.#contentsOf(i), reader);
+      if (field !== undefined) this.#take(i, field);
+    }
+  }
+
+  /** Does nothing if the field is taken, or cannot hold what the column holds. */
+  #take(i: number, field: string): void {
+    if (this.#guesses.has(i) || this.#taken.has(field)) return;
+    if (rivalsOf(field).some((other) => this.#taken.has(other))) return;
+    if (!canHold(field, this.#contentsOf(i), this.#input.reader)) return;
+    this.#guesses.set(i, field);
+    this.#taken.add(field);
+  }
+
+  #contentsOf(i: number): Contents {
+    return contentsOf(this.#input.sample.map((cells) => cells[i]?.text ?? ''));
+  }
+}

@@ -1,0 +1,117 @@
+import type { ImportObject } from '../../schemas/imports.ts';
+import { fold, words } from '../../text/fold.ts';
+import { findEmails, isNothing, readYear, type ValueReader } from '../values/read-value.ts';
+
+/** The filled cells of a column, among the first records. */
+export type Contents = readonly string[];
+
+/** Cells of a column that are looked at, of these characters at most. */
+const maxCells = 200;
+const maxLength = 200;
+
+export const contentsOf = (cells: Iterable<string>): Contents => {
+  const filled: string[] = [];
+  for (const cell of cells) {
+    const text = cell.trim();
+    if (text === '' || isNothing(text) || text === String.raw`\N`) continue;
+    filled.push(text.slice(0, maxLength));
+    if (filled.length === maxCells) break;
+  }
+  return filled;
+};
+
+const share = (contents: Contents, test: (text: string) => boolean): number =>
+  contents.length === 0 ? 0 : contents.filter(test).length / contents.length;
+
+const isUnique = (contents: Contents): boolean => new Set(contents).size === contents.length;
+
+/** Salutations and degrees, which stand in a column `Title` of address books. */
+const salutations = new Set(
+  'mr mrs ms miss mx sir dr drs prof professor herr herrn frau fraulein dipl ing mag med phil rer nat m mme mlle monsieur madame dott sr sra srta don dona lic'.split(
+    ' ',
+  ),
+);
+
+const isSalutation = (text: string): boolean => words(text).every((word) => salutations.has(word));
+
+/** What a column `State` holds that is no part of a country. */
+const states = new Set(
+  'open closed active inactive new old pending done won lost lead customer prospect true false yes no offen geschlossen aktiv inaktiv'.split(
+    ' ',
+  ),
+);
+
+const doesNotThrow = (read: () => unknown): boolean => {
+  try {
+    read();
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+const hasDigits = (text: string): boolean => (text.match(/\d/g)?.length ?? 0) >= 5;
+
+/** Tests for what a column of a field must hold, if it holds anything. */
+const tests: Record<string, (contents: Contents, reader: ValueReader) => boolean> = {
+  work_email: (contents) => contents.some((text) => text.includes('@')),
+  personal_email: (contents) => contents.some((text) => text.includes('@')),
+  other_emails: (contents) => contents.some((text) => text.includes('@')),
+  phone_numbers: (contents) => contents.some(hasDigits),
+  mobile_phone: (contents) => contents.some(hasDigits),
+  job_title: (contents) => share(contents, isSalutation) < 0.8,
+  full_name: (contents) => share(contents, (text) => /\p{L}/u.test(text)) > 0.8,
+  location_country: (contents, reader) => contents.some((text) => doesNotThrow(() => reader.country(text))),
+  location_region: (contents) => share(contents, (text) => states.has(fold(text))) < 0.5,
+  birth_year: (contents) => contents.some((text) => doesNotThrow(() => readYear(text))),
+  profnet_url: (contents) => contents.some((text) => /[./]/.test(text)),
+  social1_url: (contents) => contents.some((text) => /[./]/.test(text)),
+  social2_url: (contents) => contents.some((text) => /[./]/.test(text)),
+  gender: (contents) => share(contents, (text) => text.length <= 20) === 1,
+  external_id: isUnique,
+};
+
+/** Returns false if a column of this field would hold something else. */
+export const canHold = (field: string, contents: Contents, reader: ValueReader): boolean =>
+  contents.length === 0 || (tests[field]?.(contents, reader) ?? true);
+
+/** Words of headers whose columns are about somebody or something else. */
+const othersWords = new Set(
+  (
+    'owner besitzer inhaber eigentumer zustandig betreuer bearbeiter assigned assignee manager vorgesetzter assistant assistent assistenz created creator ' +
+    'modified updated erstellt geandert sender absender referrer partner spouse proprietaire responsable proprietario propietario gerente ' +
+    'language sprache langue idioma locale nationality nationalitat staatsangehorigkeit nationalite nacionalidad birthplace geburtsort'
+  ).split(' '),
+);
+
+const isOfOthers = (header: string): boolean =>
+  words(header).some((word) => othersWords.has(word) || word.includes('fax'));
+
+const minimum = 3;
+const enough = 0.8;
+
+const isPhoneLike = (text: string): boolean => /^(?:\+|00)[\d\s()./-]{6,30}$/.test(text) && hasDigits(text);
+
+/** Names of countries, not codes: a column of codes can be one of languages. */
+const isCountryName = (text: string, reader: ValueReader): boolean =>
+  text.length > 3 && text.length <= 60 && doesNotThrow(() => reader.country(text));
+
+const isEmail = (text: string): boolean => text.includes('@') && findEmails(text).addresses.length > 0;
+
+/** Returns the field that a column's cells show, whatever its header says. Undefined: none. */
+export function fieldOfContents(
+  object: ImportObject,
+  header: string,
+  contents: Contents,
+  reader: ValueReader,
+): string | undefined {
+  if (contents.length < minimum || isOfOthers(header)) return undefined;
+  const isMostly = (test: (text: string) => boolean): boolean => share(contents, test) >= enough;
+  const profile = object === 'contacts' ? /linkedin\.com\/(?:in|pub)\//i : /linkedin\.com\/(?:company|school)\//i;
+  if (isMostly((text) => profile.test(text))) return 'profnet_url';
+  if (object === 'contacts') {
+    if (isMostly(isEmail) && new Set(contents).size > contents.length / 2) return 'work_email';
+    if (isMostly(isPhoneLike)) return 'phone_numbers';
+  }
+  return isMostly((text) => isCountryName(text, reader)) ? 'location_country' : undefined;
+}

@@ -1,0 +1,154 @@
+import type { Cell } from '../cells.ts';
+import { invalidBytes } from '../encodings.ts';
+import { FileRefused } from '../file-refused.ts';
+import type { ImportFile } from '../import-file.ts';
+import { faultTexts, maxRecordBytes, type FilePosition, type RawRecord } from '../raw-records.ts';
+import { csvFormat, rowFormat, type RecordFormat } from '../record-formats.ts';
+import { RecordScanner } from '../record-scanner.ts';
+import { textBlocks } from '../text-blocks.ts';
+
+/** Detected from the header line. */
+const separators = [',', ';', '\t', '|'] as const;
+type Separator = (typeof separators)[number];
+
+export interface CsvHeader {
+  /** Of the errors file, for XLSX. */
+  separator: Separator;
+  headers: string[];
+  /** Of the first record. */
+  start: FilePosition;
+}
+
+/** The beginning of a file. */
+export interface Beginning extends CsvHeader {
+  line: number;
+  /** Cells of the first records, at most `sampledRecords` and from about 1 MiB. */
+  sample: readonly (readonly Cell[])[];
+}
+
+/** Columns are guessed by what this many records hold. */
+export const sampledRecords = 200;
+
+const maxColumns = 10_000;
+
+/** Records before the header of a file that begins with notes. */
+const maxNotes = 10;
+
+/**
+ * Reads the header line: the first line that is not blank, and not `sep=;`, in which Excel names the separator.
+ * @param chunks of the file from its start (of XLSX its rows); only about the first MiB is read
+ * @param isNote says whether a first line with a single filled cell is a note above the header. Default: none is
+ * @throws FileRefused if there is no such line, or if it is too long or not valid CSV
+ */
+export async function readHeader(
+  format: ImportFile['format'],
+  chunks: AsyncIterable<Buffer>,
+  isNote: (cell: string) => boolean = () => false,
+): Promise<Beginning> {
+  const text = await readText(chunks);
+  const other = otherFormats.find(([start]) => text.text.startsWith(start));
+  if (other) throw new FileRefused('is not CSV', undefined, other[1]);
+  if (text.text.trim() === '') throw new FileRefused('has no header line');
+  const { separator, format: recordFormat, header, from } = bestOf(candidatesOf(format, text, isNote));
+  const { cells, cellCount, line, next, fault } = header;
+  if (fault === 'invalid bytes') throw invalidBytes('utf-8', header.faultLine);
+  if (fault !== undefined) throw new FileRefused(`has a header line that ${faultTexts[fault]}`, line);
+  if (cellCount > maxColumns) throw new FileRefused(`has more than ${maxColumns} columns`, line);
+  if (cells.some(({ text: name }) => name.includes('\0')))
+    throw new FileRefused('has a NUL character in a header', line);
+  const records = recordsOf(text, recordFormat, from, maxNotes + 1 + sampledRecords);
+  const sample = records.filter((record) => record.next.bytes > next.bytes).slice(0, sampledRecords);
+  return { separator, headers: cells.map(headerOf), start: next, line, sample: sample.map((record) => record.cells) };
+}
+
+/** The first bytes of other files, read as text. */
+const otherFormats: readonly (readonly [start: string, advice: string])[] = [
+  ['PK\x03\x04', 'it is a ZIP file: for an Excel file, say `format` xlsx or leave it out'],
+  ['\xd0\xcf\x11\xe0', 'it is an old Excel file, or one with a password: save it as XLSX without a password'],
+];
+
+interface FirstText {
+  text: string;
+  isWholeFile: boolean;
+}
+
+/** Reads about as many bytes as the longest allowed record. */
+async function readText(chunks: AsyncIterable<Buffer>): Promise<FirstText> {
+  let text = '';
+  for await (const block of textBlocks(chunks)) {
+    text += block;
+    if (text.length > maxRecordBytes) return { text, isWholeFile: false };
+  }
+  return { text, isWholeFile: true };
+}
+
+/** The header as it is with one of the possible separators. */
+interface Candidate {
+  separator: Separator;
+  format: RecordFormat;
+  header: RawRecord;
+  /** Where the text begins in which records are looked for. */
+  from: TextStart;
+}
+
+interface TextStart {
+  /** In characters. */
+  index: number;
+  position: FilePosition;
+}
+
+const fileStart: TextStart = { index: 0, position: { bytes: 0, line: 1 } };
+
+/** With this first line, Excel names the separator of a file. */
+const separatorLine = /^\ufeff?sep=([,;\t|])\r?\n/i;
+
+function candidatesOf(format: ImportFile['format'], text: FirstText, isNote: (cell: string) => boolean): Candidate[] {
+  const candidate = (separator: Separator, records: RecordFormat, from = fileStart): Candidate => {
+    return { separator, format: records, header: headerIn(recordsOf(text, records, from, maxNotes + 1), isNote), from };
+  };
+  if (format === 'xlsx') return [candidate(',', rowFormat)];
+  const [line, named] = separatorLine.exec(text.text) ?? [];
+  if (line !== undefined) {
+    const from = { index: line.length, position: { bytes: Buffer.byteLength(line), line: 2 } };
+    return [candidate(named as Separator, csvFormat(named!, maxColumns), from)];
+  }
+  return separators.map((separator) => candidate(separator, csvFormat(separator, maxColumns)));
+}
+
+/** Returns the first records of a text. */
+function recordsOf({ text, isWholeFile }: FirstText, format: RecordFormat, from: TextStart, most: number): RawRecord[] {
+  const scanner = new RecordScanner(format, from.position);
+  const records: RawRecord[] = [];
+  for (const record of scanner.scan(text.slice(from.index))) if (records.push(record) === most) return records;
+  if (isWholeFile) for (const record of scanner.end()) if (records.push(record) === most) return records;
+  return records;
+}
+
+const filledCells = ({ cells }: RawRecord): string[] =>
+  cells.flatMap(({ text }) => (text.trim() === '' ? [] : [text.trim()]));
+
+/** Returns the first record, or the one below the notes. */
+function headerIn(records: readonly RawRecord[], isNote: (cell: string) => boolean): RawRecord {
+  const [first = tooLong] = records;
+  const [cell, second] = filledCells(first);
+  if (cell === undefined || second !== undefined || first.fault !== undefined || !isNote(cell)) return first;
+  return records.find((record) => record.fault === undefined && filledCells(record).length > 1) ?? first;
+}
+
+const tooLong: RawRecord = {
+  cells: [],
+  cellCount: 0,
+  line: 1,
+  next: fileStart.position,
+  endsWithCr: false,
+  fault: 'too long',
+  faultLine: 1,
+};
+
+/** Returns the candidate with the most cells, a faulty one only if all are. */
+const bestOf = (candidates: Candidate[]): Candidate => candidates.toSorted((a, b) => rank(b) - rank(a))[0]!;
+
+const rank = ({ header }: Candidate): number => (header.fault === undefined ? header.cellCount : 0);
+
+/** Trims an unquoted header. */
+const headerOf = ({ text, isQuoted }: Cell): string => (isQuoted ? text : text.trim());

@@ -1,0 +1,201 @@
+import type { Fault } from '../../errors.ts';
+import type { CustomType, MappedField, Mapping, MappingOrigin } from '../../schemas/imports.ts';
+import { customKey } from '../../schemas/filters.ts';
+import { pointerTo } from '../../text/json-pointer.ts';
+import { FileRefused } from '../file-refused.ts';
+import { ignoredFields, importColumn, matchOf, type ImportFile } from '../import-file.ts';
+import { ValueReader } from '../values/read-value.ts';
+import { clashesOf, quoted } from './column-clashes.ts';
+import { ColumnGuesser } from './guess-columns.ts';
+import { headerKey, namesOfFields } from './header-names.ts';
+import { readHeader, type Beginning, type CsvHeader } from './header.ts';
+
+/** How the columns of a file are read. Stored with the import, so that every worker reads the same. */
+export interface CsvLayout extends CsvHeader {
+  /** By column, such as `company.name`; null if it is left out. */
+  columns: (string | null)[];
+  /** Where the field of each column comes from; null if nothing names one. */
+  origins?: (MappingOrigin | null)[];
+  /** By column: the type of a custom field, as given, or as the first reading finds it. */
+  types?: (CustomType | null)[];
+  /** What the cells of each column were so far (see column-types.ts). Only during the first reading. */
+  seen?: number[];
+  /** Columns that the errors file omits: those of an errors file, and those with neither header nor values. */
+  omitted?: number[];
+}
+
+/** Returns the mapping that the customer's last import of a file with these headers has used. */
+export type RememberedMapping = (headers: readonly string[]) => Promise<Mapping | undefined>;
+
+const nothingRemembered: RememberedMapping = () => Promise.resolve(undefined);
+
+/**
+ * Returns null for an NDJSON file, which has no header line.
+ * @throws FileRefused if there is no header line, or if the columns cannot be mapped to fields
+ */
+export async function readLayout(
+  file: ImportFile,
+  chunks: AsyncIterable<Buffer>,
+  remembered: RememberedMapping = nothingRemembered,
+): Promise<CsvLayout | null> {
+  if (file.format === 'ndjson' || file.format === 'auto') return null;
+  const { layout, faults } = layoutOf(file, await planColumns(file, chunks, remembered));
+  if (faults.length > 0) throw new FileRefused(`cannot be imported: ${summary(faults)}`);
+  return layout;
+}
+
+const maxSummarised = 10;
+
+function summary(faults: readonly Fault[]): string {
+  const messages = faults.slice(0, maxSummarised).map(({ message }) => message);
+  const others = faults.length - messages.length;
+  return others > 0 ? `${messages.join('; ')}; and ${others} more` : messages.join('; ');
+}
+
+/** A column, and what decides its field. */
+interface Decision {
+  field: string | null;
+  type: CustomType | null;
+  origin: MappingOrigin;
+}
+
+export interface ColumnPlan {
+  beginning: Beginning;
+  /** By column; undefined if nothing names a field. */
+  decisions: (Decision | undefined)[];
+}
+
+/**
+ * Reads the beginning of a file, and decides the field of each column.
+ * @throws FileRefused if there is no header line that can be read
+ */
+export async function planColumns(
+  file: ImportFile,
+  chunks: AsyncIterable<Buffer>,
+  remembered: RememberedMapping = nothingRemembered,
+): Promise<ColumnPlan> {
+  const beginning = await readHeaderOf(file, chunks);
+  const known = file.guess ? await remembered(beginning.headers) : undefined;
+  const decisions = beginning.headers.map((header, i) => decide(file, beginning, known, header, i));
+  if (file.guess) guessOthers(decisions, { file, beginning, reader: await ValueReader.load() });
+  return { beginning, decisions };
+}
+
+/** @throws FileRefused if there is no header line that can be read */
+export const readHeaderOf = (file: ImportFile, chunks: AsyncIterable<Buffer>): Promise<Beginning> =>
+  readHeader(file.format, chunks, isNoteFor(file));
+
+/** A single cell above the header of a guessed file is a note, unless it names a field. */
+const isNoteFor =
+  (file: ImportFile) =>
+  (cell: string): boolean =>
+    file.guess === true &&
+    !Object.hasOwn(file.mapping ?? {}, cell) &&
+    !importColumn(file.object, cell) &&
+    !namesOfFields[file.object].has(headerKey(cell)) &&
+    !cell.startsWith('_');
+
+function decide(
+  file: ImportFile,
+  beginning: Beginning,
+  known: Mapping | undefined,
+  header: string,
+  i: number,
+): Decision | undefined {
+  const given = mappedIn(file.mapping, header);
+  if (given !== undefined) return decisionOf(given, 'given');
+  if (header.startsWith('_')) return header === recordHeader ? decisionOf(wholeRecord(beginning), 'name') : undefined;
+  const isFirst = beginning.headers.indexOf(header) === i;
+  const before = isFirst ? mappedIn(known, header) : undefined;
+  if (before !== undefined && before !== header) return decisionOf(before, 'remembered');
+  if (!importColumn(file.object, header) || (file.guess && isOtherThing(file, beginning, header, i))) return undefined;
+  return decisionOf(header, 'name');
+}
+
+const mappedIn = (mapping: Mapping | null | undefined, header: string): MappedField | undefined =>
+  mapping && Object.hasOwn(mapping, header) ? mapping[header] : undefined;
+
+const decisionOf = (mapped: MappedField, origin: MappingOrigin): Decision =>
+  typeof mapped === 'object' && mapped !== null ? { ...mapped, origin } : { field: mapped, type: null, origin };
+
+/** The column of lines of NDJSON, in the errors file of an NDJSON file. */
+export const recordHeader = '_record';
+
+/** An errors file of NDJSON can be sent as it is: it has only columns of errors files. */
+const wholeRecord = ({ headers }: Beginning): string | null =>
+  headers.every((header) => header.startsWith('_')) &&
+  headers.indexOf(recordHeader) === headers.lastIndexOf(recordHeader)
+    ? recordHeader
+    : null;
+
+/** Other programs write the name of a company, or ids of their own, below headers that are names of fields here. */
+function isOtherThing(file: ImportFile, { sample }: Beginning, header: string, i: number): boolean {
+  const filled = sample.flatMap((cells) => cells[i]?.text.trim() || []);
+  if (header === 'company') return filled.some((text) => !text.startsWith('{'));
+  return header === 'id' && matchOf(file) !== 'id' && filled.some((text) => !/^[\da-f]{8}-[\da-f-]{27}$/i.test(text));
+}
+
+function guessOthers(
+  decisions: (Decision | undefined)[],
+  { file, beginning, reader }: { file: ImportFile; beginning: Beginning; reader: ValueReader },
+): void {
+  const { headers, sample } = beginning;
+  const open = [...decisions.keys()].filter((i) => decisions[i] === undefined && isOpen(headers[i]!));
+  const taken = decisions.flatMap((decision) => decision?.field ?? []);
+  const guesses = new ColumnGuesser({ object: file.object, headers, sample, reader }, taken).guess(open);
+  for (const [i, field] of guesses) decisions[i] = { field, type: null, origin: 'guess' };
+}
+
+/** Columns without a header, and those of errors files, are no columns of records. */
+const isOpen = (header: string): boolean => header !== '' && !header.startsWith('_');
+
+/**
+ * @returns `layout`, and `faults`: e.g. an unknown field, two columns for the same field, or none for the field that
+ * identifies the records
+ */
+export function layoutOf(
+  file: ImportFile,
+  { beginning, decisions }: ColumnPlan,
+): { layout: CsvLayout; faults: Fault[] } {
+  const { separator, headers, start } = beginning;
+  const ignored = ignoredFields(file);
+  const unknown = decisions.map((decision, i) => {
+    if (decision) return decision.field !== null && !isKnown(file, decision.field);
+    return isOpen(headers[i]!);
+  });
+  const columns = decisions.map((decision, i) => {
+    const field = decision?.field ?? null;
+    return field === null || unknown[i] || ignored.has(field) ? null : field;
+  });
+  const isLenient = file.guess || file.ignoreUnknown;
+  const faults = [
+    ...headers.filter((_, i) => unknown[i] && (!isLenient || (file.guess && decisions[i]))).map(unknownHeader),
+    ...clashesOf(headers, columns),
+    ...missingMatch(file, columns),
+  ];
+  const layout: CsvLayout = {
+    separator,
+    headers,
+    start,
+    columns,
+    origins: decisions.map((decision) => decision?.origin ?? null),
+    types: columns.map((field, i) => (isCustom(field) ? (decisions[i]?.type ?? null) : null)),
+  };
+  return { layout, faults };
+}
+
+const isKnown = ({ object }: ImportFile, field: string): boolean =>
+  field === recordHeader || importColumn(object, field) !== undefined;
+
+export const isCustom = (field: string | null): boolean => field !== null && customKey(field) !== undefined;
+
+const unknownHeader = (header: string): Fault => ({
+  path: pointerTo(['mapping', header]),
+  message: `${quoted(header)} is not the name of a field`,
+});
+
+function missingMatch(file: ImportFile, columns: (string | null)[]): Fault[] {
+  const match = matchOf(file);
+  if (match === undefined || columns.includes(match) || columns.includes(recordHeader)) return [];
+  return [{ path: '', message: `no column is for the field ${quoted(match)}, which identifies the records` }];
+}

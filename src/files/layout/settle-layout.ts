@@ -1,0 +1,74 @@
+import type { MappedField, Mapping } from '../../schemas/imports.ts';
+import type { Cell } from '../cells.ts';
+import { FileRefused } from '../file-refused.ts';
+import type { ImportFile } from '../import-file.ts';
+import { seenWith, typeSeen } from './column-types.ts';
+import { isCustom, type CsvLayout } from './layout.ts';
+
+/** Notes what the cells of a record show about its columns, during the first reading. */
+export function observe(layout: CsvLayout, cells: readonly Cell[], line: number): void {
+  const seen = (layout.seen ??= layout.headers.map(() => 0));
+  for (const i of watchedColumns(layout)) {
+    const cell = cells[i];
+    if (cell === undefined || cell.text.trim() === '') continue;
+    seen[i] = isUnnamed(layout, i) ? seen[i] || line : seenWith(seen[i]!, cell);
+  }
+}
+
+const watched = new WeakMap<CsvLayout, number[]>();
+
+/** Custom fields of which no type is given, and columns without a header. */
+function watchedColumns(layout: CsvLayout): number[] {
+  const known = watched.get(layout);
+  if (known) return known;
+  const { headers, columns, types } = layout;
+  const found = [...headers.keys()].filter((i) => (isCustom(columns[i]!) && !types?.[i]) || isUnnamed(layout, i));
+  watched.set(layout, found);
+  return found;
+}
+
+const isUnnamed = ({ headers, columns }: CsvLayout, i: number): boolean => headers[i] === '' && columns[i] === null;
+
+/**
+ * Ends the first reading: settles the types of custom fields, and which columns the errors file omits.
+ * @throws FileRefused if a column has values, but no header
+ */
+export function settleLayout(file: ImportFile, layout: CsvLayout): CsvLayout {
+  const { seen = [], ...rest } = layout;
+  const { headers, columns, types = [], origins = [] } = rest;
+  const places = [...headers.keys()];
+  const unnamed = places.find((i) => isUnnamed(rest, i) && origins[i] !== 'given' && seen[i]);
+  if (unnamed !== undefined && !file.guess && !file.ignoreUnknown)
+    throw new FileRefused(
+      `has values in column ${unnamed + 1}, which has no header`,
+      seen[unnamed],
+      'name the column, or leave it out by `mapping` {"": null}',
+    );
+  return {
+    ...rest,
+    types: columns.map((field, i) => (isCustom(field) ? (types[i] ?? typeSeen(seen[i] ?? 0)) : null)),
+    omitted: places.filter((i) => isOfErrorsFile(rest, i) || (isUnnamed(rest, i) && !seen[i])),
+  };
+}
+
+const isOfErrorsFile = ({ headers, columns }: CsvLayout, i: number): boolean =>
+  headers[i]!.startsWith('_') && columns[i] === null;
+
+/** Returns the columns of records that are left out because nothing names a field for them. */
+export const leftOut = (layout: CsvLayout): number[] =>
+  [...layout.headers.keys()].filter(
+    (i) =>
+      layout.columns[i] === null && !layout.origins?.[i] && !layout.omitted?.includes(i) && !isOfErrorsFile(layout, i),
+  );
+
+/** Returns the mapping that an import uses, to be remembered. The layout is not settled yet. */
+export function usedMapping({ headers, columns, origins = [], types = [] }: CsvLayout): Mapping {
+  const entries = headers.flatMap((header, i): [string, MappedField][] => {
+    const field = columns[i] ?? null;
+    const isDecided = field !== null || origins[i] === 'given';
+    if (!isDecided || header.startsWith('_') || headers.indexOf(header) !== i) return [];
+    const type = types[i];
+    return [[header, field !== null && type ? { field, type } : field]];
+  });
+  return Object.fromEntries(entries);
+}

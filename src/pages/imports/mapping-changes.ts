@@ -1,0 +1,79 @@
+import type { Fault } from '../../errors.ts';
+import { encodingNamed } from '../../files/encodings.ts';
+import type { DetailedPreview } from '../../jobs/imports/preview-import.ts';
+import { fileCompanies, fileContacts } from '../../schemas/batches.ts';
+import { customKey } from '../../schemas/filters.ts';
+import {
+  customTypes,
+  fieldOfMapped,
+  type CustomType,
+  type Import,
+  type ImportPatch,
+  type ImportPreview,
+  type InvalidValues,
+  type MappedField,
+} from '../../schemas/imports.ts';
+import { text, type Fields } from '../base/forms.ts';
+
+/**
+ * Returns what a submitted form changes in an import's settings.
+ * @param pins true to keep guesses as they are shown, because the import starts with them
+ */
+export function changesOf(preview: DetailedPreview, fields: Fields, pins: boolean): ImportPatch {
+  const values = text(fields, 'invalid_values');
+  return {
+    ...(values === '' ? {} : { invalid_values: values as InvalidValues }),
+    ...(preview.headers ? { mapping: mappingOf(preview, fields, pins) } : {}),
+  };
+}
+
+function mappingOf(preview: DetailedPreview, fields: Fields, pins: boolean): Record<string, MappedField> {
+  const entries = preview.columns.flatMap(({ header }, i): [string, MappedField][] => {
+    if (preview.headers!.indexOf(header) !== i) return [];
+    const shown = preview.mapping?.[header] ?? null;
+    const origin = preview.mapping_from?.[header] ?? null;
+    // The form does not have all columns of a very wide file. The others stay.
+    const chosen = `column-${i}` in fields ? chosenFor(fields, i) : shown;
+    const isChanged = JSON.stringify(chosen) !== JSON.stringify(shown);
+    const isKept = origin === 'given' || (pins && (origin === 'guess' || origin === 'remembered'));
+    return isChanged || isKept ? [[header, chosen]] : [];
+  });
+  return Object.fromEntries(entries);
+}
+
+function chosenFor(fields: Fields, i: number): MappedField {
+  const [field, type] = [text(fields, `column-${i}`), text(fields, `type-${i}`)];
+  if (field === '') return null;
+  const isTyped = customKey(field) !== undefined && (customTypes as readonly string[]).includes(type);
+  return isTyped ? { field, type: type as CustomType } : field;
+}
+
+/** Returns what changes how the whole file is read: then the columns of the form are no longer those of the file. */
+export function sourceChangesOf(found: Import, sheet: string | null, fields: Fields): ImportPatch {
+  const [encoding, chosen] = [text(fields, 'encoding'), text(fields, 'sheet')];
+  const isOther = encoding !== '' && (encodingNamed(encoding) ?? encoding) !== found.encoding;
+  return {
+    ...(isOther ? { encoding } : {}),
+    ...(chosen !== '' && chosen !== sheet ? { sheet: chosen } : {}),
+  };
+}
+
+/** Returns why an import with its current settings cannot succeed, as a whole or in any record. */
+export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
+  ...preview.errors.filter(({ path }) => !path.startsWith('/records/')),
+  ...missingFields(found, preview).map((field) => ({
+    path: '',
+    message: `no column is read as ${field}, which every new record needs`,
+  })),
+];
+
+/** Returns fields, or groups of them, that every new record must have and to which no column is mapped. */
+function missingFields(found: Import, { mapping }: ImportPreview): string[] {
+  if (found.mode !== 'create' || !mapping) return [];
+  const { create, needsOneOf = [] } = found.object === 'contacts' ? fileContacts : fileCompanies;
+  const covered = new Set(Object.values(mapping).map(fieldOfMapped));
+  if (covered.has('_record')) return [];
+  if (covered.has('full_name')) covered.add('first_name');
+  const needed = [...(create.required ?? []).map((field) => [field]), ...needsOneOf];
+  return needed.filter((group) => !group.some((field) => covered.has(field))).map((group) => group.join(' or '));
+}

@@ -1,0 +1,193 @@
+import type { Fault } from '../../errors.ts';
+import type { DetailedPreview, PreviewColumn } from '../../jobs/imports/preview-import.ts';
+import { customKey } from '../../schemas/filters.ts';
+import {
+  customTypes,
+  fieldOfMapped,
+  invalidValues,
+  type CustomType,
+  type Import,
+  type InvalidValues,
+} from '../../schemas/imports.ts';
+import { field as formField, option } from '../base/forms.ts';
+import { count, html, table, type Html } from '../base/html.ts';
+import { fieldLabel, fieldsToChoose, originLabels } from './field-choices.ts';
+import { obstaclesTo } from './mapping-changes.ts';
+
+/** Returns the file's preview, with controls to map its columns and to start the import. */
+export const mappingForm = (found: Import, preview: DetailedPreview, sheet: string | null): Html =>
+  html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview) : ''}
+    !${settings(found, preview, sheet)}
+    <h2>The first records</h2>
+    !${preview.records.length === 0 ? html`<p class="quiet">The file has no records.</p>` : records(found, preview)}
+    <div class="buttons">
+      <button name="do" value="check">Check first</button>
+      <button name="do" value="start" class="secondary outline">Import now</button>
+      <button name="do" value="save" class="secondary outline">Save and preview again</button>
+    </div>
+    <p class="quiet">A check writes nothing: it counts what would be written, left out and refused.</p>`;
+
+function faultList(found: Import, preview: DetailedPreview): Html {
+  const ofRecords = preview.errors.filter(({ path }) => path.startsWith('/records/'));
+  const faults = [...obstaclesTo(found, preview), ...ofRecords];
+  const warnings = preview.warnings.filter(({ path }) => path.startsWith('/records/'));
+  return html`!${list('With these settings, something is wrong:', faults)}
+  !${list('Values of the first records that will be left out:', warnings)}`;
+}
+
+const list = (title: string, faults: readonly Fault[]): Html =>
+  faults.length === 0
+    ? ''
+    : html`<div class="notice warning" role="status">
+        <p>${title}</p>
+        <ul>
+          !${faults.slice(0, mostShown).map((fault) => html`<li>${faultText(fault)}</li>`)}
+        </ul>
+      </div>`;
+
+/** Contains the number of the record, counted from 1. */
+function faultText({ path, message }: Fault): string {
+  const [, what, index, ...fields] = path.split('/');
+  return what === 'records' ? `Record ${Number(index) + 1}: ${fields.join('.')} ${message}` : message;
+}
+
+/** How many columns of a CSV file, and fields of preview records, a page shows. */
+const mostShown = 100;
+
+/** Says how many columns or fields the file has, if the page does not show all. Else an empty string. */
+const hiddenNote = (what: string, all: number): Html =>
+  all <= mostShown
+    ? ''
+    : html`<p class="quiet">
+        The file has ${count(all)} ${what}. The first ${mostShown} are shown here; the API shows and changes all.
+      </p>`;
+
+/** Returns a table of the columns of a CSV file and the fields to which they are mapped. */
+function columns(found: Import, preview: DetailedPreview): Html {
+  const rows = preview.columns.slice(0, mostShown).map((column, i) => columnRow(found, preview, column, i));
+  const heads = ['Column of the file', 'Values', 'Is read as', 'Type', 'Because of'];
+  return html`<h2>Columns</h2>
+    !${hiddenNote('columns', preview.columns.length)} !${table('Columns', heads, rows)}`;
+}
+
+function columnRow({ object }: Import, preview: DetailedPreview, column: PreviewColumn, i: number): Html {
+  const { header, samples } = column;
+  const isRepeated = preview.headers!.indexOf(header) !== i;
+  const field = fieldOfMapped(preview.mapping?.[header] ?? null) ?? '';
+  const origin = preview.mapping_from?.[header];
+  const chosen = isRepeated
+    ? html`<td colspan="3" class="quiet">left out: another column has this header</td>`
+    : html`<td>!${fieldChoice(object, header, field, i)}</td>
+        <td>!${typeChoice(column, field, i)}</td>
+        <td class="quiet">${origin ? originLabels[origin] : 'nothing says what it is'}</td>`;
+  return html`<tr>
+    <td>${header === '' ? '(no header)' : header}</td>
+    <td class="quiet">!${samples.map((sample) => html`<div>${sample}</div>`)}</td>
+    !${chosen}
+  </tr>`;
+}
+
+const fieldChoice = (object: Import['object'], header: string, field: string, i: number): Html =>
+  html`<select name="column-${i}" aria-label="Field of the column ${header}">
+    !${option('', 'leave it out', field)}
+    !${choicesFor(object, header, field).map((name) => option(name, fieldLabel(object, name), field))}
+  </select>`;
+
+/** Returns the standard fields, and a custom field with the column's name. */
+function choicesFor(object: Import['object'], header: string, field: string): string[] {
+  const names = fieldsToChoose(object);
+  const custom = header.startsWith('custom_fields.') ? header : `custom_fields.${header}`;
+  const others = [customKey(custom) === undefined ? '' : custom, field].filter(
+    (name) => name !== '' && !names.includes(name),
+  );
+  return [...new Set([...others, ...names])];
+}
+
+const typeLabels: Record<CustomType, string> = { text: 'text', number: 'number', boolean: 'yes or no', date: 'date' };
+
+/** Only custom fields have one. It is shown for all, so that it can be chosen together with the field. */
+function typeChoice({ header, type, isTypeGiven }: PreviewColumn, field: string, i: number): Html {
+  const found = type && !isTypeGiven ? ` (${typeLabels[type]})` : '';
+  const chosen = isTypeGiven && type ? type : '';
+  const isCustom = customKey(field) !== undefined;
+  return html`<select name="type-${i}" aria-label="Type of the column ${header}, if it is a custom field">
+    !${option('', isCustom ? `as the cells show${found}` : '–', chosen)}
+    !${customTypes.map((name) => option(name, typeLabels[name], chosen))}
+  </select>`;
+}
+
+const invalidLabels: Record<InvalidValues, string> = {
+  skip: 'leave them out, write the record, and say so',
+  fail: 'do not write the record',
+};
+
+const commonEncodings = [
+  'utf-8',
+  'windows-1252',
+  'iso-8859-2',
+  'windows-1250',
+  'windows-1251',
+  'macintosh',
+  'utf-16le',
+];
+
+function settings(found: Import, { sheets, encoding, separator }: DetailedPreview, sheet: string | null): Html {
+  const choice = (name: string, label: string, options: Html[]): Html =>
+    formField(
+      { name, label, faults: {} },
+      (attributes) =>
+        html`<select !${attributes}>
+          !${options}
+        </select>`,
+    );
+  const encodings = [...new Set([encoding ?? '', ...commonEncodings])].filter((name) => name !== '');
+  return html`<h2>Settings</h2>
+    <div class="card">
+      !${choice(
+        'invalid_values',
+        'Values that cannot be read',
+        invalidValues.map((name) => option(name, invalidLabels[name], found.invalid_values)),
+      )}
+      !${
+        sheets && sheets.length > 1
+          ? choice(
+              'sheet',
+              'Sheet',
+              sheets.map((name) => option(name, name, sheet ?? sheets[0]!)),
+            )
+          : ''
+      }
+      !${
+        found.format === 'csv' && encoding !== null
+          ? choice(
+              'encoding',
+              `Encoding${separator === null ? '' : ` (cells are separated by ${separatorLabels[separator] ?? separator})`}`,
+              encodings.map((name) => option(name, name, encoding)),
+            )
+          : ''
+      }
+    </div>`;
+}
+
+const separatorLabels: Record<string, string> = {
+  ',': 'commas',
+  ';': 'semicolons',
+  '\t': 'tabs',
+  '|': 'vertical bars',
+};
+
+function records({ object }: Import, { records: items }: DetailedPreview): Html {
+  const all = [...new Set(items.flatMap((item) => Object.keys(item)))];
+  const names = all.slice(0, mostShown);
+  const rows = items.map(
+    (item) =>
+      html`<tr>
+        !${names.map((name) => html`<td>${shownValue((item as Record<string, unknown>)[name])}</td>`)}
+      </tr>`,
+  );
+  const heads = names.map((name) => fieldLabel(object, name));
+  return html`!${hiddenNote('fields', all.length)} !${table('First records', heads, rows)}`;
+}
+
+const shownValue = (value: unknown): string =>
+  typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value);

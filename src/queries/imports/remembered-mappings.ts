@@ -1,0 +1,62 @@
+import { createHash } from 'node:crypto';
+import type { Sql, Transaction } from '../../database/db.ts';
+import type { ImportObject, Mapping } from '../../schemas/imports.ts';
+
+/** Of one customer. */
+const maxRemembered = 100;
+
+/** Returns the hash of a set of headers, without the columns of errors files. */
+function hashOf(headers: readonly string[]): Buffer {
+  const named = new Set(headers.filter((header) => header !== '' && !header.startsWith('_')));
+  return createHash('sha256')
+    .update(JSON.stringify([...named].toSorted()))
+    .digest();
+}
+
+/** Returns the mapping that the last import of a file with these headers has used. */
+export async function findRememberedMapping(
+  sql: Sql | Transaction,
+  customerId: string,
+  object: ImportObject,
+  headers: readonly string[],
+): Promise<Mapping | undefined> {
+  const [found] = await sql<{ mapping: Mapping }[]>`
+    select mapping
+    from import_mappings
+    where customer_id = ${customerId}
+      and object = ${object}
+      and headers = ${hashOf(headers)}`;
+  return found?.mapping;
+}
+
+/** Stores the mapping that an import uses, and deletes those that were not used for the longest time. */
+export async function rememberMapping(
+  sql: Transaction,
+  customerId: string,
+  object: ImportObject,
+  { headers, mapping }: { headers: readonly string[]; mapping: Mapping },
+): Promise<void> {
+  await sql`
+    insert into import_mappings (customer_id, object, headers, mapping, used_at)
+    values (${customerId}, ${object}, ${hashOf(headers)}, ${sql.json(mapping)}, now())
+    on conflict (customer_id, object, headers) do update
+    set mapping = excluded.mapping, used_at = excluded.used_at`;
+  await forgetOldest(sql, customerId);
+}
+
+async function forgetOldest(sql: Transaction, customerId: string): Promise<void> {
+  // Skips rows that another transaction is using: to wait for them could be a deadlock.
+  const surplus = await sql<{ object: string; headers: Buffer }[]>`
+    select object, headers
+    from import_mappings
+    where customer_id = ${customerId}
+    order by used_at desc
+    offset ${maxRemembered}
+    for update skip locked`;
+  for (const { object, headers } of surplus)
+    await sql`
+      delete from import_mappings
+      where customer_id = ${customerId}
+        and object = ${object}
+        and headers = ${headers}`;
+}

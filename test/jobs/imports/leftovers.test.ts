@@ -1,0 +1,296 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { sweepJobs } from '../../../src/jobs/sweep-jobs.ts';
+import { startApp } from '../../setup/app.ts';
+import { contactBody, make, type TestCustomer } from '../../setup/factories.ts';
+import { beginImport, countsOf, importFile, sendFile, workAtAll } from '../importing.ts';
+import { contextOf } from '../working.ts';
+
+const app = await startApp();
+let customer: TestCustomer;
+beforeEach(async () => {
+  customer = await app.customer();
+});
+
+const created = { object: 'contacts', mode: 'create' } as const;
+const failuresOf = async (id: string, query = '') => (await customer.get(`/imports/${id}/failures${query}`)).body;
+const contactsOf = async (...fields: string[]) =>
+  String((await customer.post('/contacts/export', { format: 'ndjson', fields })).body)
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line))
+    .toReversed();
+
+describe('a value that cannot be read', () => {
+  const text =
+    'first_name,work_email,location_country,birth_year,phone_numbers,job_title\n' +
+    'Ada,ada@example.com,Germoney,1815,"+49 30 901820; none",CEO\n' +
+    `Bob,bob@example.com,DE,,,${'x'.repeat(300)}\n` +
+    'Cy,no address,,,030,\n' +
+    'Dan,dan@example.com,DE,\\N,,\\N\n';
+
+  test('is left out, the record is written, and a warning names it', async () => {
+    const done = await importFile(app, customer, created, text);
+    expect(done).toMatchObject({ status: 'COMPLETED', created: 3, failed: 1, warnings: 3, invalid_values: 'skip' });
+    expect(
+      await contactsOf('first_name', 'location_country', 'birth_year', 'phone_numbers', 'job_title'),
+    ).toMatchObject([
+      {
+        first_name: 'Ada',
+        birth_year: 1815,
+        phone_numbers: [{ country_code: '+49', number: '30901820' }],
+        job_title: 'CEO',
+      },
+      { first_name: 'Bob', location_country: 'DE' },
+      { first_name: 'Dan', birth_year: null },
+    ]);
+    const failures = await failuresOf(done.id);
+    expect(
+      failures.map(({ line, error, warning }: Record<string, unknown>) => [line, error ?? null, warning ?? null]),
+    ).toEqual([
+      [
+        2,
+        null,
+        'location_country: "Germoney" is no country (a name, or a code such as DE); phone_numbers: "none" is no phone number',
+      ],
+      [3, null, expect.stringMatching(/^job_title: "x+…" is longer than 255 characters$/)],
+      [
+        4,
+        'work_email: "no address" is no e-mail address; phone_numbers: "030" is no phone number; ' +
+          'a new record needs one of work_email, external_id, profnet_url, phone_numbers, mobile_phone',
+        null,
+      ],
+      [5, null, String.raw`job_title: cannot be emptied (\N)`],
+    ]);
+  });
+
+  test('fails its record if that is wanted, and in NDJSON', async () => {
+    const done = await importFile(app, customer, { ...created, invalid_values: 'fail' }, text);
+    expect(done).toMatchObject({ created: 0, failed: 4, warnings: 0, invalid_values: 'fail' });
+    const lines = '{"first_name":"Ada","work_email":"ada@example.com","birth_year":"x","gender":7}\n';
+    const strict = await importFile(app, customer, created, lines);
+    expect(strict).toMatchObject({ format: 'ndjson', created: 0, failed: 1, invalid_values: 'fail' });
+    expect(await failuresOf(strict.id)).toMatchObject([
+      { error: 'gender: 7 is no text; birth_year: "x" is no number' },
+    ]);
+    const lenient = await importFile(app, customer, { ...created, invalid_values: 'skip' }, lines);
+    expect(lenient).toMatchObject({ created: 1, warnings: 1 });
+  });
+
+  test('is needed if it names the stored record', async () => {
+    const settings = { ...created, mode: 'upsert', match: 'work_email' };
+    const done = await importFile(app, customer, settings, 'work_email,first_name\nno address,Ada\n,Bob\n');
+    expect(done).toMatchObject({ created: 0, failed: 2, warnings: 0 });
+    expect(await failuresOf(done.id)).toMatchObject([
+      { error: 'work_email: "no address" is no e-mail address' },
+      { error: 'work_email: is missing' },
+    ]);
+  });
+
+  test('that is what the record holds already stays, without a warning', async () => {
+    await make(customer, '/contacts', contactBody({ external_id: 'a', mobile_phone: 'ask', birth_year: 1815 }));
+    const settings = { ...created, mode: 'update', match: 'external_id' };
+    const done = await importFile(app, customer, settings, 'external_id,mobile_phone\na,ask\n');
+    expect(done).toMatchObject({ unchanged: 1, warnings: 0 });
+  });
+
+  test('makes an errors file that is imported again as it is, once it is corrected', async () => {
+    const done = await importFile(app, customer, created, text);
+    const errors = String((await customer.get(`/imports/${done.id}/errors`)).body);
+    const again = await importFile(app, customer, created, errors.replaceAll('Germoney', 'Germany'));
+    expect(again).toMatchObject({ status: 'COMPLETED', total: 4, created: 3, failed: 1, warnings: 3 });
+    const header = String((await customer.get(`/imports/${again.id}/errors`)).body).split('\r\n')[0];
+    expect(header).toBe(errors.split('\r\n')[0]);
+    expect(Object.keys((await failuresOf(again.id))[0].record)).not.toContain('_error');
+    const lines = await importFile(
+      app,
+      customer,
+      { ...created, format: 'ndjson' },
+      '{"first_name":"Eve","score":1,"x":1}\n',
+    );
+    const fixed = String((await customer.get(`/imports/${lines.id}/errors`)).body).replace(
+      '""x"":1',
+      '""work_email"":""e@example.com""',
+    );
+    expect(await importFile(app, customer, created, fixed)).toMatchObject({
+      status: 'COMPLETED',
+      created: 1,
+      failed: 0,
+    });
+  });
+});
+
+describe('a column of a custom field', () => {
+  test('has one type, which all of its cells show, or which is given', async () => {
+    const mapping = {
+      N: 'custom_fields.n',
+      B: 'custom_fields.b',
+      Z: 'custom_fields.zip',
+      D: { field: 'custom_fields.d', type: 'date' },
+      T: { field: 'custom_fields.t', type: 'text' },
+      Q: 'custom_fields.q',
+    };
+    const rows = ['a,1,true,01067,31.12.2024,7,"1"', 'b,-2.5,n/a,2,2024-02-29,8,2', 'c,n/a,false,3,03/04/2024,9,3'];
+    const done = await importFile(
+      app,
+      customer,
+      { ...created, mapping },
+      `external_id,N,B,Z,D,T,Q,first_name\n${rows.map((row) => `${row},Ada`).join('\n')}\n`,
+    );
+    expect(done).toMatchObject({ created: 3, warnings: 1 });
+    expect(await contactsOf('external_id', 'custom_fields')).toEqual([
+      { external_id: 'a', custom_fields: { n: 1, b: true, zip: '01067', d: '2024-12-31', t: '7', q: '1' } },
+      { external_id: 'b', custom_fields: { n: -2.5, zip: '2', d: '2024-02-29', t: '8', q: '2' } },
+      { external_id: 'c', custom_fields: { b: false, zip: '3', t: '9', q: '3' } },
+    ]);
+    expect((await failuresOf(done.id))[0].warning).toBe(
+      'custom_fields.d: "03/04/2024" can be two dates: write it as 2024-04-03 or 2024-03-04',
+    );
+  });
+
+  test('is read the same by every worker, wherever it goes on', async () => {
+    const rows = Array.from({ length: 2_500 }, (_, i) => `x${i},Ada,${i === 2_400 ? 'n.n.' : i}`);
+    const file = `external_id,first_name,custom_fields.n\n${rows.join('\n')}\n`;
+    const done = await importFile(app, customer, created, file, 0);
+    expect(countsOf(done)).toMatchObject({ created: 2_500 });
+    expect((await contactsOf('custom_fields'))[0]).toEqual({ custom_fields: { n: '0' } });
+  });
+});
+
+describe('guessed columns', () => {
+  const file = 'Vorname;Mail;Schuhgröße;\nAda;ada@example.com;38;\nGrace;grace@example.com;40;\n';
+
+  test('are found; what stays open is left out, and named as line 1', async () => {
+    const id = await beginImport(customer, { ...created, guess: true, start: false });
+    await sendFile(customer, id, file);
+    const preview = (await customer.get(`/imports/${id}/preview`)).body;
+    expect(preview).toMatchObject({
+      mapping: { Vorname: 'first_name', Mail: 'work_email', Schuhgröße: null },
+      mapping_from: { Vorname: 'guess', Mail: 'guess', Schuhgröße: null },
+      separator: ';',
+      errors: [],
+      warnings: [{ path: '/mapping/Schuhgröße', message: expect.stringContaining('"Schuhgröße" is left out') }],
+    });
+    await customer.post(`/imports/${id}/start`);
+    await workAtAll(app, customer);
+    expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ created: 2, failed: 0, warnings: 0 });
+    const failures = await failuresOf(id);
+    expect(failures).toEqual([
+      { line: 1, warning: expect.stringContaining('"Schuhgröße" is left out'), record: { Schuhgröße: 'Schuhgröße' } },
+    ]);
+    expect((await customer.get(`/imports/${id}/errors`)).body).toBe(
+      'Vorname;Mail;Schuhgröße;_line;_error;_warning\r\n',
+    );
+  });
+
+  test('are FAILED without `guess`, and so is a column of values without a header', async () => {
+    expect((await importFile(app, customer, created, file)).error).toContain('"Vorname" is not the name of a field');
+    const unnamed = 'first_name,work_email,\nAda,ada@example.com,\nBob,bob@example.com,x\n';
+    expect((await importFile(app, customer, created, unnamed)).error).toContain(
+      'has values in column 3, which has no header (line 3)',
+    );
+    expect(await importFile(app, customer, { ...created, ignore_unknown: true }, unnamed)).toMatchObject({
+      created: 2,
+    });
+  });
+
+  test('are remembered for the same headers of the same customer and kind of record', async () => {
+    const mapping = {
+      Schuhgröße: { field: 'custom_fields.shoe', type: 'text' },
+      Mail: 'personal_email',
+      Vorname: 'last_name',
+    };
+    const phone = file.replaceAll(';\n', ';+49 30 901820\n').replace(';+49 30 901820\n', ';phone_numbers\n');
+    const used = { ...created, guess: true, mapping, dry_run: true };
+    expect(await importFile(app, customer, used, phone)).toMatchObject({ status: 'COMPLETED', created: 2 });
+    const previewOf = async (caller: TestCustomer, settings: object) => {
+      const id = await beginImport(caller, { ...created, start: false, ...settings });
+      await sendFile(caller, id, phone);
+      const { body } = await caller.get(`/imports/${id}/preview`);
+      await caller.post(`/imports/${id}/cancel`);
+      return body;
+    };
+    expect(await previewOf(customer, { guess: true })).toMatchObject({
+      mapping: { Vorname: 'last_name', Mail: 'personal_email', Schuhgröße: mapping['Schuhgröße'] },
+      mapping_from: { Vorname: 'remembered', Mail: 'remembered', Schuhgröße: 'remembered', phone_numbers: 'name' },
+    });
+    expect((await previewOf(customer, {})).mapping_from).toMatchObject({ Vorname: null, Schuhgröße: null });
+    expect((await previewOf(await app.customer(), { guess: true })).mapping_from).toMatchObject({ Vorname: 'guess' });
+  });
+});
+
+describe('a dry run that has ended', () => {
+  const file = 'first_name,work_email,birth_year\nAda,ada@example.com,?\nBob,no address,\n';
+  const startForReal = (id: string) => customer.post(`/imports/${id}/start`, { dry_run: false });
+
+  test('is run for real, once, with the same file and new numbers', async () => {
+    const done = await importFile(app, customer, { ...created, dry_run: true }, file);
+    expect(done).toMatchObject({ status: 'COMPLETED', created: 1, failed: 1, warnings: 1 });
+    expect((await customer.post(`/imports/${done.id}/start`)).status).toBe(409);
+    expect((await customer.post(`/imports/${done.id}/start`, { dry_run: true })).status).toBe(409);
+    const started = await Promise.all([startForReal(done.id), startForReal(done.id), startForReal(done.id)]);
+    expect(started.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 409, 409]);
+    expect(started.find(({ status }) => status === 200)!.body).toMatchObject({
+      id: done.id,
+      status: 'PENDING',
+      dry_run: false,
+      processed: 0,
+      warnings: 0,
+      finished_at: null,
+    });
+    expect(await failuresOf(done.id)).toEqual([]);
+    await workAtAll(app, customer);
+    const real = (await customer.get(`/imports/${done.id}`)).body;
+    expect(real).toMatchObject({ status: 'COMPLETED', dry_run: false, total: 2, created: 1, failed: 1, warnings: 1 });
+    expect(await contactsOf('work_email')).toEqual([{ work_email: 'ada@example.com' }]);
+    expect((await startForReal(done.id)).status).toBe(409);
+    expect((await app.owner`select from import_chunks where import_id = ${done.id}`).count).toBe(0);
+  });
+
+  test('keeps its file for 24 hours, the latest three of a customer, and not of a failed one', async () => {
+    const ids: string[] = [];
+    for (let i = 0; i < 4; i += 1) ids.push((await importFile(app, customer, { ...created, dry_run: true }, file)).id);
+    const failed = await importFile(app, customer, { ...created, dry_run: true }, 'nothing,x\n1,2\n');
+    expect(failed.status).toBe('FAILED');
+    const kept = async () =>
+      (await app.owner`select distinct import_id from import_chunks where customer_id = ${customer.id} order by 1`).map(
+        (row) => row['import_id'],
+      );
+    expect(await kept()).toEqual(ids.slice(1));
+    expect((await startForReal(ids[0]!)).status).toBe(409);
+    expect((await startForReal(failed.id)).status).toBe(409);
+    await app.owner`update imports set file_kept_until = now() - interval '1 s' where id = ${ids[1]!}`;
+    expect((await startForReal(ids[1]!)).status).toBe(409);
+    await sweepJobs(contextOf(app), {});
+    expect(await kept()).toEqual(ids.slice(2));
+    const waiting = await Promise.all([1, 2, 3].map(() => beginImport(customer, created)));
+    expect((await startForReal(ids[2]!)).status).toBe(409);
+    await customer.post(`/imports/${waiting[0]!}/cancel`);
+    expect((await startForReal(ids[2]!)).status).toBe(200);
+  });
+});
+
+test('a full name becomes a first and a last name', async () => {
+  const names = [
+    'Ada Lovelace',
+    '"van der Berg, Jan"',
+    'Ludwig van Beethoven',
+    'Madonna',
+    'Hans Peter Müller',
+    'John Smith Jr.',
+    'Robert De Niro',
+  ];
+  const rows = names.map((name, i) => `${name},x${i}`);
+  await importFile(app, customer, created, `full_name,external_id\n${rows.join('\n')}\n`);
+  const stored = await contactsOf('first_name', 'last_name');
+  expect(stored.map(({ first_name = '', last_name }) => `${first_name}|${last_name}`)).toEqual([
+    'Ada|Lovelace',
+    'Jan|van der Berg',
+    'Ludwig|van Beethoven',
+    '|Madonna',
+    'Hans Peter|Müller',
+    'John|Smith Jr.',
+    'Robert|De Niro',
+  ]);
+  const both = await importFile(app, customer, created, 'full_name,last_name\nAda L,L\n');
+  expect(both.error).toContain('are both for the field "full_name"');
+});
