@@ -55,8 +55,14 @@ export const itemRow = ({ item, contact_id, status, reason, charged, result }: J
   status,
   reason,
   charged,
-  ...(result && '_id' in result ? { prospect: withoutEmpty(prospectRow(result)) } : { verification: result?.status }),
+  ...resultRow(result),
 });
+
+function resultRow(result: JobItem['result']): Row {
+  if (result && '_id' in result) return { prospect: withoutEmpty(prospectRow(result)) };
+  if (result && 'changed' in result) return { prospect_id: result.prospect_id, changed: result.changed };
+  return { verification: result?.status };
+}
 
 /** Removes members that say nothing: null, undefined and the empty text. */
 const withoutEmpty = (row: Row): Row =>

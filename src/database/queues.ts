@@ -78,6 +78,7 @@ const queueOfType = {
   unlock_selected_contacts: 'unlock',
   verify_email: 'verify',
   verify_list: 'verify',
+  enrich_contacts: 'unlock',
   import: 'import',
 } as const satisfies Record<RunType, TurnKind>;
 

@@ -1,4 +1,5 @@
 import type { JobQueue } from '../database/queues.ts';
+import { enrichContacts } from './enrichment/enrich-contacts.ts';
 import type { RunBatches } from './turns.ts';
 import { unlockContacts } from './unlocks/unlock-contacts.ts';
 import { unlockSelectedContacts } from './unlocks/unlock-selected-contacts.ts';
@@ -9,4 +10,5 @@ export const jobBatches: RunBatches<JobQueue> = {
   unlock_selected_contacts: unlockSelectedContacts,
   verify_email: verifyEmails,
   verify_list: verifyEmails,
+  enrich_contacts: enrichContacts,
 };

@@ -9,6 +9,7 @@ import { lockJob } from '../queries/jobs/job-views.ts';
 import { insertJob, requireJob, reuseHoursOf, setJobTotal, type JobRow } from '../queries/jobs/jobs.ts';
 import { findUnlocked } from '../queries/catalog/unlocks.ts';
 import { jobTypes, type JobStarted, type JobType } from '../schemas/jobs.ts';
+import { payableContacts } from './enrichment/start-enrichment.ts';
 import { enqueueTurn } from '../queries/records/turns.ts';
 
 /**
@@ -79,9 +80,16 @@ const remainingEmails: TakeRemaining = async (sql, job, to) => {
   return { total, payable: items.length - (await countReusable(sql, job.customer_id, to, reuseHoursOf(job))) };
 };
 
+/** The retry may spend what the job has not spent of its most. */
+const remainingContacts: TakeRemaining = async (sql, job, to) => {
+  const { total, items } = await takeOpenInputs(sql, job, to);
+  return { total, payable: payableContacts(items.length, job.cost, job.reserved - job.charged) };
+};
+
 const takeRemaining = {
   unlock_contacts: remainingUnlocks,
   unlock_selected_contacts: remainingSelected,
   verify_email: remainingEmails,
   verify_list: remainingEmails,
+  enrich_contacts: remainingContacts,
 } satisfies Record<JobType, TakeRemaining>;

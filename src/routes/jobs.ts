@@ -9,14 +9,17 @@ import {
   startSelectedUnlock,
   startUnlock,
 } from '../jobs/unlocks/start-unlock.ts';
+import { estimateEnrichment, findEnriched, startEnrichment } from '../jobs/enrichment/start-enrichment.ts';
 import { estimateEmailVerification, startEmailVerification } from '../jobs/verification/start-verification.ts';
 import { requireJobView, listItems, listJobs } from '../queries/jobs/job-views.ts';
+import { EnrichContacts, EnrichEstimate } from '../schemas/clean-data/enrichment.ts';
 import {
   Estimate,
   Job,
   JobItem,
   JobItemQuery,
   JobQuery,
+  jobNeeds,
   jobReaders,
   JobStarted,
   jobTypes,
@@ -131,6 +134,39 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     },
   );
 
+  app.post(
+    '/service-handler/enrich-contacts',
+    {
+      config: { access: { allScopes: ['payment_prospect:create', 'contacts:update'] }, ...starting },
+      schema: {
+        operationId: 'enrichContacts',
+        summary: 'Enrich contacts from the catalog',
+        description:
+          'Starts a job that finds each contact in the catalog (by its e-mail addresses, else as `/prospect/match`), unlocks ' +
+          'the person and fills the empty fields of the contact. A person who is unlocked already costs nothing; where a new ' +
+          'person would fill nothing, nobody is unlocked. It reserves at most `max_credits`; too few are 402, and nothing ' +
+          'starts. With `dry_run` the response is an estimate, and nothing happens.',
+        tags,
+        body: EnrichContacts,
+        response: {
+          200: Type.Union([JobStarted, EnrichEstimate]),
+          402: ShortageBody,
+          404: ErrorBody,
+        },
+      },
+    },
+    async (request, reply) => {
+      const { body, caller, db } = request;
+      const act = body.dry_run ? estimateEnrichment : startEnrichment;
+      return app.once(
+        request,
+        reply,
+        async (sql, ids) => ({ status: 200, body: await act(sql, spenderOf(caller), app.config, body, ids) }),
+        () => findEnriched(db, caller.customerId, body),
+      );
+    },
+  );
+
   app.get(
     '/service-handler/:id',
     {
@@ -217,5 +253,8 @@ export default serviceJobs;
 /** A key sees the jobs that its scopes allow it to start. */
 function visibleTo(caller: Caller): JobType[] {
   const scopes: readonly Scope[] = caller.kind === 'key' ? caller.scopes : [];
-  return jobTypes.filter((type) => jobReaders[type].some((scope) => scopes.includes(scope)));
+  return jobTypes.filter((type) => {
+    const needed = jobNeeds[type];
+    return (!needed || scopes.includes(needed)) && jobReaders[type].some((scope) => scopes.includes(scope));
+  });
 }

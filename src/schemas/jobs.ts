@@ -1,4 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
+import { EnrichmentResult } from './clean-data/enrichment.ts';
 import { pools } from './credits.ts';
 import { PaginateOrContinue } from './filters.ts';
 import { Prospect, ProspectQuery } from './prospects.ts';
@@ -6,7 +7,13 @@ import type { Scope } from './base/scopes.ts';
 import { Verification } from './verification.ts';
 import { Enum, Instant, Nullable, Paginate, Strict, success, Uuid } from './base/wire.ts';
 
-export const jobTypes = ['unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list'] as const;
+export const jobTypes = [
+  'unlock_contacts',
+  'unlock_selected_contacts',
+  'verify_email',
+  'verify_list',
+  'enrich_contacts',
+] as const;
 export type JobType = (typeof jobTypes)[number];
 
 /** One of these scopes is enough to read or cancel a job of the type. */
@@ -15,7 +22,11 @@ export const jobReaders = {
   unlock_selected_contacts: ['payment_prospect:create'],
   verify_email: ['verify_email:create'],
   verify_list: ['list_contacts:read', 'verify_email:create'],
+  enrich_contacts: ['payment_prospect:create'],
 } as const satisfies Record<JobType, readonly Scope[]>;
+
+/** Scopes that a key needs besides, to read or cancel a job of the type. */
+export const jobNeeds: Partial<Record<JobType, Scope>> = { enrich_contacts: 'contacts:update' };
 
 /** `PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. COMPLETED may have failed items. */
 export const jobStatuses = ['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
@@ -31,7 +42,15 @@ export type FinalStatus = (typeof finalStatuses)[number];
 export const itemStatuses = ['succeeded', 'failed', 'skipped'] as const;
 export type ItemStatus = (typeof itemStatuses)[number];
 
-export const skipReasons = ['already_unlocked', 'duplicate', 'cancelled'] as const;
+export const skipReasons = [
+  'already_unlocked',
+  'duplicate',
+  'cancelled',
+  'no_match',
+  'ambiguous',
+  'nothing_new',
+  'max_credits',
+] as const;
 export const failReasons = ['not_found'] as const;
 export type ItemReason = (typeof skipReasons)[number] | (typeof failReasons)[number];
 
@@ -80,7 +99,7 @@ export type Job = Static<typeof Job>;
 /** A prospect or an e-mail address, with its outcome. */
 export const JobItem = Type.Object(
   {
-    item: Type.String({ description: 'The id of a prospect, or an e-mail address.' }),
+    item: Type.String({ description: 'The id of a prospect or of a contact, or an e-mail address.' }),
     contact_id: Nullable(Uuid({ description: 'The contact that the item belongs to or became. Null: none.' })),
     status: Enum(itemStatuses, {
       description:
@@ -95,9 +114,11 @@ export const JobItem = Type.Object(
     reused: Type.Boolean({
       description: 'Whether the result is an earlier verification of the address, which is free.',
     }),
-    result: Type.Union([Prospect, Verification, Type.Null()], {
+    result: Type.Union([Prospect, Verification, EnrichmentResult, Type.Null()], {
       title: 'ServiceJobResult',
-      description: 'Of a succeeded item: the unlocked prospect, or the verification of the address. Otherwise null.',
+      description:
+        'Of a succeeded item: the unlocked prospect, the verification of the address, or what was filled in the contact. ' +
+        'Otherwise null, except that `nothing_new` names the prospect.',
     }),
     finished_at: Instant({ description: 'When the item got its result.' }),
   },

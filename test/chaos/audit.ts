@@ -9,18 +9,25 @@ export interface Findings {
 }
 
 /** The kind of audit questions that apply to each job type. */
-const audited: Record<JobType, 'unlock' | 'verification'> = {
+const audited: Record<JobType, 'unlock' | 'verification' | 'enrichment'> = {
   unlock_contacts: 'unlock',
   unlock_selected_contacts: 'unlock',
   verify_email: 'verification',
   verify_list: 'verification',
+  enrich_contacts: 'enrichment',
 };
 
 /** Returns the job types of one kind as a list in SQL. */
-const typesOf = (kind: 'unlock' | 'verification'): string => {
+const typesOf = (kind: 'unlock' | 'verification' | 'enrichment'): string => {
   const types = Object.entries(audited).filter(([, one]) => one === kind);
   return `(${types.map(([type]) => `'${type}'`).join(', ')})`;
 };
+
+/** SQL condition: an enrichment unlocked the row `u` of `unlocks`. */
+const isOfEnrichment = `exists (
+        select from jobs e
+        where e.customer_id = u.customer_id and e.id = u.job_id and e.type in ${typesOf('enrichment')}
+      )`;
 
 /** The audit questions. Each query returns the rows with this fault; no rows if all is well. */
 const questions: Record<string, string> = {
@@ -184,7 +191,7 @@ const questions: Record<string, string> = {
   'unlocks and delivered prospects differ': `
     select customer_id, item
     from (
-      select customer_id, prospect_id::text as item from unlocks
+      select customer_id, prospect_id::text as item from unlocks u where not ${isOfEnrichment}
       except all
       select r.customer_id, r.item
       from job_results r
@@ -199,8 +206,27 @@ const questions: Record<string, string> = {
       join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
       where j.type in ${typesOf('unlock')} and r.status = 'succeeded'
       except all
-      select customer_id, prospect_id::text from unlocks
+      select customer_id, prospect_id::text from unlocks u where not ${isOfEnrichment}
     ) locked`,
+  'an enrichment unlocked somebody and filled nothing': `
+    select u.customer_id, u.prospect_id
+    from unlocks u
+    where ${isOfEnrichment}
+      and not exists (
+        select from job_results r
+        where r.customer_id = u.customer_id and r.job_id = u.job_id and r.status = 'succeeded'
+          and r.result ->> 'prospect_id' = u.prospect_id::text
+          and jsonb_array_length(r.result -> 'changed') > 0
+      )`,
+  'an enrichment filled a contact from somebody who is not unlocked': `
+    select r.customer_id, r.job_id, r.item
+    from job_results r
+    join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
+    where j.type in ${typesOf('enrichment')} and r.status = 'succeeded'
+      and not exists (
+        select from unlocks u
+        where u.customer_id = r.customer_id and u.prospect_id::text = r.result ->> 'prospect_id'
+      )`,
   'a prospect became two contacts': `
     select customer_id, prospect_id, count(*)
     from contacts

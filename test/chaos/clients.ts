@@ -56,6 +56,7 @@ const frequencies: Record<JobType, number> = {
   unlock_selected_contacts: 3,
   verify_email: 2,
   verify_list: 1,
+  enrich_contacts: 2,
 };
 const wanted = (Object.keys(frequencies) as JobType[]).flatMap((type) => Array<JobType>(frequencies[type]).fill(type));
 
@@ -125,6 +126,16 @@ export class Caller {
       const emails = Array.from({ length: randomInt(1, 40) }, () => this.#emailToVerify(tag));
       return { path: '/service-handler/verify-email', body: { emails, sync_crm: true, fresh: chance(50) } };
     },
+    enrich_contacts: () => ({
+      path: '/service-handler/enrich-contacts',
+      body: {
+        ...(chance(70)
+          ? { contact_ids: this.#client.contacts.slice(randomInt(this.#client.contacts.length)).map(({ id }) => id) }
+          : { filters: { score: { gte: randomInt(100) } } }),
+        overwrite: chance(30),
+        max_credits: randomInt(100),
+      },
+    }),
     verify_list: () => ({
       path: `/list-contact/verify-contacts/${pick(this.#client.lists)}`,
       body: { fresh: chance(50) },

@@ -27,7 +27,10 @@ export const toContacts = async (
 ): Promise<Map<string, string>> =>
   job.sync_crm ? syncProspects(sql, job.customer_id, prospects) : new Map<string, string>();
 
-/** A prospect without a valid e-mail address costs nothing. */
+/** Returns what it costs to unlock a prospect (credits). One without a valid e-mail address costs nothing. */
+export const costOf = (job: JobRow, prospect: Prospect): number =>
+  [prospect.work_email, ...prospect.emails].some(isEmailAddress) ? job.cost : 0;
+
 export const unlockResult = (
   job: JobRow,
   position: number,
@@ -38,7 +41,7 @@ export const unlockResult = (
   item: prospect._id,
   contact_id: contacts.get(prospect._id) ?? null,
   status: 'succeeded',
-  charged: [prospect.work_email, ...prospect.emails].some(isEmailAddress) ? job.cost : 0,
+  charged: costOf(job, prospect),
   result: prospect,
 });
 

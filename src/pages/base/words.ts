@@ -133,6 +133,7 @@ export const jobWords: Words<JobType> = {
   unlock_selected_contacts: 'Unlock chosen prospects',
   verify_email: 'Verify e-mail addresses',
   verify_list: 'Verify a list',
+  enrich_contacts: 'Enrich contacts',
 };
 
 /** How rules compare, as the middle of a sentence: “Job title contains engineer”. */

@@ -9,7 +9,7 @@ import { idOf, option, pageNumberOf, queryOf, text } from '../base/forms.ts';
 import { count, empty, facts, html, moment, pager, table, type Html } from '../base/html.ts';
 import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { progressBar, statusBadge } from '../base/progress.ts';
-import { jobWords, verificationWords } from '../base/words.ts';
+import { fieldWord, jobWords, verificationWords } from '../base/words.ts';
 
 const section = '/app/jobs';
 
@@ -172,6 +172,7 @@ const resultRow = ({ item, status, reason, result, charged, finished_at }: JobIt
 function foundBy(result: JobItem['result']): string {
   if (result === null) return '';
   if ('checks' in result) return `${verificationWords[result.status].word}${result.reused ? ' (earlier result)' : ''}`;
+  if ('changed' in result) return result.changed.map((name) => fieldWord('contacts', name)).join(', ');
   return [`${result.first_name} ${result.last_name}`.trim(), result.job_company_name, result.work_email]
     .filter(Boolean)
     .join(' · ');

@@ -77,7 +77,9 @@ export async function findUnindexedUnlocksOfJob(
   const rows = await sql<{ prospect_id: string }[]>`
     select u.prospect_id
     from job_results r
-    join unlocks u on u.customer_id = r.customer_id and u.prospect_id = r.item::uuid
+    join unlocks u
+      on u.customer_id = r.customer_id
+      and u.prospect_id = coalesce(r.result ->> 'prospect_id', r.result ->> '_id', r.item)::uuid
     where r.customer_id = ${customerId}
       and r.job_id = ${jobId}
       and not u.in_catalog`;

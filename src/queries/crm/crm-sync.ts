@@ -8,6 +8,7 @@ import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany
 import { lockContacts } from '../records/contact-locks.ts';
 import { findByMergedProspect } from '../records/merged-records.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
+import type { LockedValue } from '../records/value-locks.ts';
 import { countryCodes } from '../../files/values/country-codes.ts';
 import { refreshMembers } from '../memberships/list-members.ts';
 import { lockAndReadRules } from '../memberships/list-rules.ts';
@@ -99,12 +100,15 @@ function lockForSync(
 ): Promise<LockedCompanies> {
   const companies = prospects.map(companyOf).filter((company) => company !== undefined);
   const names = [...new Set(companies.map(({ company_name }) => fold(company_name)))];
-  const values = [
-    ...prospects.map(({ _id }) => ({ kind: 'prospect_id' as const, value: _id })),
-    ...emailsOf(given).map((value) => ({ kind: 'work_email' as const, value })),
-  ];
+  const values = valuesToLock(prospects, given);
   return lockCompanies(sql, customerId, { names, values });
 }
+
+/** Returns the values by which contacts made of these prospects are searched for before one is created. */
+export const valuesToLock = (prospects: readonly Prospect[], given: readonly SyncedContact[]): LockedValue[] => [
+  ...prospects.map(({ _id }) => ({ kind: 'prospect_id' as const, value: _id })),
+  ...emailsOf(given).map((value) => ({ kind: 'work_email' as const, value })),
+];
 
 /** Returns the distinct work emails of contacts, in lower case. */
 const emailsOf = (given: readonly SyncedContact[]): string[] =>
@@ -222,13 +226,13 @@ async function write(
   last: LastWrites,
 ): Promise<void> {
   const [stored, fresh] = [rows.filter(({ id }) => id !== undefined), rows.filter(({ id }) => id === undefined)];
-  await updateContacts(sql, customerId, stored);
+  await updateSynced(sql, customerId, stored);
   const inserted = await insertContacts(sql, customerId, fresh);
   for (const row of fresh) row.id = inserted.get(row.contact.prospect_id!)!;
   last.count('contacts', fresh.length);
 }
 
-async function updateContacts(sql: Transaction, customerId: string, stored: readonly SyncedRow[]): Promise<void> {
+export async function updateSynced(sql: Transaction, customerId: string, stored: readonly SyncedRow[]): Promise<void> {
   if (stored.length === 0) return;
   const rows = stored.map(({ id, contact }) => ({ id: id!, ...toRow(customerId, contact) }));
   await sql`

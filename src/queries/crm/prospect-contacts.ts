@@ -117,7 +117,7 @@ export function fillIn<T extends SyncedContact>(own: T, given: SyncedContact): T
   return { ...filled, verification_status, last_verified };
 }
 
-const isEmpty = (value: unknown): boolean =>
+export const isEmpty = (value: unknown): boolean =>
   value === null || value === '' || value === 0 || (Array.isArray(value) && value.length === 0);
 
 /** Returns a contact as JSON for an SQL statement: the columns that a prospect can fill in, and the search columns. */

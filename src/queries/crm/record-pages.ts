@@ -320,3 +320,23 @@ function laneOf(db: Database, { filter, order, offset }: RecordQuery): Database[
 }
 
 const asksForAll = (filter: Filter): boolean => filter.kind === 'all' && filter.of.length === 0;
+
+/**
+ * Returns the ids of the records that match a query, the oldest first.
+ * @param most maximum number of ids to return
+ */
+export const readIds = (db: Database, query: RecordQuery, most: number): Promise<string[]> =>
+  readExactly(db, db.search, query, async (sql, exact) => {
+    const { from, where } = countClauses(recorder, exact);
+    const id = constant(recorder, `${query.source.alias}.id`);
+    const rows = await run<{ id: string }>(
+      sql,
+      recorder`
+      select ${id}
+      from ${from}
+      where ${where}
+      order by ${id}
+      limit ${most}::bigint`,
+    );
+    return rows.map((row) => row.id);
+  });

@@ -27,6 +27,19 @@ export async function insertInputs(
       as i (position integer, item text, address text, contact_ids uuid[], is_duplicate boolean)`;
 }
 
+/** Inserts inputs that are only items, all different, in this order. */
+export async function insertItems(
+  sql: Transaction,
+  customerId: string,
+  jobId: string,
+  items: readonly string[],
+): Promise<void> {
+  await sql`
+    insert into job_inputs (customer_id, job_id, position, item, contact_ids, is_duplicate)
+    select ${customerId}, ${jobId}, given.position, given.item, '{}', false
+    from unnest(${items as string[]}::text[]) with ordinality as given (item, position)`;
+}
+
 /**
  * The row `i` of `job_inputs` has no result yet. A subquery, because with `not exists` the planner may read all results
  * of the job for each input.

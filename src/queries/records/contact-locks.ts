@@ -11,6 +11,16 @@ export const lockedInOrder = (sql: Sql | Transaction, limit?: number): Fragment 
     ${limit === undefined ? sql`` : sql`limit ${limit}`}
     for no key update`;
 
+/** Returns those of the ids that belong to contacts of the customer. */
+export async function findContactIds(sql: Sql, customerId: string, ids: readonly string[]): Promise<string[]> {
+  const contacts = await sql<{ id: string }[]>`
+    select id
+    from contacts
+    where customer_id = ${customerId}
+      and id = any(${ids as string[]}::uuid[])`;
+  return contacts.map(({ id }) => id);
+}
+
 /** Locks contacts until the transaction ends, and returns the ids of those that exist. */
 export async function lockContacts(sql: Transaction, customerId: string, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];

@@ -1,0 +1,5 @@
+-- oldest release: 1.0.0
+-- Jobs that enrich contacts from the catalog.
+
+alter table jobs drop constraint jobs_type_known;
+alter table jobs add constraint jobs_type_known check (type in ('unlock_contacts', 'unlock_selected_contacts', 'verify_email', 'verify_list', 'enrich_contacts'));

@@ -1,0 +1,96 @@
+import type { Spender } from '../../credentials/caller.ts';
+import type { Config } from '../../process/config.ts';
+import type { Database, Transaction } from '../../database/db.ts';
+import { queueOf } from '../../database/queues.ts';
+import { conflict, missingReferences } from '../../errors.ts';
+import { contactSource } from '../../filters/columns.ts';
+import { parseRecordQuery } from '../../filters/record-query.ts';
+import { readIds } from '../../queries/crm/record-pages.ts';
+import { findContactIds } from '../../queries/records/contact-locks.ts';
+import { findSpendable, reserveCredits } from '../../queries/jobs/credits.ts';
+import { insertItems } from '../../queries/jobs/job-inputs.ts';
+import { insertJob, setJobTotal } from '../../queries/jobs/jobs.ts';
+import { enqueueTurn } from '../../queries/records/turns.ts';
+import {
+  enrichedFields,
+  maxEnriched,
+  type EnrichContacts,
+  type EnrichEstimate,
+} from '../../schemas/clean-data/enrichment.ts';
+import type { JobStarted } from '../../schemas/jobs.ts';
+
+type Costs = Pick<Config, 'UNLOCK_COST'>;
+
+const pool = 'subscription';
+
+/**
+ * Returns the ids of the contacts that a request names, each once: all contacts, those with the ids, those that match the
+ * filters, or those of the ids that match.
+ * @throws DomainError `not_found` with the JSON pointer of every id that is no contact of the customer; `conflict` if
+ *   more than `maxEnriched` contacts match
+ */
+export async function findEnriched(
+  db: Database,
+  customerId: string,
+  { contact_ids: ids, filters }: EnrichContacts,
+): Promise<string[]> {
+  if (ids === undefined) return findMatching(db, customerId, filters);
+  const known = new Set(await db.search((sql) => findContactIds(sql, customerId, ids)));
+  const missing = ids.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'contact', path: `/contact_ids/${i}` }]));
+  if (missing.length > 0) throw missingReferences(missing);
+  const distinct = [...new Set(ids)];
+  if (filters === undefined) return distinct;
+  const matching = new Set(await findMatching(db, customerId, filters));
+  return distinct.filter((id) => matching.has(id));
+}
+
+async function findMatching(db: Database, customerId: string, filters: EnrichContacts['filters']): Promise<string[]> {
+  const query = parseRecordQuery(contactSource, customerId, filters ? { filters } : {});
+  const found = await readIds(db, query, maxEnriched + 1);
+  if (found.length > maxEnriched)
+    throw conflict(`More than ${maxEnriched} contacts match: enrich them in parts`, [
+      { path: '/filters', message: `match more than ${maxEnriched} contacts` },
+    ]);
+  return found;
+}
+
+/** Returns how many contacts may cost credits, if each is a new person, at most `maxCredits`. */
+export const payableContacts = (contacts: number, cost: number, maxCredits: number): number =>
+  cost === 0 ? contacts : Math.min(contacts, Math.floor(maxCredits / cost));
+
+/**
+ * Enriches contacts from the catalog.
+ * @throws TooExpensive
+ */
+export async function startEnrichment(
+  sql: Transaction,
+  { customerId, apiKeyId }: Spender,
+  { UNLOCK_COST: cost }: Costs,
+  { fields = [...enrichedFields], overwrite = false, max_credits }: EnrichContacts,
+  ids: readonly string[],
+): Promise<JobStarted> {
+  const amount = payableContacts(ids.length, cost, max_credits) * cost;
+  const request = { fields: [...new Set(fields)], overwrite };
+  const given = { type: 'enrich_contacts', sync_crm: true, request, pool, total: ids.length, cost } as const;
+  const job = await insertJob(sql, customerId, { ...given, reserved: 0, api_key_id: apiKeyId });
+  await insertItems(sql, customerId, job.id, ids);
+  await setJobTotal(sql, customerId, job.id, { total: ids.length, reserved: amount });
+  await enqueueTurn(sql, queueOf(given.type), customerId);
+  await reserveCredits(sql, customerId, job.id, { pool, amount, apiKeyId });
+  return job;
+}
+
+/** In credits. Does not start a job, and does not search the catalog. */
+export async function estimateEnrichment(
+  sql: Transaction,
+  spender: Spender,
+  { UNLOCK_COST: cost }: Costs,
+  { max_credits }: EnrichContacts,
+  ids: readonly string[],
+): Promise<EnrichEstimate> {
+  return {
+    contacts: ids.length,
+    cost: payableContacts(ids.length, cost, max_credits) * cost,
+    available: await findSpendable(sql, spender, pool),
+  };
+}

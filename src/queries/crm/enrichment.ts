@@ -1,0 +1,224 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import type { CountryCodes } from '../../files/values/country-codes.ts';
+import { lookUpCompany } from '../../filters/look-up.ts';
+import { constant } from '../../filters/sql.ts';
+import { contactFields } from '../../schemas/contacts.ts';
+import type { EnrichedField } from '../../schemas/clean-data/enrichment.ts';
+import type { Prospect } from '../../schemas/prospects.ts';
+import { fold } from '../../text/fold.ts';
+import { lockContacts } from '../records/contact-locks.ts';
+import { withLastWrites } from '../records/last-writes.ts';
+import { findSuccessors } from '../records/merged-records.ts';
+import { refreshMembers } from '../memberships/list-members.ts';
+import { lockAndReadRules, type LockedRules } from '../memberships/list-rules.ts';
+import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
+import { updateSynced, valuesToLock } from './crm-sync.ts';
+import { companyOf, isEmpty, toContact, type SyncedContact } from './prospect-contacts.ts';
+
+/** A contact as enrichment reads it. A deleted company counts as none. */
+export type EnrichedContact = SyncedContact & { id: string; company_name: string | null };
+
+/** Which fields enrichment fills. */
+export interface EnrichOptions {
+  fields: readonly EnrichedField[];
+  /** True: also those that are not empty. */
+  overwrite: boolean;
+}
+
+/** What a prospect changes in a contact. */
+export interface Enrichment {
+  contact: EnrichedContact;
+  prospect: Prospect;
+  /** The fields that change; empty if there is nothing to write. */
+  changed: EnrichedField[];
+  /** The contact with the new values. Its company is set later. */
+  filled: SyncedContact;
+  /** The company that the contact gets; undefined if it keeps its own. */
+  company: NamedCompany | undefined;
+}
+
+/**
+ * Reads contacts, by the ids with which a job names them. A contact that was merged is read as the one that replaces it.
+ * Deleted contacts are missing.
+ */
+export async function readEnriched(
+  sql: Sql | Transaction,
+  customerId: string,
+  ids: readonly string[],
+): Promise<Map<string, EnrichedContact>> {
+  const found = await selectContacts(sql, customerId, ids);
+  const missing = ids.filter((id) => !found.has(id));
+  const successors = await findSuccessors(sql, customerId, missing);
+  const merged = await selectContacts(sql, customerId, [...successors.values()]);
+  for (const [id, successor] of successors) if (merged.has(successor)) found.set(id, merged.get(successor)!);
+  return found;
+}
+
+async function selectContacts(
+  sql: Sql | Transaction,
+  customerId: string,
+  ids: readonly string[],
+): Promise<Map<string, EnrichedContact>> {
+  if (ids.length === 0) return new Map();
+  const columns = contactFields.map((name) => `c.${name}`).join(', ');
+  const rows = await sql<EnrichedContact[]>`
+    select
+      c.id,
+      ${constant(sql, columns)},
+      c.prospect_id,
+      c.score,
+      c.verification_status,
+      c.last_verified,
+      co.id as company_id,
+      co.company_name
+    from contacts c
+    ${lookUpCompany(sql, customerId, 'c')}
+    where c.customer_id = ${customerId}
+      and c.id = any(${ids as string[]}::uuid[])`;
+  return new Map(rows.map((row) => [row.id, row]));
+}
+
+/** Returns what a prospect would change in a contact. */
+export function enrichmentOf(
+  contact: EnrichedContact,
+  prospect: Prospect,
+  codeOf: CountryCodes,
+  options: EnrichOptions,
+): Enrichment {
+  const given = toContact(prospect, codeOf);
+  const { id: _id, company_name: own, ...before } = contact;
+  const offered = companyOf(prospect);
+  const isNewCompany =
+    offered !== undefined &&
+    options.fields.includes('company') &&
+    (own === null || (options.overwrite && fold(own) !== fold(offered.company_name)));
+  const changed = options.fields.filter((field) =>
+    field === 'company' ? isNewCompany : isFilled(field, before, given, options.overwrite),
+  );
+  const values = changed.flatMap((field) => (field === 'company' ? [] : [[field, given[field]] as const]));
+  const filled: SyncedContact = { ...before, ...Object.fromEntries(values) };
+  return {
+    contact,
+    prospect,
+    changed,
+    filled: withServiceColumns(filled, before, given),
+    company: isNewCompany ? offered : undefined,
+  };
+}
+
+function isFilled(
+  field: Exclude<EnrichedField, 'company'>,
+  before: SyncedContact,
+  given: SyncedContact,
+  overwrite: boolean,
+): boolean {
+  const [own, value] = [before[field], given[field]];
+  if (isEmpty(value) || (!isEmpty(own) && !overwrite)) return false;
+  return field === 'work_email'
+    ? fold(String(own)) !== fold(String(value))
+    : JSON.stringify(own) !== JSON.stringify(value);
+}
+
+/** Sets the columns that only the service writes. A verification is taken over with the address that it is about. */
+function withServiceColumns(filled: SyncedContact, before: SyncedContact, given: SyncedContact): SyncedContact {
+  const isSameAddress = filled.work_email !== '' && fold(filled.work_email) === fold(given.work_email);
+  const isNewAddress = fold(filled.work_email) !== fold(before.work_email);
+  const { verification_status, last_verified } =
+    isSameAddress && (isNewAddress || before.verification_status === 'unverified') ? given : before;
+  return {
+    ...filled,
+    verification_status,
+    last_verified,
+    prospect_id: before.prospect_id ?? given.prospect_id,
+    score: before.score === 0 ? given.score : before.score,
+  };
+}
+
+/** Locked contacts, and what their prospects change in them. */
+export interface LockedEnrichments {
+  rules: LockedRules;
+  companies: LockedCompanies;
+  /** By the id with which the job names the contact. A contact that was deleted is missing. */
+  enrichments: Map<string, Enrichment>;
+}
+
+/**
+ * Locks contacts until the transaction ends, and returns what these prospects change in them.
+ * @param given by the id with which the job names the contact; different ids of different contacts
+ */
+export async function lockEnrichments(
+  sql: Transaction,
+  customerId: string,
+  given: ReadonlyMap<string, Prospect>,
+  codeOf: CountryCodes,
+  options: EnrichOptions,
+): Promise<LockedEnrichments> {
+  const prospects = [...given.values()];
+  const rules = await lockAndReadRules(sql, customerId);
+  const names = options.fields.includes('company')
+    ? [...new Set(prospects.flatMap((prospect) => companyOf(prospect)?.company_name ?? []).map(fold))]
+    : [];
+  const values = valuesToLock(
+    prospects,
+    prospects.map((prospect) => toContact(prospect, codeOf)),
+  );
+  const companies = await lockCompanies(sql, customerId, { names, values });
+  const seen = await readEnriched(sql, customerId, [...given.keys()]);
+  await lockContacts(sql, customerId, [...new Set([...seen.values()].map(({ id }) => id))]);
+  // A new statement, because the contacts may have changed before they were locked.
+  const current = await readEnriched(sql, customerId, [...given.keys()]);
+  const linked = await findLinked(
+    sql,
+    customerId,
+    prospects.map(({ _id }) => _id),
+  );
+  const enrichments = new Map<string, Enrichment>();
+  for (const [id, prospect] of given) {
+    const contact = current.get(id);
+    if (!contact) continue;
+    const enrichment = enrichmentOf(contact, prospect, codeOf, options);
+    // Only one contact comes from a prospect.
+    if (contact.prospect_id === null && linked.has(prospect._id)) enrichment.filled.prospect_id = null;
+    linked.add(prospect._id);
+    enrichments.set(id, enrichment);
+  }
+  return { rules, companies, enrichments };
+}
+
+/** Returns those of the prospects from which a contact comes. */
+async function findLinked(sql: Transaction, customerId: string, prospectIds: string[]): Promise<Set<string>> {
+  const rows = await sql<{ prospect_id: string }[]>`
+    select prospect_id
+    from contacts
+    where customer_id = ${customerId}
+      and prospect_id is not null
+      and prospect_id = any(${prospectIds}::uuid[])`;
+  return new Set(rows.map((row) => row.prospect_id));
+}
+
+/** Writes enrichments of different contacts. The caller must have locked them. */
+export async function writeEnrichments(
+  sql: Transaction,
+  customerId: string,
+  { rules, companies: { byName } }: LockedEnrichments,
+  chosen: readonly Enrichment[],
+): Promise<void> {
+  if (chosen.length === 0) return;
+  await withLastWrites(sql, customerId, async (last) => {
+    const wanted = chosen.flatMap(({ company }) => company ?? []);
+    const missing = wanted.filter(({ company_name }) => !byName.has(fold(company_name)));
+    const ids = new Map([...byName, ...(await createCompanies(sql, customerId, missing, last))]);
+    const rows = chosen.map(({ contact, filled, company }) => ({
+      id: contact.id,
+      contact: company ? { ...filled, company_id: ids.get(fold(company.company_name)) ?? null } : filled,
+    }));
+    await updateSynced(sql, customerId, rows);
+    await refreshMembers(
+      sql,
+      customerId,
+      rules,
+      rows.map(({ id }) => id),
+      last,
+    );
+  });
+}

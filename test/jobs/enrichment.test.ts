@@ -1,0 +1,182 @@
+import { beforeAll, expect, test } from 'vitest';
+import { takeTurn } from '../../src/jobs/turns.ts';
+import { jobBatches } from '../../src/jobs/job-batches.ts';
+import { checkCredits } from '../../src/queries/jobs/credit-checks.ts';
+import { insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
+import type { Prospect } from '../../src/schemas/prospects.ts';
+import { person, writePeople } from '../catalog/people.ts';
+import { recount } from '../queries/memberships/recount.ts';
+import { startApp } from '../setup/app.ts';
+import { contactBody, make, unique, type TestCustomer } from '../setup/factories.ts';
+import { creditsOf, customerWith, read } from './calls.ts';
+import { contextOf } from './working.ts';
+
+const app = await startApp();
+
+beforeAll(async () => {
+  await app.catalog.prepare();
+});
+
+/** Adds somebody with unique values to the catalog. */
+async function add(more: Partial<Prospect> = {}): Promise<Prospect> {
+  const name = unique('Name');
+  const one = person({
+    last_name: name,
+    work_email: `${name}@x.example`,
+    emails: [],
+    profnet_url: `profnet.example/${name}`,
+    ...more,
+  });
+  await writePeople(app.catalog, [one]);
+  return one;
+}
+
+const contact = (customer: TestCustomer, more: object = {}): Promise<string> =>
+  make(
+    customer,
+    '/contacts',
+    contactBody({ last_name: unique('Own'), work_email: `${unique('own')}@own.example`, ...more }),
+  );
+const start = (customer: TestCustomer, body: object, headers?: Record<string, string>) =>
+  customer.post('/service-handler/enrich-contacts', body, headers);
+
+/** Starts a job, works at it until its end, and returns its results by contact. */
+async function enrich(customer: TestCustomer, body: object) {
+  const started = await start(customer, body);
+  expect(started.status, JSON.stringify(started.body)).toBe(200);
+  await takeTurn('unlock', jobBatches)(contextOf(app), { customerId: customer.id });
+  const job = (await read(customer, started.body.id)).body;
+  expect(job.status).toBe('COMPLETED');
+  const { body: rows } = await customer.post(`/service-handler/${job.id}/results`, { paginate: { limit: 100 } });
+  expect(await app.db.search((sql) => checkCredits(sql, customer.id))).toEqual([]);
+  return {
+    job,
+    results: new Map<string, Record<string, unknown>>(rows.map((row: { item: string }) => [row.item, row])),
+  };
+}
+
+test('a contact is found by its own values, and its empty fields are filled for one credit', async () => {
+  const customer = await customerWith(app, { subscription: 10 });
+  const [ada, bob, eve] = [await add(), await add(), await add({ mobile_phone: '+491511' })];
+  const list = await customer.post('/list-contact', {
+    name: 'Analysts',
+    rules: [{ field: 'job_title', operator: 'equals', value: 'Analyst' }],
+  });
+  const ids = [
+    await contact(customer, { work_email: ada.work_email.toUpperCase() }),
+    await contact(customer, { profnet_url: `https://www.${bob.profnet_url}/`, job_title: 'Chief' }),
+    await contact(customer, { first_name: 'ada', last_name: eve.last_name, company: { name: eve.job_company_name } }),
+    await contact(customer),
+  ];
+  const { job, results } = await enrich(customer, { contact_ids: ids, max_credits: 10 });
+  expect(job).toMatchObject({ succeeded: 3, skipped: 1, credits: { reserved: 4, charged: 3, refunded: 1 } });
+  expect(results.get(ids[0]!)).toMatchObject({ contact_id: ids[0], charged: 1, result: { prospect_id: ada._id } });
+  expect(results.get(ids[3]!)).toMatchObject({ status: 'skipped', reason: 'no_match', charged: 0, result: null });
+  const [first, second, third] = await Promise.all(ids.map(async (id) => (await customer.get(`/contacts/${id}`)).body));
+  expect(first).toMatchObject({
+    job_title: 'Analyst',
+    company: { company_name: ada.job_company_name },
+    verification_status: 'verified',
+  });
+  expect(second).toMatchObject({ job_title: 'Chief', location_country: 'GB', verification_status: 'unverified' });
+  expect(third).toMatchObject({ mobile_phone: '+491511', first_name: 'ada', profnet_url: eve.profnet_url });
+  const { lists, contacts } = await recount(app.owner, customer.id);
+  expect(contacts.kept).toBe(contacts.real);
+  expect(lists.find(({ id }) => id === list.body.id)).toMatchObject({
+    members: [ids[0]!, ids[2]!].toSorted(),
+    wrong: [],
+  });
+  // Everything is filled now, and everybody is unlocked.
+  const again = await enrich(customer, { filters: {}, max_credits: 10 });
+  expect([...again.results.values()].map(({ reason }) => reason)).toEqual([
+    'nothing_new',
+    'nothing_new',
+    'nothing_new',
+    'no_match',
+  ]);
+  expect((await creditsOf(customer)).subscription).toEqual({ balance: 7, reserved: 0 });
+});
+
+test('never more than `max_credits` is spent, and nothing for people who are unlocked, fill nothing or are ambiguous', async () => {
+  const customer = await customerWith(app, { subscription: 10 });
+  const [paid, refused, known, useless] = [await add(), await add(), await add(), await add()];
+  const twin = unique('Twin');
+  await add({ last_name: twin, profnet_url: null });
+  await add({ last_name: twin, profnet_url: null });
+  await app.db.transaction((sql) => insertUnlocks(sql, customer.id, [known._id]));
+  const of = ({ work_email }: Prospect, more: object = {}) => contact(customer, { work_email, ...more });
+  const ids = {
+    paid: await of(paid),
+    same: await of(paid),
+    refused: await of(refused),
+    known: await of(known),
+    useless: await of(useless, { job_title: 'Boss' }),
+    twin: await contact(customer, { first_name: 'Ada', last_name: twin, company: { name: paid.job_company_name } }),
+  };
+  const body = { contact_ids: Object.values(ids), fields: ['job_title'], max_credits: 1 };
+  expect((await start(customer, { ...body, dry_run: true })).body).toEqual({ contacts: 6, cost: 1, available: 10 });
+  const { job, results } = await enrich(customer, body);
+  expect(job.credits).toMatchObject({ reserved: 1, charged: 1 });
+  const seen = Object.entries(ids).map(([name, id]) => [name, results.get(id)!['reason'], results.get(id)!['charged']]);
+  expect(seen).toEqual([
+    ['paid', null, 1],
+    ['same', null, 0],
+    ['refused', 'max_credits', 0],
+    ['known', null, 0],
+    ['useless', 'nothing_new', 0],
+    ['twin', 'ambiguous', 0],
+  ]);
+  const unlocked = await app.owner`select prospect_id from unlocks where customer_id = ${customer.id}`;
+  expect(unlocked.map(({ prospect_id: id }) => id as string).toSorted()).toEqual([paid._id, known._id].toSorted());
+  // With `overwrite`, the title is replaced too.
+  await enrich(customer, { contact_ids: [ids.useless], fields: ['job_title'], overwrite: true, max_credits: 1 });
+  expect((await customer.get(`/contacts/${ids.useless}`)).body.job_title).toBe('Analyst');
+});
+
+test('a deleted contact fails, and a merged one is enriched as the one that stays, once', async () => {
+  const customer = await customerWith(app, { subscription: 10 });
+  const ada = await add();
+  const [kept, merged, deleted] = [
+    await contact(customer),
+    await contact(customer, { work_email: ada.work_email }),
+    await contact(customer),
+  ];
+  const started = await start(customer, { contact_ids: [merged, kept, deleted], max_credits: 10 });
+  await customer.post('/contacts/merge', { id: kept, merge_ids: [merged], fields: { work_email: merged } });
+  await customer.delete(`/contacts/${deleted}`);
+  await takeTurn('unlock', jobBatches)(contextOf(app), { customerId: customer.id });
+  const { body: rows } = await customer.post(`/service-handler/${started.body.id}/results`);
+  expect(rows).toMatchObject([
+    { item: merged, contact_id: kept, status: 'succeeded', charged: 1 },
+    { item: kept, status: 'skipped', reason: 'duplicate' },
+    { item: deleted, status: 'failed', reason: 'not_found' },
+  ]);
+  expect((await customer.get(`/contacts/${kept}`)).body.job_title).toBe('Analyst');
+});
+
+test('a start takes ids, filters or both, and names its faults: unknown contacts, scopes, and too few credits', async () => {
+  const customer = await customerWith(app, { subscription: 1 });
+  const ids = [await contact(customer), await contact(customer)];
+  const estimate = async (body: object) =>
+    (await start(customer, { ...body, max_credits: 1, dry_run: true })).body.contacts as number;
+  expect(await estimate({})).toBe(2);
+  expect(await estimate({ contact_ids: [ids[0], ids[0]] })).toBe(1);
+  expect(await estimate({ contact_ids: ids, filters: { id: ids[1] } })).toBe(1);
+  const foreign = await contact(await app.customer());
+  const unknown = await start(customer, { contact_ids: [ids[0], foreign], max_credits: 1 });
+  expect([unknown.status, unknown.body.errors[0].path]).toEqual([404, '/contact_ids/1']);
+  expect(await start(customer, { contact_ids: ids, max_credits: 2 })).toMatchObject({
+    status: 402,
+    body: { required: 2, available: 1, pool: 'subscription' },
+  });
+  const payer = await customer.withScopes(['payment_prospect:create']);
+  expect((await start(payer, { contact_ids: ids, max_credits: 0 })).status).toBe(403);
+  const started = await start(customer, { contact_ids: ids, max_credits: 0 });
+  expect((await read(payer, started.body.id)).status).toBe(404);
+  const both = await customer.withScopes(['payment_prospect:create', 'contacts:update']);
+  expect((await read(both, started.body.id)).body).toMatchObject({
+    type: 'enrich_contacts',
+    total: 2,
+    credits: { reserved: 0 },
+  });
+});
