@@ -20,7 +20,7 @@ async function main(words: string[]): Promise<0 | 1 | 2> {
 }
 
 async function report(error: unknown): Promise<void> {
-  const { explain } = await import('./commands/explain.ts');
+  const { explain } = await import('./commands/shell/explain.ts');
   process.stderr.write(`error: ${explain(error)}\n`);
 }
 

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { findEnd, readEvents } from '../../src/queries/events/feed.ts';
 import { companyFilterFields, contactFilterFields, type FilterFields } from '../../src/schemas/filters.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import {
@@ -96,6 +97,13 @@ const shownAs: Record<string, (record: Answer['body']) => unknown> = {
   },
 };
 
+/** How an event names a written member, unless by its name. */
+const toldAs: Record<string, string[]> = {
+  list_ids: [],
+  custom_fields: ['custom_fields.plan'],
+  products: ['details', 'price'],
+};
+
 const formatted: Record<string, [string, string]> = {
   email: ['ada@example.com', 'grace@example.org'],
   'date-time': ['2026-03-14T09:26:53.589Z', '2027-04-15T10:27:54.590Z'],
@@ -172,12 +180,16 @@ describe.each(resources.map((resource) => [resource.path, resource] as const))('
     const { id } = await create(resource, 0);
     const { products, ...body } = bodyOf(resource.patch, 1);
     const lines = products === undefined ? {} : { products: { add: products } };
+    const after = await findEnd(app.db, customer.id);
     const answer = await customer.patch(`${resource.path}/${id}`, { ...body, ...lines });
     expect(answer.status, JSON.stringify(answer.body)).toBe(200);
     const written = { ...body, ...(products === undefined ? {} : { products }) };
     const names = Object.keys(written);
     expect(writtenIn(await read(resource, id), names)).toEqual(written);
     expect(writtenIn(await readInList(resource, id), listed(names))).toEqual(pick(written, listed(names)));
+    const { events } = await readEvents(app.db, customer.id, { after, limit: 10 });
+    const told = names.flatMap((name) => toldAs[name] ?? [name]);
+    expect(events.map(({ data }) => data.changed?.toSorted())).toEqual([told.toSorted()]);
   });
 });
 

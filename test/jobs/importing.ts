@@ -36,7 +36,8 @@ export async function sendBytes(
 
 /** Works at all imports of a customer in this process until none waits. */
 export async function workAtAll(app: TestApp, { id }: Pick<TestCustomer, 'id'>, seconds = 60): Promise<void> {
-  while (await workAtImport(contextOf(app), id, { seconds }));
+  const context = { ...contextOf(app), db: app.db.for({ customerId: id }, 'import') };
+  while (await workAtImport(context, id, { seconds }));
 }
 
 /** Imports a file in this process. Returns the import as it is at the end. */

@@ -104,7 +104,7 @@ async function writeAll(
   const counts = countsOf(outcomes, messages);
   const processed = await saveWritten(sql, customerId, id, planned.at(-1)?.record.next ?? from, counts);
   if (processed < row.total!) return false;
-  await endImport(sql, customerId, id, { status: 'COMPLETED', keepsFile: row.dry_run });
+  await endImport(sql, customerId, id, { status: 'COMPLETED', keepsFile: row.dry_run }, last);
   if (row.dry_run) await keepFile(sql, customerId, id);
   return true;
 }

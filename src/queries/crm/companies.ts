@@ -126,8 +126,12 @@ export async function createCompany(sql: Transaction, customerId: string, body: 
   const [company] = await sql<{ id: string }[]>`
     insert into companies ${sql({ customer_id: customerId, ...encodedCompany(sql, customerId, columns) })}
     returning id`;
-  await withLastWrites(sql, customerId, async (last) => last.count('companies', 1));
-  return company!.id;
+  const { id } = company!;
+  await withLastWrites(sql, customerId, async (last) => {
+    last.count('companies', 1);
+    last.created('company', { id, external_id: columns.external_id });
+  });
+  return id;
 }
 
 /**
@@ -176,7 +180,10 @@ export async function updateCompany(
     where customer_id = ${customerId}
       and id = ${id}`;
   const change = { id, before: current, after: columns };
-  await withLastWrites(sql, customerId, (last) => updateDependants(sql, customerId, rules, [change], last));
+  await withLastWrites(sql, customerId, async (last) => {
+    await updateDependants(sql, customerId, rules, [change], last);
+    last.updated('company', { id, external_id: columns.external_id }, current, columns);
+  });
 }
 
 /**
@@ -186,8 +193,11 @@ export async function updateCompany(
  */
 export async function deleteCompany(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
   const rules = await lockAndReadRules(sql, customerId);
-  await lockCompany(sql, customerId, id, 'update', ifMatch);
-  await withLastWrites(sql, customerId, (last) => removeCompanies(sql, customerId, rules, [id], last));
+  const { external_id } = await lockCompany(sql, customerId, id, 'update', ifMatch);
+  await withLastWrites(sql, customerId, async (last) => {
+    await removeCompanies(sql, customerId, rules, [id], last);
+    last.deleted('company', { id, external_id });
+  });
 }
 
 /** Returns the columns of a company after a PATCH. */

@@ -62,7 +62,7 @@ export const writeCompanyBatch = (
     await lockCompanies(attempt, customerId, batch, items);
     if (batch.operation !== 'delete') await setAllColumns(attempt, customerId, batch, items);
     endIfAtomic(batch, items);
-    if (batch.operation === 'delete') await removeCompanies(attempt, customerId, rules, noteDeleted(items), own);
+    if (batch.operation === 'delete') await removeCompanies(attempt, customerId, rules, noteDeleted(items, own), own);
     else await updateDependants(attempt, customerId, rules, await write(attempt, customerId, items, own), own);
     return outcomesOf(items);
   });
@@ -106,10 +106,11 @@ function setColumnsOf(batch: Batch, item: CompanyItem): void {
 }
 
 /** Sets the result of each item to `deleted`. Returns the ids of the companies to delete. */
-function noteDeleted(items: readonly CompanyItem[]): string[] {
+function noteDeleted(items: readonly CompanyItem[], last: LastWrites): string[] {
   return alive(items).map((item) => {
-    const { id } = item.stored!;
+    const { id, external_id } = item.stored!;
     item.outcome = { status: 'deleted', id };
+    last.deleted('company', { id, external_id });
     return id;
   });
 }
@@ -128,8 +129,15 @@ async function write(
     companyRow(customerId, columns),
   );
   last.count('companies', created.length);
+  for (const item of created) last.created('company', toldOf(item));
+  for (const item of changed) last.updated('company', toldOf(item), item.stored!, item.columns!);
   return changed.map(({ stored, columns }) => ({ id: stored!.id, before: stored!, after: columns! }));
 }
+
+const toldOf = ({ outcome, columns }: CompanyItem) => ({
+  id: (outcome as { id: string }).id,
+  external_id: columns!.external_id,
+});
 
 /** Reads the companies that the items identify. Returns one result for each item. */
 export async function readCompanyBatch(

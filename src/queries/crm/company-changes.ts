@@ -82,7 +82,7 @@ async function settleLater(
 
 /**
  * Deletes companies. Their contacts and opportunities are kept, without a company. The caller must have locked the
- * companies (`for update`). Workers detach many contacts and opportunities later.
+ * companies (`for update`), and records the events. Workers detach many contacts and opportunities later.
  */
 export async function removeCompanies(
   sql: Transaction,

@@ -194,5 +194,6 @@ async function insertCompanies(
     from jsonb_to_recordset(${sql.json(companies)}) as given (company_name text, industry text, folded jsonb, terms integer[])
     returning folded ->> 'company_name' as name, id`;
   last.count('companies', rows.length);
+  for (const { id } of rows) last.created('company', { id, external_id: null });
   return new Map(rows.map(({ name, id }) => [name, id]));
 }

@@ -37,6 +37,7 @@ import {
   lockContactRows,
   patchedContact,
   removeContacts,
+  statesOf,
   type ContactColumns,
 } from './contacts.ts';
 import type { LastWrites } from '../records/last-writes.ts';
@@ -78,7 +79,11 @@ async function deleteAll(sql: Transaction, customerId: string, batch: Batch, las
     deleted.map(({ stored }) => stored!.id),
     last,
   );
-  for (const item of deleted) item.outcome = { status: 'deleted', id: item.stored!.id };
+  for (const item of deleted) {
+    const { id, external_id } = item.stored!;
+    item.outcome = { status: 'deleted', id };
+    last.deleted('contact', { id, external_id });
+  }
   return outcomesOf(items);
 }
 
@@ -207,6 +212,7 @@ async function write(
   last: LastWrites,
 ): Promise<void> {
   await setUnchanged(sql, customerId, items, last);
+  const states = await statesOf(sql, customerId, changesOf(items));
   const { created, changed } = await writeItems(sql, customerId, contactsWritten, items, (columns) =>
     contactRow(customerId, columns),
   );
@@ -224,7 +230,16 @@ async function write(
     written.map(({ id }) => id),
     last,
   );
+  for (const item of created) last.created('contact', toldOf(item));
+  for (const [i, item] of changed.entries())
+    last.updated('contact', toldOf(item), states[i]!.stored, states[i]!.columns);
 }
+
+const toldOf = (item: ContactItem) => ({ id: idOf(item), external_id: item.columns!.external_id });
+
+/** Returns the stored and the new columns of the contacts that will be updated, in the order of the items. */
+const changesOf = (items: readonly ContactItem[]) =>
+  alive(items).flatMap(({ stored, columns }) => (stored ? [{ stored, columns: columns! }] : []));
 
 const idOf = ({ outcome }: ContactItem): string => (outcome as { id: string }).id;
 

@@ -33,12 +33,10 @@ export async function saveVerifications(
   );
   const current = verifications.map((one) => ({ ...one, contactId: successors.get(one.contactId) ?? one.contactId }));
   const given = [...new Set(current.map(({ contactId }) => contactId))];
-  const addressOf = new Map(
-    (await lockAddresses(sql, customerId, given)).map((contact) => [contact.id, emailKey(contact.work_email)]),
-  );
+  const stored = new Map((await lockAddresses(sql, customerId, given)).map((contact) => [contact.id, contact]));
   const statuses = new Map(
     current.flatMap(({ address, status, contactId: id }) =>
-      addressOf.get(id) === emailKey(address) ? [[id, status] as const] : [],
+      stored.has(id) && emailKey(stored.get(id)!.work_email) === emailKey(address) ? [[id, status] as const] : [],
     ),
   );
   const ids = [...statuses.keys()];
@@ -56,16 +54,23 @@ export async function saveVerifications(
     from unnest(${ids}::uuid[], ${[...statuses.values()]}::text[]) as v (id, status), clock
     where c.customer_id = ${customerId}
       and c.id = v.id`;
-  await withLastWrites(sql, customerId, (last) => refreshMembers(sql, customerId, rules, ids, last));
+  await withLastWrites(sql, customerId, async (last) => {
+    await refreshMembers(sql, customerId, rules, ids, last);
+    for (const [id, status] of statuses) {
+      const { external_id, verification_status } = stored.get(id)!;
+      const after = { verification_status: status, last_verified: 'now', crm_synced_at: 'now' };
+      last.updated('contact', { id, external_id }, { verification_status }, after);
+    }
+  });
 }
 
-/** Locks contacts until the transaction ends, and returns their work emails. */
+/** Locks contacts until the transaction ends. */
 const lockAddresses = (
   sql: Transaction,
   customerId: string,
   ids: readonly string[],
-): Promise<{ id: string; work_email: string }[]> => sql`
-  select id, work_email
+): Promise<{ id: string; external_id: string | null; work_email: string; verification_status: string }[]> => sql`
+  select id, external_id, work_email, verification_status
   from contacts
   where customer_id = ${customerId}
     and id = any(${ids as string[]}::uuid[])

@@ -215,6 +215,7 @@ async function create(sql: Transaction, customerId: string, body: ContactCreate,
   const contact = await insertContact(sql, customerId, columns, rules);
   if (list_ids?.length) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
   await refreshMember(sql, customerId, rules, contact, last);
+  last.created('contact', { id: contact.id, external_id: columns.external_id });
   return contact.id;
 }
 
@@ -261,10 +262,42 @@ async function update(
   await requireKnown(sql, customerId, patch);
   const current = await lockContact(sql, customerId, id, ifMatch);
   if (Object.keys(patch).length === 0) return;
-  const contact = await updateContactRow(sql, customerId, id, patchedContact(current, patch, company_id), rules);
+  const columns = patchedContact(current, patch, company_id);
+  const [state] = await statesOf(sql, customerId, [{ stored: { ...current, id }, columns }]);
+  const contact = await updateContactRow(sql, customerId, id, columns, rules);
   if (list_ids) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
   await refreshMember(sql, customerId, rules, contact, last);
+  last.updated('contact', { id, external_id: columns.external_id }, state!.stored, state!.columns);
 }
+
+/**
+ * Returns the columns of contacts before and after an update, for the events that tell of it. Adds the verification to
+ * those that get another work e-mail, which resets it. Call it before the update. The caller must have locked the
+ * contacts.
+ */
+export async function statesOf(
+  sql: Transaction,
+  customerId: string,
+  changes: readonly { stored: ContactColumns & { id: string }; columns: ContactColumns }[],
+): Promise<{ stored: object; columns: object }[]> {
+  const reset = changes.filter(({ stored, columns }) => fold(stored.work_email) !== fold(columns.work_email));
+  if (reset.length === 0) return [...changes];
+  const rows = await sql<{ id: string; verification_status: string; last_verified: string | null }[]>`
+    select id, verification_status, last_verified
+    from contacts
+    where customer_id = ${customerId}
+      and id = any(${reset.map(({ stored }) => stored.id)}::uuid[])`;
+  const verifications = new Map(rows.map(({ id, ...verification }) => [id, verification]));
+  return changes.map(({ stored, columns }) => {
+    const verification = verifications.get(stored.id);
+    return verification
+      ? { stored: { ...stored, ...verification }, columns: { ...columns, ...unverified } }
+      : { stored, columns };
+  });
+}
+
+/** The verification of a contact that was never verified. */
+const unverified = { verification_status: 'unverified', last_verified: null };
 
 /**
  * Returns the columns of a contact after a PATCH.
@@ -321,11 +354,17 @@ async function updateContactRow(
  */
 export async function deleteContact(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
   await lockRulesShared(sql, customerId);
-  await lockContact(sql, customerId, id, ifMatch);
-  await withLastWrites(sql, customerId, (last) => removeContacts(sql, customerId, [id], last));
+  const { external_id } = await lockContact(sql, customerId, id, ifMatch);
+  await withLastWrites(sql, customerId, async (last) => {
+    await removeContacts(sql, customerId, [id], last);
+    last.deleted('contact', { id, external_id });
+  });
 }
 
-/** Deletes contacts and removes them from lists and opportunities. The caller must have locked the contacts. */
+/**
+ * Deletes contacts and removes them from lists and opportunities. The caller must have locked the contacts, and records
+ * the events.
+ */
 export async function removeContacts(
   sql: Transaction,
   customerId: string,

@@ -18,6 +18,8 @@ import { companyOf, fillIn, syncedColumns, toContact, toRow, type SyncedContact 
 interface SyncedRow {
   /** Id of the contact; undefined until a new contact is inserted. */
   id: string | undefined;
+  /** The contact as it is stored; undefined: it is new. */
+  stored?: SyncedContact;
   contact: SyncedContact;
 }
 
@@ -180,7 +182,7 @@ async function lockStored(sql: Transaction, customerId: string, given: readonly 
         and id = any(${ids}::uuid[])
       order by id`,
   ]);
-  const stored = contacts.map(({ id, ...contact }) => ({ id, contact }));
+  const stored = contacts.map(({ id, ...contact }) => ({ id, stored: contact, contact }));
   return { stored, merged: rowsOfMerged(stored, merged) };
 }
 
@@ -230,8 +232,16 @@ async function write(
   const inserted = await insertContacts(sql, customerId, fresh);
   for (const row of fresh) row.id = inserted.get(row.contact.prospect_id!)!;
   last.count('contacts', fresh.length);
+  for (const row of fresh) last.created('contact', toldOf(row));
+  for (const row of stored) {
+    const { prospect_id: _hidden, ...columns } = row.contact;
+    last.updated('contact', toldOf(row), row.stored!, { ...columns, crm_synced_at: 'now' });
+  }
 }
 
+const toldOf = ({ id, contact }: SyncedRow) => ({ id: id!, external_id: contact.external_id });
+
+/** The caller records the events. */
 export async function updateSynced(sql: Transaction, customerId: string, stored: readonly SyncedRow[]): Promise<void> {
   if (stored.length === 0) return;
   const rows = stored.map(({ id, contact }) => ({ id: id!, ...toRow(customerId, contact) }));

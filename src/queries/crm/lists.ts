@@ -109,23 +109,29 @@ function shown(row: Row, evaluated?: number): List {
  * Creates a list.
  * @throws DomainError `conflict` if the customer would then have too many rules, or too many lists with rules
  */
-export async function createList(
+export const createList = (
   sql: Transaction,
   customerId: string,
   ownerId: string,
   body: ListCreate,
+): Promise<{ id: string; name: string }> =>
+  withLastWrites(sql, customerId, (last) => create(sql, customerId, ownerId, body, last));
+
+async function create(
+  sql: Transaction,
+  customerId: string,
+  ownerId: string,
+  body: ListCreate,
+  last: LastWrites,
 ): Promise<{ id: string; name: string }> {
   const rules = completeRules(body.rules ?? []);
   if (rules.length > 0) {
     await lockRulesExclusive(sql, customerId);
     await requireWithinRuleLimits(sql, customerId, { before: [], after: rules }, '/rules');
   }
-  const list = await insertList(sql, customerId, ownerId, {
-    name: body.name,
-    description: body.description ?? '',
-    rules,
-  });
-  if (rules.length > 0) await fillNow(sql, customerId, list.id, rules);
+  const { name, description = '' } = body;
+  const list = await insertList(sql, customerId, ownerId, { name, description, rules }, last);
+  if (rules.length > 0) await beginFill(sql, customerId, list.id, rules, last);
   return list;
 }
 
@@ -134,11 +140,13 @@ async function insertList(
   customerId: string,
   ownerId: string,
   { name, description, rules }: { name: string; description: string; rules: Rule[] },
+  last: LastWrites,
 ): Promise<{ id: string; name: string }> {
   const [list] = await sql<{ id: string; name: string }[]>`
     insert into lists (customer_id, name, description, owner_id, rules)
     values (${customerId}, ${name.trim()}, ${description}, ${ownerId}, ${sql.json(rules)})
     returning id, name`;
+  last.created('list', { id: list!.id });
   return list!;
 }
 
@@ -148,12 +156,19 @@ async function insertList(
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
  * @throws DomainError `conflict` if the customer would then have too many rules, or too many lists with rules
  */
-export async function updateList(
+export const updateList = (
   sql: Transaction,
   customerId: string,
   id: string,
   patch: ListPatch,
   ifMatch?: string,
+): Promise<void> => withLastWrites(sql, customerId, (last) => update(sql, customerId, { id, patch, ifMatch }, last));
+
+async function update(
+  sql: Transaction,
+  customerId: string,
+  { id, patch, ifMatch }: { id: string; patch: ListPatch; ifMatch: string | undefined },
+  last: LastWrites,
 ): Promise<void> {
   if (patch.rules) await lockRulesExclusive(sql, customerId);
   const current = await lockList(sql, customerId, id, ifMatch);
@@ -161,23 +176,39 @@ export async function updateList(
   const name = patch.name?.trim() ?? current.name;
   if (Object.keys(patch).length === 0) return;
   if (patch.rules) await requireWithinRuleLimits(sql, customerId, { before: current.rules, after: rules }, '/rules');
+  const columns = { name, description: patch.description ?? current.description, rules };
   await sql`
     update lists
-    set name = ${name}, description = ${patch.description ?? current.description}, rules = ${sql.json(rules)}, updated_at = (select clock_timestamp())
+    set
+      name = ${columns.name},
+      description = ${columns.description},
+      rules = ${sql.json(rules)},
+      updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
-  if (patch.rules && !isSame(rules, current.rules)) await fillNow(sql, customerId, id, rules);
+  last.updated('list', { id }, toldOf(current, current.source), toldOf(columns, current.source));
+  if (patch.rules && !isSame(rules, current.rules)) await beginFill(sql, customerId, id, rules, last);
 }
 
-/** Calls `beginFill`, and saves the changes of the member count. */
-const fillNow = (sql: Transaction, customerId: string, listId: string, rules: readonly Rule[]): Promise<void> =>
-  withLastWrites(sql, customerId, (last) => beginFill(sql, customerId, listId, rules, last));
+/** Returns the columns of a list as its GET shows them. */
+const toldOf = ({ name, description, rules }: ListColumns, source: string) => ({
+  name,
+  description,
+  rules: completeRules(rules),
+  source: rules.length > 0 ? 'RULES' : source,
+});
 
 const isSame = (some: Rule[], others: Rule[]): boolean =>
   JSON.stringify(some) === JSON.stringify(completeRules(others));
 
+interface ListColumns {
+  name: string;
+  description: string;
+  rules: Rule[];
+}
+
 /**
- * Locks a list until the transaction ends and returns its name, description and rules.
+ * Locks a list until the transaction ends and returns its columns. `source` is how it was made.
  * @throws DomainError `not_found` if the customer has no such list
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
  */
@@ -186,9 +217,9 @@ async function lockList(
   customerId: string,
   id: string,
   ifMatch?: string,
-): Promise<{ name: string; description: string; rules: Rule[] }> {
-  const [list] = await sql<{ name: string; description: string; rules: Rule[] }[]>`
-    select name, description, rules
+): Promise<ListColumns & { source: string }> {
+  const [list] = await sql<(ListColumns & { source: string })[]>`
+    select name, description, rules, source
     from lists
     where customer_id = ${customerId}
       and id = ${id}
@@ -207,15 +238,16 @@ async function lockList(
  * @throws DomainError `not_found` if the customer has no such list
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
  */
-export async function deleteList(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
-  await lockRulesExclusive(sql, customerId);
-  const { rules } = await lockList(sql, customerId, id, ifMatch);
-  if (rules.length > 0) await bumpRuleVersion(sql, customerId);
-  if (await isLargeList(sql, customerId, id))
-    return withLastWrites(sql, customerId, (last) => beginRemoval(sql, customerId, id, last));
-  await removeNextMembers(sql, customerId, id);
-  return removeList(sql, customerId, id);
-}
+export const deleteList = (sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> =>
+  withLastWrites(sql, customerId, async (last) => {
+    await lockRulesExclusive(sql, customerId);
+    const { rules } = await lockList(sql, customerId, id, ifMatch);
+    last.deleted('list', { id });
+    if (rules.length > 0) await bumpRuleVersion(sql, customerId);
+    if (await isLargeList(sql, customerId, id)) return beginRemoval(sql, customerId, id, last);
+    await removeNextMembers(sql, customerId, id);
+    return removeList(sql, customerId, id);
+  });
 
 /**
  * Creates a copy of a list with its description, rules and manually added members. The members of a large list are
@@ -241,7 +273,7 @@ async function duplicate(
   const isLarge = await isLargeList(sql, customerId, list_id);
   // A large list is copied without the exclusive lock, because every writer of contacts would wait for that lock.
   if (!isLarge) await lockRulesExclusive(sql, customerId);
-  const list = await insertList(sql, customerId, ownerId, { name: new_name, description: '', rules: [] });
+  const list = await insertList(sql, customerId, ownerId, { name: new_name, description: '', rules: [] }, last);
   const ends = { from: list_id, to: list.id };
   if (isLarge) await copyMembers(sql, customerId, ends);
   else await copyFewMembers(sql, customerId, ends, last);

@@ -1,6 +1,8 @@
 import { afterCommit } from '../../database/after-commit.ts';
 import type { Sql, Transaction } from '../../database/db.ts';
 import { conflict, missingReferences, notFound } from '../../errors.ts';
+import { recordEvents } from '../events/recording.ts';
+import type { LastWrites } from '../records/last-writes.ts';
 import { finishedJobs } from '../../process/metrics.ts';
 import type { MatchField } from '../../schemas/batches.ts';
 import {
@@ -340,16 +342,18 @@ export type ImportEnding =
   { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
 
 /**
- * Also deletes the import's file. The caller must have locked the import.
- * @param keepsFile the caller keeps the file
+ * Also deletes the import's file, and records the event. The caller must have locked the import.
+ * @param ending `keepsFile`: the caller keeps the file
+ * @param last given if the transaction also writes records: the event then comes after theirs
  */
 export async function endImport(
   sql: Transaction,
   customerId: string,
   id: string,
   { status, error = null as never, keepsFile = false }: ImportEnding & { keepsFile?: boolean },
+  last?: LastWrites,
 ): Promise<void> {
-  await sql`
+  const [ended] = await sql<[object]>`
     update imports
     set
       status = ${status},
@@ -358,7 +362,11 @@ export async function endImport(
       leased_until = null,
       finished_at = (select clock_timestamp())
     where customer_id = ${customerId}
-      and id = ${id}`;
+      and id = ${id}
+    returning id, status, dry_run, created, updated, failed, warnings`;
+  const event = { type: 'import.ended', data: ended } as const;
+  if (last) last.event(event);
+  else await recordEvents(sql, customerId, [event], 'import');
   if (!keepsFile) await deleteFile(sql, customerId, id);
   afterCommit(sql, () => finishedJobs.inc({ type: 'import', status }));
 }

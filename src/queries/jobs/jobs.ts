@@ -170,18 +170,24 @@ export interface Ending {
   error?: string;
 }
 
+/** `api_key_id` is the key that pays. */
+type EndedJob = Pick<JobRow, 'type' | 'pool' | 'succeeded' | 'failed' | 'skipped' | 'charged'> & {
+  api_key_id: string | null;
+  refunded: number;
+};
+
 /**
  * Sets the final status, unless the job has ended.
- * @returns the key that pays, the pool, and the reserved credits that were not charged (`refunded`); undefined if the
- * job had already ended
+ * @returns the ended job, with the reserved credits that were not charged (`refunded`); undefined if it had already
+ * ended
  */
 export async function closeJob(
   sql: Transaction,
   customerId: string,
   jobId: string,
   { status, error }: Ending,
-): Promise<{ api_key_id: string | null; pool: Pool; refunded: number } | undefined> {
-  const [job] = await sql<{ api_key_id: string | null; type: JobType; pool: Pool; refunded: number }[]>`
+): Promise<EndedJob | undefined> {
+  const [job] = await sql<EndedJob[]>`
     update jobs
     set
       status = ${status},
@@ -195,7 +201,7 @@ export async function closeJob(
     where customer_id = ${customerId}
       and id = ${jobId}
       and finished_at is null
-    returning api_key_id, type, pool, refunded`;
+    returning api_key_id, type, pool, succeeded, failed, skipped, charged, refunded`;
   if (job) afterCommit(sql, () => finishedJobs.inc({ type: job.type, status }));
   return job;
 }

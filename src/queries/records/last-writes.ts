@@ -62,16 +62,20 @@ class Writes {
 
   /** Records the event that a person whom the customer had unlocked was erased from the catalog. */
   removed(prospectId: string): void {
-    if (this.#isRecording) this.#events.push({ type: 'prospect.removed', data: { id: prospectId } });
+    this.event({ type: 'prospect.removed', data: { id: prospectId } });
+  }
+
+  /** Records an event that is not about a record. */
+  event(event: NewEvent): void {
+    if (this.#isRecording) this.#events.push(event);
   }
 
   #record(noun: EventNoun, verb: 'created' | 'updated' | 'deleted', told: object, more: object = {}): void {
     const { id, external_id } = told as { id: string; external_id?: string | null };
-    if (this.#isRecording)
-      this.#events.push({
-        type: `${noun}.${verb}`,
-        data: { id, ...(external_id === undefined ? {} : { external_id }), ...more },
-      });
+    this.event({
+      type: `${noun}.${verb}`,
+      data: { id, ...(external_id === undefined ? {} : { external_id }), ...more },
+    });
   }
 
   /** Runs a part of the transaction. If `work` throws, its writes are dropped: the caller rolls this part back. */

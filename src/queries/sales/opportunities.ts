@@ -23,6 +23,7 @@ import {
   requireNewLines,
   totalOfLines,
 } from './opportunity-lines.ts';
+import { withLastWrites } from '../records/last-writes.ts';
 import { limitAndOffset } from '../records/paging.ts';
 import { lockReferences, requireReferences, type Reference } from '../records/references.ts';
 
@@ -163,6 +164,7 @@ export async function createOpportunity(
       where customer_id = ${customerId}
         and id = ${id}`;
   }
+  await withLastWrites(sql, customerId, async (last) => last.created('opportunity', { id }));
   return id;
 }
 
@@ -189,18 +191,40 @@ export async function updateOpportunity(
   if (ifMatch !== undefined) requireMatch(ifMatch, (await findOpportunities(sql, customerId, [id]))[0]!);
   requireNewLines(present, products);
   if (isEmpty(patch)) return;
+  const before = await readParts(sql, customerId, id, patch);
   if (contacts_ids) await setContacts(sql, customerId, id, contacts_ids);
   const place = { id, stage_id: fields.stage_id ?? current.stage_id };
   await updateLines(sql, customerId, place, products);
   if (fields.stage_id) await moveLines(sql, customerId, place);
+  const columns = { ...current, ...asKept(fields) };
   await sql`
     update opportunities
     set
-      ${sql({ ...current, ...asKept(fields) })},
+      ${sql(columns)},
       price = ${totalOfLines(sql, customerId, id)},
       updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
+  const after = { ...columns, ...(await readParts(sql, customerId, id, patch)) };
+  await withLastWrites(sql, customerId, async (last) =>
+    last.updated('opportunity', { id }, { ...current, ...before }, after),
+  );
+}
+
+/** The members of an opportunity that other tables determine. */
+type Parts = Partial<Pick<Opportunity, 'contacts_ids' | 'details' | 'price'>>;
+
+/** Reads those parts of an opportunity that a patch can change. */
+async function readParts(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  { contacts_ids, products }: OpportunityPatch,
+): Promise<Parts> {
+  if (!contacts_ids && !products) return {};
+  const [opportunity] = await findOpportunities(sql, customerId, [id]);
+  const { contacts_ids: contacts, details, price } = opportunity!;
+  return { ...(contacts_ids ? { contacts_ids: contacts } : {}), ...(products ? { details, price } : {}) };
 }
 
 /**
@@ -227,6 +251,7 @@ export async function deleteOpportunity(
     delete from opportunities
     where customer_id = ${customerId}
       and id = ${id}`;
+  await withLastWrites(sql, customerId, async (last) => last.deleted('opportunity', { id }));
 }
 
 /**

@@ -11,6 +11,7 @@ import {
 } from '../../schemas/products.ts';
 import type { Paginate } from '../../schemas/base/wire.ts';
 import { normalise } from '../../text/normalise.ts';
+import { withLastWrites } from '../records/last-writes.ts';
 import { limitAndOffset } from '../records/paging.ts';
 
 /** The columns that callers can write. */
@@ -69,7 +70,14 @@ const insertedFields = productFields.filter((field) => field !== 'currency');
  * Without a currency, the product gets that of the customer's subscription.
  * @returns its id
  */
-export async function createProduct(sql: Transaction, customerId: string, body: ProductCreate): Promise<string> {
+export const createProduct = (sql: Transaction, customerId: string, body: ProductCreate): Promise<string> =>
+  withLastWrites(sql, customerId, async (last) => {
+    const id = await insertProduct(sql, customerId, body);
+    last.created('product', { id });
+    return id;
+  });
+
+async function insertProduct(sql: Transaction, customerId: string, body: ProductCreate): Promise<string> {
   const given: Omit<ProductColumns, 'currency'> & Partial<ProductColumns> = { active: true, ...normalise(body) };
   const { currency = null, ...columns } = given;
   const values = insertedFields.map((field) => sql`${columns[field]}`);
@@ -93,13 +101,15 @@ export async function updateProduct(
   patch: ProductPatch,
   ifMatch?: string,
 ): Promise<void> {
-  await lockProduct(sql, customerId, id, 'no key update', ifMatch);
+  const current = await lockProduct(sql, customerId, id, 'no key update', ifMatch);
   if (Object.keys(patch).length === 0) return;
+  const columns = normalise(patch);
   await sql`
     update products
-    set ${sql(normalise(patch))}, updated_at = (select clock_timestamp())
+    set ${sql(columns)}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
+  await withLastWrites(sql, customerId, async (last) => last.updated('product', { id }, current, columns));
 }
 
 /**
@@ -110,6 +120,11 @@ export async function deleteProduct(sql: Transaction, customerId: string, id: st
   // A transaction that adds a line locks the product's row too. So no line with this product can appear before the
   // deletion.
   await lockProduct(sql, customerId, id, 'update', ifMatch);
+  await removeProduct(sql, customerId, id);
+  await withLastWrites(sql, customerId, async (last) => last.deleted('product', { id }));
+}
+
+async function removeProduct(sql: Transaction, customerId: string, id: string): Promise<void> {
   const kept = await sql`
     update products p
     set deleted_at = (select clock_timestamp())
@@ -128,7 +143,7 @@ export async function deleteProduct(sql: Transaction, customerId: string, id: st
 }
 
 /**
- * Locks a product until the transaction ends. With `strength = 'update'`, it cannot be added to an opportunity until
+ * Locks a product until the transaction ends, and returns its columns. With `strength = 'update'`, it cannot be added to an opportunity until
  * then.
  * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the product's ETag
  */
@@ -138,9 +153,9 @@ async function lockProduct(
   id: string,
   strength: 'update' | 'no key update',
   ifMatch: string | undefined,
-): Promise<void> {
-  const [product] = await sql`
-    select id
+): Promise<ProductColumns> {
+  const [product] = await sql<ProductColumns[]>`
+    select ${sql(productFields)}
     from products
     where customer_id = ${customerId}
       and id = ${id}
@@ -148,4 +163,5 @@ async function lockProduct(
     for ${sql.unsafe(strength)}`;
   if (!product) throw notFound('product');
   if (ifMatch !== undefined) requireMatch(ifMatch, (await findProducts(sql, customerId, [id]))[0]!);
+  return product;
 }

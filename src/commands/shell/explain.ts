@@ -1,4 +1,4 @@
-import { DomainError } from '../errors.ts';
+import { DomainError } from '../../errors.ts';
 
 /**
  * Converts an error to a message for the terminal: what is wrong and, if known, how to fix it. Only bugs of this

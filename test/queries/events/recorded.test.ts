@@ -1,0 +1,201 @@
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { readEvents, type FeedPosition } from '../../../src/queries/events/feed.ts';
+import { saveVerifications } from '../../../src/queries/crm/contact-verifications.ts';
+import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
+import { endJob } from '../../../src/jobs/settle.ts';
+import { person } from '../../catalog/people.ts';
+import { contactsCsv, importFile, newContacts } from '../../jobs/importing.ts';
+import { begin } from '../../jobs/working.ts';
+import { startApp, type TestApp } from '../../setup/app.ts';
+import {
+  companyBody,
+  contactBody,
+  make,
+  makeCustomer,
+  opportunityBody,
+  productBody,
+  unique,
+  type TestCustomer,
+} from '../../setup/factories.ts';
+
+let app: TestApp;
+let customer: TestCustomer;
+let after: FeedPosition;
+
+beforeAll(async () => {
+  app = await startApp();
+});
+beforeEach(async () => {
+  customer = await makeCustomer(app.fastify);
+  after = { position: 0, id: null };
+});
+
+/** Returns the events since the last call, without their times. */
+async function news(): Promise<object[]> {
+  const { events, next, isMore } = await readEvents(app.db, customer.id, { after, limit: 1_000 });
+  expect(isMore).toBe(false);
+  after = next;
+  return events.map(({ type, data }) => ({ ...data, type }));
+}
+
+const ok = (answer: { status: number }) => expect(answer.status).toBeLessThan(300);
+
+describe('a single call makes one event', () => {
+  const list = () => ({ name: unique('List'), description: 'about' });
+  const resources = [
+    {
+      noun: 'contact',
+      path: '/contacts',
+      body: async () => contactBody(),
+      patch: { job_title: 'New', custom_fields: { plan: 'gold' }, other_emails: ['a@example.com'] },
+      changed: ['other_emails', 'job_title', 'custom_fields.plan'],
+    },
+    {
+      noun: 'company',
+      path: '/company',
+      body: async () => companyBody(),
+      patch: { size: '10', location_country: 'de', social1_url: 'https://example.com/x' },
+      changed: ['size', 'social1_url', 'location_country'],
+    },
+    { noun: 'list', path: '/list-contact', body: async () => list(), patch: { name: 'Other' }, changed: ['name'] },
+    {
+      noun: 'product',
+      path: '/products',
+      body: async () => productBody(),
+      patch: { price: 77.5, active: false },
+      changed: ['price', 'active'],
+    },
+    {
+      noun: 'opportunity',
+      path: '/opportunities',
+      body: () => opportunityBody(customer),
+      patch: { priority: 'LOW', description: 'Changed' },
+      changed: ['description', 'priority'],
+    },
+  ];
+
+  test.each(resources)('$noun', async ({ noun, path, body, patch, changed }) => {
+    const given = await body();
+    await news();
+    const answer = await customer.post(path, given);
+    ok(answer);
+    const id = answer.body.data?.id ?? answer.body.id;
+    const told = { id, source: 'api', ...(['contact', 'company'].includes(noun) ? { external_id: null } : {}) };
+    expect(await news()).toEqual([{ type: `${noun}.created`, ...told }]);
+    ok(await customer.patch(`${path}/${id}`, patch));
+    const [updated] = (await news()) as { changed: string[] }[];
+    expect({ ...updated, changed: updated!.changed.toSorted() }).toEqual({
+      type: `${noun}.updated`,
+      ...told,
+      changed: changed.toSorted(),
+    });
+    ok(await customer.patch(`${path}/${id}`, patch));
+    ok(await customer.patch(`${path}/${id}`, {}));
+    expect(await news()).toEqual([]);
+    ok(await customer.delete(`${path}/${id}`));
+    expect(await news()).toEqual([{ type: `${noun}.deleted`, ...told }]);
+  });
+});
+
+test('what follows from a change elsewhere makes no event', async () => {
+  const company = await make(customer, '/company', companyBody());
+  const contact = await make(customer, '/contacts', contactBody({ company: { id: company } }));
+  const { id: list } = (await customer.post('/list-contact', { name: 'L', description: '' })).body;
+  await make(
+    customer,
+    '/opportunities',
+    await opportunityBody(customer, { company_id: company, contacts_ids: [contact] }),
+  );
+  await news();
+  ok(await customer.patch(`/company/${company}`, { company_name: 'Renamed' }));
+  ok(await customer.patch(`/contacts/${contact}`, { list_ids: [list] }));
+  ok(await customer.post('/list-contact-details/remove-contacts', { list_id: list, contact_ids: [contact] }));
+  ok(await customer.delete(`/company/${company}`));
+  ok(await customer.delete(`/contacts/${contact}`));
+  expect((await news()).map((event) => (event as { type: string }).type)).toEqual([
+    'company.updated',
+    'company.deleted',
+    'contact.deleted',
+  ]);
+});
+
+test('a contact makes events of its company, its verification and its products', async () => {
+  const answer = await customer.post('/contacts', contactBody({ external_id: 'x1', company: { name: 'Made' } }));
+  const { id } = answer.body.data;
+  expect(await news()).toMatchObject([
+    { type: 'company.created', external_id: null },
+    { type: 'contact.created', id, external_id: 'x1' },
+  ]);
+  const { work_email: address } = (await customer.get(`/contacts/${id}`)).body;
+  await app.db.transaction((sql) =>
+    saveVerifications(sql, customer.id, [{ address, status: 'verified', contactId: id }]),
+  );
+  expect(await news()).toMatchObject([
+    { changed: ['verification_status', 'last_verified', 'crm_synced_at'], source: 'command' },
+  ]);
+  ok(await customer.patch(`/contacts/${id}`, { work_email: 'other@example.com', company: null }));
+  const changed = ['work_email', 'company', 'verification_status', 'last_verified'];
+  expect(await news()).toMatchObject([{ type: 'contact.updated', id, external_id: 'x1', changed }]);
+});
+
+test('an opportunity tells its contacts, lines and price', async () => {
+  const [contact, product] = await Promise.all([
+    make(customer, '/contacts', contactBody()),
+    make(customer, '/products', productBody()),
+  ]);
+  const id = await make(customer, '/opportunities', await opportunityBody(customer));
+  await news();
+  const lines = { add: [{ id: product, price: 3, quantity: 2 }] };
+  ok(await customer.patch(`/opportunities/${id}`, { contacts_ids: [contact], products: lines }));
+  expect(await news()).toMatchObject([{ changed: ['contacts_ids', 'details', 'price'] }]);
+  ok(await customer.patch(`/opportunities/${id}`, { contacts_ids: [contact], products: { remove: [] } }));
+  expect(await news()).toEqual([]);
+});
+
+test('a list tells its rules and its source', async () => {
+  const { id } = (await customer.post('/list-contact', { name: 'L', description: '' })).body;
+  await news();
+  const rules = [{ field: 'job_title', operator: 'equals', value: 'x' }];
+  ok(await customer.patch(`/list-contact/${id}`, { rules }));
+  expect(await news()).toMatchObject([{ type: 'list.updated', changed: ['rules', 'source'] }]);
+  ok(await customer.post('/list-contact/duplicate', { list_id: id, new_name: 'Copy' }));
+  expect(await news()).toMatchObject([{ type: 'list.created' }]);
+});
+
+test.each([
+  ['contacts', 'contact', (more: object) => contactBody(more)],
+  ['company', 'company', (more: object) => companyBody(more)],
+] as const)('batches of /%s make an event for each item that changes something', async (path, noun, body) => {
+  const items = ['a', 'b', 'c'].map((external_id) => body({ external_id }));
+  const batch = (operation: string, given: object[]) =>
+    customer.post(`/${path}/batch/${operation}`, { items: given, match: 'external_id' });
+  ok(await customer.post(`/${path}/batch/create`, { items }));
+  expect(await news()).toMatchObject(['a', 'b', 'c'].map((external_id) => ({ type: `${noun}.created`, external_id })));
+  const changes = [{ external_id: 'a', industry: 'New' }, { external_id: 'b' }, { external_id: 'none' }];
+  ok(await batch('update', changes));
+  expect(await news()).toMatchObject([{ type: `${noun}.updated`, external_id: 'a', changed: ['industry'] }]);
+  ok(await batch('delete', [{ external_id: 'a' }, { external_id: 'c' }]));
+  expect(await news()).toMatchObject(['a', 'c'].map((external_id) => ({ type: `${noun}.deleted`, external_id })));
+});
+
+test('an import, a job and a grant of credits', async () => {
+  const csv = contactsCsv('A,B,a@example.com,', 'C,D,c@example.com,');
+  const { id } = await importFile(app, customer, newContacts, csv);
+  expect(await news()).toMatchObject([
+    { type: 'contact.created' },
+    { type: 'contact.created' },
+    { type: 'import.ended', id, source: 'import', status: 'COMPLETED', created: 2, failed: 0, dry_run: false },
+  ]);
+  await importFile(app, customer, { ...newContacts, dry_run: true }, csv);
+  expect(await news()).toMatchObject([{ type: 'import.ended', dry_run: true }]);
+  const [prospect] = [person({ work_email: 'a@example.com', job_title: 'Boss' })];
+  await app.db
+    .for({ customerId: customer.id }, 'job')
+    .transaction((sql) => syncProspects(sql, customer.id, [prospect]));
+  const synced = (await news()).find((event) => (event as { type: string }).type === 'contact.updated');
+  expect(synced).toMatchObject({ source: 'job', changed: expect.arrayContaining(['crm_synced_at', 'job_title']) });
+  const job = await begin(app, customer, 95);
+  expect(await news()).toMatchObject([{ type: 'credits.low', pool: 'verification', available: 0 }]);
+  await app.db.transaction((sql) => endJob(sql, customer.id, job, { status: 'FAILED', error: 'x' }));
+  expect(await news()).toMatchObject([{ type: 'job.ended', id: job, source: 'job', status: 'FAILED', charged: 0 }]);
+});
