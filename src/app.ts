@@ -28,6 +28,7 @@ import services, { type Services } from './plugins/services.ts';
 import traces from './plugins/watching/traces.ts';
 import validation from './plugins/bodies/validation.ts';
 import agents from './routes/agents.ts';
+import webhookSender from './plugins/webhook-sender.ts';
 import apiKeys from './routes/api-keys.ts';
 import companies from './routes/companies.ts';
 import batches from './routes/batches.ts';
@@ -45,6 +46,7 @@ import products from './routes/products.ts';
 import prospects from './routes/prospects.ts';
 import sessions from './routes/sessions.ts';
 import stages from './routes/stages.ts';
+import webhooks from './routes/webhooks.ts';
 
 /**
  * Creates the HTTP server of the API, with all plugins and routes. The server does not listen on a port yet.
@@ -76,11 +78,13 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(auth);
   void app.register(overload);
   void app.register(bufferBudget);
+  void app.register(webhookSender);
 
   void app.register(health);
   void app.register(metrics, { isMeasured: true, isExposed: given.config.METRICS_PORT === undefined });
   void app.register(sessions, { prefix: '/api/auth' });
   void app.register(apiKeys, { prefix: '/api/api-key' });
+  void app.register(webhooks, { prefix: '/api/webhook' });
   void app.register(customer, { prefix: '/api/ext' });
   void app.register(contacts, { prefix: '/api/ext' });
   void app.register(companies, { prefix: '/api/ext' });

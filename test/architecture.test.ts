@@ -14,7 +14,9 @@ const rooms = [
   ['agents'],
   ['plugins'],
   ['jobs', 'accounts'],
+  ['webhooks'],
   ['catalog', 'verification'],
+  ['queries/webhooks'],
   ['queries/accounts'],
   ['queries/jobs'],
   ['queries/imports', 'queries/catalog'],
@@ -52,6 +54,8 @@ const keepers: Record<string, RegExp> = {
   saxes: /^files\/xlsx\/xml\.ts$/,
   'csv-stringify': /^files\/write-records\.ts$/,
   '@modelcontextprotocol/server': /^(agents\/server|routes\/agents)\.ts$/,
+  undici: /^webhooks\/sender\.ts$/,
+  standardwebhooks: /^webhooks\/sender\.ts$/,
   'structured-headers': /^plugins\/limits\/rate-limits\.ts$/,
 };
 

@@ -5,6 +5,7 @@ import { readConfig, type Config } from '../process/config.ts';
 import { isDistributed } from '../database/citus/citus.ts';
 import { openDatabase, type SharedDatabase } from '../database/db.ts';
 import { checkSchema } from '../database/migrations.ts';
+import { keyFromFile } from '../webhooks/key-file.ts';
 
 /** URLs of PostgreSQL: `url` logs in as the service, `ownerUrl` as the owner of the schema. */
 interface Server {
@@ -33,10 +34,11 @@ export interface OpenServices {
  * @param overrides may replace the opened database, e.g. by a wrapper that retries
  */
 export async function openServices(
-  config: Config = readConfig(),
+  given: Config = readConfig(),
   overrides: (db: SharedDatabase) => SharedDatabase = (db) => db,
 ): Promise<OpenServices> {
-  const server = await openServer(config);
+  const server = await openServer(given);
+  const config = await withWebhookKey(given);
   const db = await openPlanned(config, server.url, overrides);
   const catalog = openCatalog(config, db);
   const close = async () => {
@@ -49,6 +51,12 @@ export async function openServices(
     server.keepRunning(log);
   };
   return { config, db, catalog, url: server.url, ownerUrl: server.ownerUrl, watchDatabase, close };
+}
+
+/** Beside the embedded PostgreSQL, a key for the secrets of webhooks is kept in `DATA_DIR`. */
+async function withWebhookKey(config: Config): Promise<Config> {
+  if (config.DATABASE_URL !== undefined || config.WEBHOOK_SECRET_KEY !== undefined) return config;
+  return { ...config, WEBHOOK_SECRET_KEY: await keyFromFile(config.DATA_DIR) };
 }
 
 /** Opens the database, with the settings for a distributed database if it is one. */
@@ -97,10 +105,13 @@ export async function withServer<T>(work: (server: Server) => Promise<T>): Promi
   }
 }
 
-export async function withDatabase<T>(work: (db: SharedDatabase) => Promise<T>): Promise<T> {
+export const withDatabase = <T>(work: (db: SharedDatabase) => Promise<T>): Promise<T> =>
+  withServices(({ db }) => work(db));
+
+export async function withServices<T>(work: (services: OpenServices) => Promise<T>): Promise<T> {
   const services = await openServices();
   try {
-    return await work(services.db);
+    return await work(services);
   } finally {
     await services.close();
   }

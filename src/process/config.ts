@@ -191,6 +191,28 @@ export const ConfigSchema = Type.Object({
     default: 'off',
     description: 'whether mail servers at private addresses are called too; for tests',
   }),
+  WEBHOOK_SECRET_KEY: secretText(
+    "32 bytes in base64 that encrypt the secrets of webhook endpoints; without it, webhooks wait, but the embedded PostgreSQL's `DATA_DIR` gets one",
+  ),
+  WEBHOOK_ALLOW_HTTP: Type.Union([Type.Literal('off'), Type.Literal('on')], {
+    default: 'off',
+    description: 'whether webhooks may be sent to `http://` URLs; for development',
+  }),
+  WEBHOOK_ALLOW_PRIVATE: Type.Union([Type.Literal('off'), Type.Literal('on')], {
+    default: 'off',
+    description: 'whether webhooks may be sent to addresses that are not public; for development',
+  }),
+  WEBHOOK_DENY: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description:
+        'further networks to which no webhook is sent: addresses and ranges such as `198.51.100.0/24`, comma-separated',
+    }),
+  ),
+  WEBHOOK_DELIVERIES: count(
+    'webhooks that a worker sends at the same time; one customer can use at most half of them, and so can all endpoints whose last delivery failed; an answer that takes longer than 250 ms does not count any more',
+    100,
+  ),
   LOG_LEVEL: Type.Union(
     (['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const).map((level) => Type.Literal(level)),
     { default: 'info', description: 'lowest level that is logged' },
@@ -246,7 +268,7 @@ export const ConfigSchema = Type.Object({
   RATE_LIMIT_PROSPECTS: perMinute('lists and counts of prospects, per API key', 600),
   RATE_LIMIT_JOBS: perMinute('calls that start a job, per API key', 60),
   RATE_LIMIT_BULK: perMinute('batches and exports, per API key', 600),
-  RATE_LIMIT_KEYS: perMinute('calls of `/api/api-key` and `/api/auth` with a session, per user', 60),
+  RATE_LIMIT_KEYS: perMinute('calls of `/api/api-key`, `/api/webhook` and `/api/auth` with a session, per user', 60),
   RATE_LIMIT_PAGES: perMinute('requests for pages under `/app`, per user', 600),
   RATE_LIMIT_LOGIN: perMinute(
     'failed logins of one account from one address (for all accounts together: three times as many)',
@@ -431,6 +453,9 @@ const checks: { readonly [name in keyof Config]?: (value: string) => string[] } 
           'must be a URL such as redis://redis:6379; write special characters in a password as %XX, or set REDIS_PASSWORD',
         ],
   TRUST_PROXY: (value) => parseRanges(value).faults.map((position) => `element ${position} must be ${rangeSyntax}`),
+  WEBHOOK_SECRET_KEY: (value) =>
+    isWebhookKey(value) ? [] : ['must be 32 bytes in base64, as `openssl rand -base64 32` prints them'],
+  WEBHOOK_DENY: (value) => parseRanges(value).faults.map((position) => `element ${position} must be ${rangeSyntax}`),
   CORS_ORIGINS: (value) => elementFaults(value, isOrigin, 'an origin such as https://app.example.com, without a path'),
   VERIFY_DNS_SERVERS: (value) => elementFaults(value, isServerAddress, 'an IP address or address:port'),
 };
@@ -457,6 +482,9 @@ function databaseUrlFaults(value: string): string[] {
           'write # / ? @ : and % in a password as %23 %2F %3F %40 %3A and %25, or put it into a variable of its own (DATABASE_PASSWORD)',
       ];
 }
+
+const isWebhookKey = (text: string): boolean =>
+  /^[A-Za-z0-9+/]{43}=$/.test(text) && Buffer.from(text, 'base64').length === 32;
 
 /** True if the URL's parts can be decoded. */
 const isEncodedUrl = (text: string): boolean => URL.canParse(text) && isPercentEncoded(text);

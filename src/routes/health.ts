@@ -30,6 +30,9 @@ const Readiness = Type.Object(
           description:
             '`degraded`: the name server of the workers knows no domain, so verifications wait. Calls still work.',
         }),
+        webhooks: Enum(['up', 'degraded'], {
+          description: '`degraded`: there is no `WEBHOOK_SECRET_KEY`. Webhooks wait, and none can be created.',
+        }),
         storage: Enum(['up', 'degraded'], {
           description: '`degraded`: the last write failed because the disk of the database is full. Reads still work.',
         }),
@@ -105,6 +108,7 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
         rate_limits: upOrDegraded(rateLimits),
         workers: upOrDegraded(jobs.has_workers),
         verification: upOrDegraded(jobs.has_names),
+        webhooks: upOrDegraded(app.config.WEBHOOK_SECRET_KEY !== undefined),
         storage: upOrDegraded(!app.db.isDiskFull),
       };
       if (app.isStopping) return reply.code(503).send({ status: 'stopping', checks });

@@ -14,6 +14,11 @@ export const auditEvents = [
   'customer.created',
   'customer.suspended',
   'customer.resumed',
+  'webhook.created',
+  'webhook.changed',
+  'webhook.rotated',
+  'webhook.deleted',
+  'webhook.disabled',
 ] as const;
 export type AuditEventName = (typeof auditEvents)[number];
 
@@ -31,7 +36,7 @@ export interface NewAuditEvent {
 
 /** Who caused an event. */
 export interface Actor {
-  /** The user's e-mail address, or `command line`, or `anonymous`. */
+  /** The user's e-mail address, or `command line`, or `anonymous`, or `service` for what it does by itself. */
   actor: string;
   /** Null for the command line. */
   address: string | null;

@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { VerificationChecks } from '../schemas/verification.ts';
 import type { Address } from './address.ts';
 import type { Dns } from './mail-hosts.ts';
-import { isPublic } from './public-address.ts';
+import { isPublic } from '../network/public-address.ts';
 import { SmtpDialog } from './smtp-dialog.ts';
 import { judge, SmtpFault, type Reply } from './smtp-replies.ts';
 

@@ -168,6 +168,13 @@ const onlyCode: Record<string, RegExp[]> = {
   // `id` and `merge_ids` decide which records may be chosen.
   '/merge': [/is named twice/, /^is the record that stays$/, /^must be one of the records of this merge$/],
   '/prospect/': [/needs a profile URL/, /page × limit must not exceed/],
+  // Where an endpoint may be depends on the configuration.
+  '/api/webhook': [
+    /^must be a URL/,
+    /^must begin with https/,
+    /^must not contain a user/,
+    /^must have (the port|a public)/,
+  ],
 };
 
 /** Tables that the service itself writes: what it keeps about refused logins, and about its own work. */

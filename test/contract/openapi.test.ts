@@ -174,7 +174,7 @@ describe('the OpenAPI document', () => {
 /** The verbs with which the ids of operations begin. */
 const verbs = `
   list count export get create update upsert delete duplicate add remove read suggest unlock verify import upload preview
-  start cancel generate rotate revoke log change`
+  start cancel generate rotate revoke test replay log change`
   .trim()
   .split(/\s+/);
 

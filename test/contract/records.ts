@@ -1,4 +1,6 @@
 import { hashPassword } from '../../src/accounts/passwords.ts';
+import { endpointCreation } from '../../src/accounts/webhooks.ts';
+import { commandLine } from '../../src/schemas/audit.ts';
 import { pools } from '../../src/schemas/credits.ts';
 import type { Scope } from '../../src/schemas/base/scopes.ts';
 import { mintToken, sessionPrefix } from '../../src/credentials/tokens.ts';
@@ -6,6 +8,7 @@ import type { TestApp } from '../setup/app.ts';
 import {
   companyBody,
   contactBody,
+  dbOf,
   grant,
   make,
   makeUser,
@@ -32,6 +35,7 @@ export interface Records {
   list: string;
   user: string;
   apiKey: string;
+  webhook: string;
   /** The customer's pipeline, and its first stage. */
   pipeline: string;
   stage: string;
@@ -94,6 +98,11 @@ const kinds: Record<string, Kind> = {
   '/api/api-key/update/:id': 'apiKey',
   '/api/api-key/spend-caps/:id': 'apiKey',
   '/api/api-key/revoke/:id': 'apiKey',
+  '/api/webhook/:id': 'webhook',
+  '/api/webhook/:id/rotate': 'webhook',
+  '/api/webhook/:id/test': 'webhook',
+  '/api/webhook/:id/replay': 'webhook',
+  '/api/webhook/:id/deliveries': 'webhook',
   '/assigned_to': 'user',
   '/company/id': 'company',
   '/emails/contact_id': 'contact',
@@ -175,7 +184,16 @@ export async function makeRecords(
   const jobs = await startJobs(customer, contact, list.id);
   const crm = { contact, company, ...more, list: list.id, user, jobs, job: jobs['verify_email:create'] };
   const imports = await makeImports(customer, importKinds[scope!] ?? importKinds['contacts:update']!);
-  return { customer, adminEmail: admin.email, ...crm, ...imports, ...(await makeSales(customer)), apiKey };
+  const webhook = await makeWebhook(app, customer);
+  return { customer, adminEmail: admin.email, ...crm, ...imports, ...(await makeSales(customer)), apiKey, webhook };
+}
+
+/** Creates an endpoint at a name that is never looked up, and whose address no webhook is sent to. */
+export async function makeWebhook(app: TestApp['fastify'], { id }: TestCustomer): Promise<string> {
+  const db = dbOf(app);
+  const management = { db, config: app.config, customerId: id, by: commandLine };
+  const create = await endpointCreation(management, { url: 'https://localhost/webhooks', types: ['contact.created'] });
+  return (await db.transaction(create)).id;
 }
 
 async function startJobs(customer: TestCustomer, contact: string, list: string) {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { parseAddress, SyntaxFault } from '../../src/verification/address.ts';
-import { isPublic } from '../../src/verification/public-address.ts';
+import { isPublic } from '../../src/network/public-address.ts';
 
 test.each([
   ['ada@example.com', 'ada', 'example.com'],

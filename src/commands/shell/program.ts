@@ -11,6 +11,10 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
   customer: { about: 'create, list, suspend and resume customers', load: () => import('../customer.ts') },
   user: { about: "manage customers' users", load: () => import('../user.ts') },
   key: { about: "manage customers' API keys", load: () => import('../key.ts') },
+  webhook: {
+    about: 'manage the endpoints to which events of a customer are sent',
+    load: () => import('../changes/webhook.ts'),
+  },
   contacts: { about: "export customers' contacts", load: () => import('../contacts.ts') },
   companies: { about: "export customers' companies", load: () => import('../companies.ts') },
   pipeline: { about: "manage customers' pipelines", load: () => import('../pipeline.ts') },

@@ -20,7 +20,7 @@ export async function audit(app: FastifyInstance): Promise<void> {
       db.search((sql) => listEvents(sql, caller.customerId, limit)),
       db.lookup((sql) => listUsers(sql, caller.customerId)),
     ]);
-    const body = html`<p class="lead">Who did what with keys and users, from which address. Newest first.</p>
+    const body = html`<p class="lead">Who did what with keys, users and webhooks, from which address. Newest first.</p>
       !${
         events.length === 0
           ? empty('Nothing yet', 'Logins and changes of keys and users are listed here.', '', 'clock')
@@ -51,6 +51,11 @@ const labels: Record<AuditEventName, string> = {
   'customer.created': 'Customer created',
   'customer.suspended': 'Customer suspended',
   'customer.resumed': 'Customer resumed',
+  'webhook.created': 'Webhook created',
+  'webhook.changed': 'Webhook changed',
+  'webhook.rotated': 'Webhook secret rotated',
+  'webhook.deleted': 'Webhook deleted',
+  'webhook.disabled': 'Webhook disabled',
 };
 
 /** @param users to name whom an event concerned */

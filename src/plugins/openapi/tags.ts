@@ -30,6 +30,14 @@ export const tags = [
   },
   { name: 'customer', description: 'The account that the API key belongs to: subscription, users and credits.' },
   { name: 'api keys', description: 'API keys are managed by admins, in a session. API keys cannot manage keys.' },
-  { name: 'sessions', description: 'Users log in here. The token of a session manages API keys and nothing else.' },
+  {
+    name: 'webhooks',
+    description:
+      'Events that are sent to your own service when something changes. Endpoints are managed by admins, in a session.',
+  },
+  {
+    name: 'sessions',
+    description: 'Users log in here. The token of a session manages API keys and webhooks, and nothing else.',
+  },
   { name: 'health', description: 'For operators and load balancers.' },
 ] as const;

@@ -1,0 +1,58 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import { highestId } from '../../database/wire-types.ts';
+import type { DeliveriesQuery, Delivery } from '../../schemas/events/webhooks.ts';
+import { limitAndOffset } from '../records/paging.ts';
+
+/** Newest first. */
+export const listDeliveries = (
+  sql: Sql,
+  customerId: string,
+  endpointId: string,
+  { filters, paginate }: DeliveriesQuery,
+): Promise<Delivery[]> =>
+  sql<Delivery[]>`
+    select event_id, type, attempt, ok, status, error, ms, sent_at, next_attempt_at
+    from webhook_deliveries
+    where customer_id = ${customerId}
+      and endpoint_id = ${endpointId}
+      ${filters?.ok === undefined ? sql`` : filters.ok ? sql`and ok` : sql`and not ok`}
+    order by id desc
+    ${limitAndOffset(sql, paginate)}`;
+
+/** How long deliveries are kept. */
+const retention = '30 days';
+/** Rows that one transaction deletes. */
+const batchSize = 5_000;
+
+/**
+ * Deletes a batch of deliveries that are older than 30 days, of one endpoint.
+ * @returns false if there was nothing to delete
+ */
+export async function purgeOldDeliveries(sql: Transaction): Promise<boolean> {
+  const [old] = await sql<{ customer_id: string; endpoint_id: string }[]>`
+    select customer_id, endpoint_id
+    from webhook_deliveries
+    where sent_at < (select clock_timestamp()) - ${retention}::interval
+    order by sent_at
+    limit 1`;
+  if (!old) return false;
+  const { customer_id: customerId, endpoint_id: endpointId } = old;
+  await sql`
+    delete from webhook_deliveries
+    where customer_id = ${customerId}
+      and endpoint_id = ${endpointId}
+      and sent_at < (select clock_timestamp()) - ${retention}::interval
+      and id <= coalesce(
+        (
+          select d.id
+          from webhook_deliveries d
+          where d.customer_id = ${customerId}
+            and d.endpoint_id = ${endpointId}
+          order by d.id
+          offset ${batchSize - 1}
+          limit 1
+        ),
+        ${highestId}
+      )`;
+  return true;
+}

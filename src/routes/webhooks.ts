@@ -1,0 +1,205 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import type { FastifyRequest } from 'fastify';
+import {
+  endpointCreation,
+  secretRotation,
+  replayEndpoint,
+  showEndpoints,
+  testEndpoint,
+  updateEndpoint,
+  type Issued,
+  type Management,
+} from '../accounts/webhooks.ts';
+import { actorOf } from '../plugins/credentials/auth.ts';
+import { listDeliveries } from '../queries/webhooks/deliveries.ts';
+import { deleteEndpoint, requireEndpoint } from '../queries/webhooks/endpoints.ts';
+import { done, Done, DoneWithId, ErrorBody, IdParams } from '../schemas/base/wire.ts';
+import {
+  ChangedEndpoint,
+  DeliveriesQuery,
+  Delivery,
+  Endpoint,
+  EndpointChange,
+  EndpointRequest,
+  IssuedEndpoint,
+  maxEndpoints,
+  ReplayRequest,
+  TestResult,
+} from '../schemas/events/webhooks.ts';
+
+const config = { access: { session: 'admin' } } as const;
+const tags = ['webhooks'];
+
+/** The endpoints to which a customer's events are sent. Workers send them. */
+const webhooks: FastifyPluginAsyncTypebox = async (app) => {
+  app.post(
+    '',
+    {
+      config,
+      schema: {
+        operationId: 'createWebhook',
+        summary: 'Create a webhook endpoint',
+        description:
+          'Creates an endpoint: from now on, events of these types are sent to its URL. Only this response shows the ' +
+          `secret that signs them: store it now. A customer can have ${maxEndpoints} endpoints; one more is 409.`,
+        tags,
+        body: EndpointRequest,
+        response: { 201: IssuedEndpoint, 409: ErrorBody },
+      },
+    },
+    async (request, reply) => {
+      const create = await endpointCreation(managementOf(request), request.body);
+      const endpoint = await request.db.transaction(create);
+      return reply.code(201).header('cache-control', 'no-store').send(issued('Webhook endpoint created', endpoint));
+    },
+  );
+
+  app.get(
+    '',
+    {
+      config,
+      schema: {
+        operationId: 'listWebhooks',
+        summary: 'List webhook endpoints',
+        description: 'Returns the endpoints of the customer, newest first, with their state. Secrets are never shown.',
+        tags,
+        response: { 200: Type.Array(Endpoint) },
+      },
+    },
+    (request) => showEndpoints(managementOf(request)),
+  );
+
+  app.patch(
+    '/:id',
+    {
+      config,
+      schema: {
+        operationId: 'updateWebhook',
+        summary: 'Change a webhook endpoint',
+        description:
+          'Changes an endpoint; what is not sent stays. With `active: false` nothing is sent any more. What happens ' +
+          'while an endpoint is inactive is not sent when it is active again; a replay sends it.',
+        tags,
+        params: IdParams,
+        body: EndpointChange,
+        response: { 200: ChangedEndpoint },
+      },
+    },
+    async (request) => {
+      const data = await updateEndpoint(managementOf(request), request.params.id, request.body);
+      return { success: true as const, message: 'Webhook endpoint updated', data };
+    },
+  );
+
+  app.delete(
+    '/:id',
+    {
+      config,
+      schema: {
+        operationId: 'deleteWebhook',
+        summary: 'Delete a webhook endpoint',
+        description: 'Deletes an endpoint. What waits for it is not sent any more.',
+        tags,
+        params: IdParams,
+        response: { 200: DoneWithId },
+      },
+    },
+    async (request) => {
+      const { db, caller, params } = request;
+      await db.transaction((sql) => deleteEndpoint(sql, caller.customerId, params.id, actorOf(request)));
+      return done('Webhook endpoint deleted', params.id);
+    },
+  );
+
+  app.post(
+    '/:id/rotate',
+    {
+      config,
+      schema: {
+        operationId: 'rotateWebhookSecret',
+        summary: 'Rotate the secret of a webhook endpoint',
+        description:
+          'Gives an endpoint a new secret, which only this response shows. For 24 hours each delivery carries two ' +
+          'signatures, by the new and by the previous secret.',
+        tags,
+        params: IdParams,
+        response: { 200: IssuedEndpoint },
+      },
+    },
+    async (request, reply) => {
+      const endpoint = await request.db.transaction(secretRotation(managementOf(request), request.params.id));
+      return reply.header('cache-control', 'no-store').send(issued('Webhook secret rotated', endpoint));
+    },
+  );
+
+  app.post(
+    '/:id/test',
+    {
+      config,
+      schema: {
+        operationId: 'testWebhook',
+        summary: 'Send a test to a webhook endpoint',
+        description:
+          'Sends an event of the type `webhook.test` now, to an inactive endpoint too, and waits 8 seconds for the ' +
+          'answer. The test is not listed among the deliveries.',
+        tags,
+        params: IdParams,
+        response: { 200: TestResult },
+      },
+    },
+    (request) => testEndpoint(managementOf(request), app.webhookSender, request.params.id, request.requester.signal),
+  );
+
+  app.post(
+    '/:id/replay',
+    {
+      config,
+      schema: {
+        operationId: 'replayWebhook',
+        summary: 'Send events to a webhook endpoint again',
+        description:
+          'Sends again what was recorded since a time, but nothing from before the endpoint was created. It is under ' +
+          'way until each event was tried once; a second replay meanwhile is 409.',
+        tags,
+        params: IdParams,
+        body: ReplayRequest,
+        response: { 200: Done, 409: ErrorBody },
+      },
+    },
+    async (request) => {
+      await replayEndpoint(managementOf(request), request.params.id, request.body.from);
+      return { success: true as const, message: 'Replay started' };
+    },
+  );
+
+  app.post(
+    '/:id/deliveries',
+    {
+      config,
+      schema: {
+        operationId: 'listWebhookDeliveries',
+        summary: 'List the deliveries to a webhook endpoint',
+        description: 'Returns the tries to deliver events to an endpoint in the last 30 days, newest first.',
+        tags,
+        params: IdParams,
+        body: DeliveriesQuery,
+        response: { 200: Type.Array(Delivery) },
+      },
+    },
+    async ({ db, caller: { customerId }, params: { id }, body }) => {
+      await db.lookup((sql) => requireEndpoint(sql, customerId, id));
+      return db.search((sql) => listDeliveries(sql, customerId, id, body));
+    },
+  );
+};
+
+export default webhooks;
+
+const managementOf = (request: FastifyRequest): Management => ({
+  db: request.db,
+  config: request.server.config,
+  customerId: request.caller.customerId,
+  by: actorOf(request),
+});
+
+const issued = (message: string, data: Issued): IssuedEndpoint => ({ success: true, message, data });
