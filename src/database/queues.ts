@@ -54,6 +54,7 @@ export const queues = {
   'fill-lists': turns,
   import: turns,
   'count-duplicates': turns,
+  webhooks: turns,
   'sweep-jobs': { ...maintenance, policy: 'short', cron: '* * * * *' },
   'remove-idempotency-records': { ...maintenance, cron: '17 * * * *' },
 } as const;
@@ -70,8 +71,8 @@ export const turnKinds = (Object.keys(queues) as JobKind[]).filter((kind): kind 
  */
 const queueOfSchedules = { '__pgboss__send-it': { deleteAfterSeconds: persistent.deleteAfterSeconds } };
 
-/** A job of the table `jobs`, or an import. */
-export type RunType = JobType | 'import';
+/** A job of the table `jobs`, an import, or the endpoint of a webhook. */
+export type RunType = JobType | 'import' | 'webhook';
 
 const queueOfType = {
   unlock_contacts: 'unlock',
@@ -80,6 +81,7 @@ const queueOfType = {
   verify_list: 'verify',
   enrich_contacts: 'unlock',
   import: 'import',
+  webhook: 'webhooks',
 } as const satisfies Record<RunType, TurnKind>;
 
 export type RunQueue = (typeof queueOfType)[RunType];

@@ -5,6 +5,7 @@ import type { Database } from '../database/db.ts';
 import type { JobKind, TurnKind } from '../database/queues.ts';
 import type { Verifier } from '../verification/verifier.ts';
 import type { Turn } from '../queries/records/turns.ts';
+import type { Webhooks } from './webhooks/webhooks.ts';
 
 export interface JobContext {
   config: Config;
@@ -16,6 +17,7 @@ export interface JobContext {
   allCustomersDb: Database;
   catalog: Catalog;
   verifier: Verifier;
+  webhooks: Webhooks;
   log: FastifyBaseLogger;
   /** Aborts when the worker is asked to stop. A long job must then end early; its remaining work is done later. */
   stopping: AbortSignal;

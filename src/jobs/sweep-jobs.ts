@@ -8,6 +8,7 @@ import { purgeEndedJob } from '../queries/jobs/job-retention.ts';
 import { findUnindexedProspects } from '../queries/catalog/unlocks.ts';
 import { deleteDeadWorkerSlots } from '../queries/jobs/worker-slots.ts';
 import { enqueueTurns } from '../queries/records/turns.ts';
+import { purgeOldDeliveries } from '../queries/webhooks/deliveries.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { indexRecords } from './index-records.ts';
 import { turnQueues } from './turn-queues.ts';
@@ -22,7 +23,8 @@ export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   await context.db.transaction(deleteDeadWorkerSlots);
   const expired = await cancelExpiredImports(context);
   await dropOverdueFiles(context);
-  const purged = (await repeat(context, purgeEndedJob)) + (await repeat(context, purgeEndedImport));
+  let purged = 0;
+  for (const purge of [purgeEndedJob, purgeEndedImport, purgeOldDeliveries]) purged += await repeat(context, purge);
   const indexed = await indexUnlocks(context);
   const termBatches = await indexRecords(context, mostIndexingMs);
   context.log.info({ woken, expired, purged, indexed, termBatches }, 'jobs swept');

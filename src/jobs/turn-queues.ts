@@ -11,6 +11,8 @@ import { importRecords } from './imports/import-records.ts';
 import { jobBatches } from './job-batches.ts';
 import { settleCompanies } from './settle-companies.ts';
 import { takeTurn } from './turns.ts';
+import { findDueCustomers } from '../queries/webhooks/due.ts';
+import { deliverWebhooks } from './webhooks/deliver-webhooks.ts';
 
 interface TurnQueue<K extends TurnKind> {
   handle: Handler<K>;
@@ -30,6 +32,7 @@ export const turnQueues: { [K in TurnKind]: TurnQueue<K> } = {
   unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 4, findCustomers: withRuns('unlock') },
   verify: { handle: takeTurn('verify', jobBatches), atOnce: 4, findCustomers: withRuns('verify') },
   import: { handle: importRecords(), atOnce: 2, findCustomers: withRuns('import') },
+  webhooks: { handle: deliverWebhooks, atOnce: 4, findCustomers: findDueCustomers },
   'settle-companies': { handle: settleCompanies(), atOnce: 2, findCustomers: findSettlingCustomers },
   'fill-lists': { handle: fillLists(), atOnce: 4, findCustomers: findFillingCustomers },
   'count-duplicates': { handle: countDuplicates, atOnce: 1, findCustomers: findCountingCustomers },

@@ -123,7 +123,8 @@ export async function runOneBatch<Q extends RunQueue, C extends RunContext>(
 }
 
 /** For customers and logs. */
-const nounOf = ({ type }: Run): 'import' | 'job' => (type === 'import' ? 'import' : 'job');
+const nounOf = ({ type }: Run): 'import' | 'job' | 'webhook' =>
+  type === 'import' || type === 'webhook' ? type : 'job';
 
 /** Log lines of the copy contain the run's id and type. */
 const contextOf = <C extends RunContext>(context: C, run: Run): C => ({
@@ -241,7 +242,11 @@ async function storeFailure(sql: Transaction, run: Leased, isPassing: boolean): 
   if (!row) return false;
   const { failures } = row; // results that were saved since the lease began have set it to 0
   if (isPassing) await backOff(sql, customerId, run, { seconds: 2, failed: false });
-  else if (failures + 1 < maxFailures) await backOff(sql, customerId, run, { seconds: 2 ** failures, failed: true });
+  else if (run.type === 'webhook') {
+    // An endpoint has no end. What is wrong with the service may be repaired.
+    const seconds = 2 ** Math.min(failures, maxFailures);
+    await backOff(sql, customerId, run, { seconds, failed: true });
+  } else if (failures + 1 < maxFailures) await backOff(sql, customerId, run, { seconds: 2 ** failures, failed: true });
   else {
     const end = run.type === 'import' ? endImport : endJob;
     await end(sql, customerId, id, { status: 'FAILED', error: gaveUpMessage(run) });

@@ -15,6 +15,8 @@ import type { Handler, JobContext, Payload } from './handler.ts';
 import { removeIdempotencyRecords } from './remove-idempotency-records.ts';
 import { sweepJobs } from './sweep-jobs.ts';
 import { turnQueues } from './turn-queues.ts';
+import { watchFeeds, type FeedWatch } from './webhooks/watch-feeds.ts';
+import { openWebhooks } from './webhooks/webhooks.ts';
 import { WorkerSlots } from './worker-slots.ts';
 
 /** How a message is handled, and how many at the same time in this process. */
@@ -33,7 +35,7 @@ export interface Workers {
 
 export interface WorkerOptions extends Omit<
   JobContext,
-  'stopping' | 'background' | 'verifier' | 'db' | 'allCustomersDb'
+  'stopping' | 'background' | 'verifier' | 'webhooks' | 'db' | 'allCustomersDb'
 > {
   db: SharedDatabase;
   /** Logs in to the database as the service. */
@@ -65,6 +67,7 @@ export async function startWorkers(
   const stopping = new AbortController();
   const background: JobContext['background'] = new Set();
   const verifier = openVerifier(config);
+  const webhooks = openWebhooks(config);
   const kinds = Object.keys(handlers) as JobKind[];
   const slots = new WorkerSlots(
     { db: services.db, log, stopping: stopping.signal },
@@ -76,27 +79,33 @@ export async function startWorkers(
     else log.error({ err }, 'the job queue reported an error');
   });
   boss.on('warning', (warning) => log.warn({ warning: warning.message }, 'the job queue reported a warning'));
+  let watch: FeedWatch | undefined;
   const workers: Workers = {
     stop: async () => {
       stopping.abort();
       await boss.stop({ graceful: true, timeout: config.SHUTDOWN_MS });
       await slots.close();
+      await watch?.stop();
       await Promise.all(background);
       await verifier.close();
+      await webhooks.sender.close();
     },
   };
   try {
     await boss.start();
     await slots.open();
+    const allCustomersDb = services.db.for({ customerId: allCustomers }, 'job');
     for (const kind of kinds)
       await startKind(boss, kind, handlers, {
         ...services,
-        allCustomersDb: services.db.for({ customerId: allCustomers }, 'job'),
+        allCustomersDb,
         verifier,
+        webhooks,
         stopping: stopping.signal,
         background,
         slots,
       });
+    if (handlers.webhooks) watch = watchFeeds({ ...services, allCustomersDb, webhooks });
     return workers;
   } catch (error) {
     // Workers that have started would keep the process alive. It would then neither work nor exit and be restarted.

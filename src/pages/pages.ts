@@ -23,6 +23,7 @@ import { jobs } from './work/jobs.ts';
 import { keys } from './access/keys.ts';
 import { password } from './access/password.ts';
 import { sessions } from './access/sessions.ts';
+import { webhooks } from './webhooks/webhooks.ts';
 
 /**
  * Serves the pages under `/app`. Users log in, by a session token in a cookie, and see their own customer's data. The
@@ -95,6 +96,7 @@ async function pages(app: FastifyInstance): Promise<void> {
     credits,
     jobs,
     imports,
+    webhooks,
     audit,
     password,
   ])

@@ -81,6 +81,14 @@ export const movedCredits = new Counter({
   registers,
 });
 
+/** Tries to deliver an event to an endpoint. `outcome` is `delivered` or `failed`. */
+export const webhookDeliveries = new Counter({
+  name: 'sales_data_webhook_deliveries_total',
+  help: 'Tries to deliver an event to the endpoint of a webhook, by outcome.',
+  labelNames: ['outcome'] as const,
+  registers,
+});
+
 const buildInfo = new Gauge({
   name: 'sales_data_build_info',
   help: 'Always 1; the label is the release.',

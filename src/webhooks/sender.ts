@@ -50,7 +50,7 @@ export interface SenderParts {
 }
 
 export function openSender(config: Config, parts: SenderParts = {}): Sender {
-  const dns = openDns({ servers: [], timeoutMs: dnsTimeoutMs, tries: 2 });
+  const dns = openDns({ servers: [], timeoutMs: dnsTimeoutMs, tries: 2, canaries: [] });
   const lookUp = async (host: string) => {
     const found = await dns.addresses(host);
     return found.status === 'found' ? found.addresses : [];

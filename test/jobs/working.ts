@@ -4,6 +4,7 @@ import type { Handler, JobContext } from '../../src/jobs/handler.ts';
 import { jobBatches } from '../../src/jobs/job-batches.ts';
 import { settle } from '../../src/jobs/settle.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
+import { openWebhooks } from '../../src/jobs/webhooks/webhooks.ts';
 import { takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
 import { findNextInputs } from '../../src/queries/jobs/job-inputs.ts';
 import { allCustomers } from '../../src/credentials/requester.ts';
@@ -19,6 +20,7 @@ export const contextOf = ({ config, db, catalog, verifier }: TestApp): JobContex
   allCustomersDb: db.for({ customerId: allCustomers }, 'job'),
   catalog,
   verifier,
+  webhooks: openWebhooks(config),
   log,
   stopping: new AbortController().signal,
   background: new Set(),

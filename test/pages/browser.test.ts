@@ -1,6 +1,8 @@
 import axe from 'axe-core';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { endpointCreation } from '../../src/accounts/webhooks.ts';
+import { commandLine } from '../../src/schemas/audit.ts';
 import { grantCredits } from '../../src/queries/jobs/credits.ts';
 import { workAtAll } from '../jobs/importing.ts';
 import { begin } from '../jobs/working.ts';
@@ -306,6 +308,11 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     const [waiting] =
       await app.owner`select id from imports where customer_id = ${customer.id} order by id desc limit 1`;
     await customer.call('PUT', `/imports/${waiting!['id']}/file`, csv, { 'content-type': 'text/csv' });
+    const create = await endpointCreation(
+      { db: dbOf(app.fastify), config: app.config, customerId: customer.id, by: commandLine },
+      { url: 'https://receiver.example.com/webhooks', types: ['contact.created', 'job.ended'], description: 'CRM' },
+    );
+    await dbOf(app.fastify).transaction(create);
     await logInAgain();
   }
 

@@ -2,13 +2,15 @@ import type { Sql, Transaction } from '../../database/db.ts';
 import { aliveSeconds, typesOf, type JobQueue, type RunQueue } from '../../database/queues.ts';
 import { enqueueTurn, sendTurn } from '../records/turns.ts';
 import { importColumns, type ImportRow } from '../imports/import-progress.ts';
+import { endpointColumns, type EndpointRow } from './endpoint-rows.ts';
 import { jobColumns, type JobRow } from './jobs.ts';
 
 /** The row of a run, by queue. */
-interface RunRows extends Record<RunQueue, JobRow | ImportRow> {
+interface RunRows extends Record<RunQueue, JobRow | ImportRow | EndpointRow> {
   unlock: JobRow;
   verify: JobRow;
   import: ImportRow;
+  webhooks: EndpointRow;
 }
 
 export type Run<Q extends RunQueue = RunQueue> = RunRows[Q];
@@ -18,17 +20,44 @@ export type Leased<Q extends RunQueue = RunQueue> = Run<Q> & { queue: Q; lease: 
 
 export type LeasedJob = Leased<JobQueue>;
 export type LeasedImport = Leased<'import'>;
+export type LeasedEndpoint = Leased<'webhooks'>;
 
-/** Where the runs of a queue are stored. `isOfQueue` is a condition on an unfinished row `r`. */
-const storeOf = (sql: Sql | Transaction, queue: RunQueue) =>
-  queue === 'import'
-    ? { table: sql`imports`, columns: importColumns(sql), isOfQueue: sql`r.status in ('PENDING', 'PROCESSING')` }
-    : { table: sql`jobs`, columns: jobColumns(sql), isOfQueue: sql`r.type = any(${typesOf[queue] as string[]})` };
+/** How the runs of a queue are stored. */
+interface Store {
+  table: Fragment;
+  columns: Fragment;
+  /** Condition on a row `r`: it is in this queue, and unfinished. */
+  isUnfinished: Fragment;
+  /** What a lease sets besides its own columns. `next.now` is the time. */
+  begun: Fragment;
+}
+
+type Fragment = ReturnType<typeof jobColumns>;
+
+function storeOf(sql: Sql | Transaction, queue: RunQueue): Store {
+  const begun = sql`, status = 'PROCESSING', started_at = coalesce(r.started_at, next.now)`;
+  switch (queue) {
+    case 'webhooks':
+      return {
+        table: sql`webhook_endpoints`,
+        columns: endpointColumns(sql),
+        isUnfinished: sql`r.active`,
+        begun: sql``,
+      };
+    case 'import': {
+      const isUnfinished = sql`r.finished_at is null and r.status in ('PENDING', 'PROCESSING')`;
+      return { table: sql`imports`, columns: importColumns(sql), isUnfinished, begun };
+    }
+    default: {
+      const isUnfinished = sql`r.finished_at is null and r.type = any(${typesOf[queue] as string[]})`;
+      return { table: sql`jobs`, columns: jobColumns(sql), isUnfinished, begun };
+    }
+  }
+}
 
 /** The run `r` is unfinished and in this queue, and its customer `c` is not suspended. */
 const isOpen = (sql: Sql | Transaction, queue: RunQueue) => sql`
-  r.finished_at is null
-  and ${storeOf(sql, queue).isOfQueue}
+  ${storeOf(sql, queue).isUnfinished}
   and c.status = 'OK'`;
 
 /** `isOpen`, and no worker has a valid lease. */
@@ -48,7 +77,7 @@ export async function leaseRun<Q extends RunQueue>(
   queue: Q,
   only?: string,
 ): Promise<Leased<Q> | undefined> {
-  const { table, columns } = storeOf(sql, queue);
+  const { table, columns, begun } = storeOf(sql, queue);
   const [run] = await sql<(Run<Q> & { lease: string })[]>`
     with next (next_id, now) as (
       select r.id, (select clock_timestamp())
@@ -63,11 +92,10 @@ export async function leaseRun<Q extends RunQueue>(
     )
     update ${table} r
     set
-      status = 'PROCESSING',
       lease = (select gen_random_uuid()),
       leased_until = (select clock_timestamp()) + ${aliveSeconds} * interval '1 second',
-      served_at = next.now,
-      started_at = coalesce(r.started_at, next.now)
+      served_at = next.now
+      ${begun}
     from next
     where r.customer_id = ${customerId}
       and r.id = next.next_id

@@ -1,0 +1,70 @@
+import { eventTypes, type EventType } from '../../schemas/events/types.ts';
+import { field, faultText, formFaults, type Faults } from '../base/forms.ts';
+import { html, type Html } from '../base/html.ts';
+
+/** An endpoint as submitted, not validated yet. */
+export interface EndpointDraft {
+  url: string;
+  types: EventType[];
+  bulk: boolean;
+  description: string;
+}
+
+/** What people call the types of events. */
+export const typeLabels: Record<EventType, string> = {
+  'contact.created': 'Contact created',
+  'contact.updated': 'Contact changed',
+  'contact.deleted': 'Contact deleted',
+  'company.created': 'Company created',
+  'company.updated': 'Company changed',
+  'company.deleted': 'Company deleted',
+  'list.created': 'List created',
+  'list.updated': 'List changed',
+  'list.deleted': 'List deleted',
+  'product.created': 'Product created',
+  'product.updated': 'Product changed',
+  'product.deleted': 'Product deleted',
+  'opportunity.created': 'Opportunity created',
+  'opportunity.updated': 'Opportunity changed',
+  'opportunity.deleted': 'Opportunity deleted',
+  'job.ended': 'Job ended',
+  'import.ended': 'Import ended',
+  'credits.low': 'Credits are low',
+  'prospect.removed': 'Unlocked person removed from the catalog',
+};
+
+/** @param save text of the button */
+export const endpointForm = (draft: EndpointDraft, faults: Faults, save: string, back: string): Html =>
+  html`!${formFaults(faults, ['url', 'types', 'description'])}
+    <div class="card">
+      !${field(
+        { name: 'url', label: 'URL', hint: 'Where events are sent, such as https://example.com/webhooks.', faults },
+        (attributes) =>
+          html`<input type="url" !${attributes} value="${draft.url}" maxlength="2048" autocomplete="off" required />`,
+      )}
+      !${field(
+        { name: 'description', label: 'Description', hint: 'What the endpoint is for.', faults },
+        (attributes) => html`<input !${attributes} value="${draft.description}" maxlength="5000" autocomplete="off" />`,
+      )}
+    </div>
+    <fieldset class="card" id="types">
+      <legend>Events</legend>
+      !${faultText('types', faults)}
+      <div class="scopes">
+        !${eventTypes.map(
+          (type) =>
+            html`<label>
+              <input type="checkbox" name="types" value="${type}" !${draft.types.includes(type) ? 'checked' : ''} />
+              ${typeLabels[type]}
+            </label>`,
+        )}
+      </div>
+      <label>
+        <input type="checkbox" name="bulk" value="on" !${draft.bulk ? 'checked' : ''} />
+        Also send changes of records that imports and jobs make
+      </label>
+    </fieldset>
+    <div class="buttons">
+      <button>${save}</button>
+      <a href="${back}" role="button" class="secondary outline">Cancel</a>
+    </div>`;

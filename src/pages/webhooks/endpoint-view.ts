@@ -1,0 +1,73 @@
+import type { Delivery, DeliveryError, Endpoint, TestResult } from '../../schemas/events/webhooks.ts';
+import { badge, count, facts, html, moment, type Html } from '../base/html.ts';
+import { typeLabels } from './endpoint-form.ts';
+
+export const section = '/app/webhooks';
+
+export const pathOf = ({ id }: Pick<Endpoint, 'id'>): string => `${section}/${id}`;
+
+/** What the number of waiting events says if there are more than are counted. */
+const mostCounted = 10_000;
+
+export function stateOf({ active, disabled_reason, failing_since }: Endpoint): Html {
+  if (disabled_reason !== null) return badge('disabled', 'bad');
+  if (!active) return badge('inactive', 'plain');
+  return failing_since === null ? badge('active', 'good') : badge('failing', 'warning');
+}
+
+/** Returns why the endpoint gets nothing, or an empty text. */
+export function troubleOf({ disabled_reason, active, failing_since }: Endpoint): Html {
+  if (disabled_reason === 'gone')
+    return html`It answered 410 (gone), so it was disabled. Enable it when it works again.`;
+  if (disabled_reason === 'failing')
+    return html`It only failed for 5 days, so it was disabled. Enable it when it works again.`;
+  return active && failing_since !== null ? html`It has failed since !${moment(failing_since)}.` : '';
+}
+
+export const waitingOf = ({ waiting }: Endpoint): string =>
+  waiting > mostCounted ? `more than ${count(mostCounted)}` : count(waiting);
+
+export const factsOf = (endpoint: Endpoint): Html =>
+  facts([
+    ['State', stateOf(endpoint)],
+    ['Waiting', waitingOf(endpoint)],
+    ['Given up', count(endpoint.given_up)],
+    ['Last success', moment(endpoint.last_success_at, 'Never')],
+    ['Last failure', moment(endpoint.last_failure_at, 'Never')],
+    ['Created', moment(endpoint.created_at)],
+    [
+      'Events',
+      html`<details class="inline">
+        <summary>${endpoint.types.length} of ${Object.keys(typeLabels).length}</summary>
+        ${endpoint.types.map((type) => typeLabels[type]).join(', ')}
+      </details>`,
+    ],
+    ['Changes by imports and jobs', endpoint.bulk ? 'Sent' : 'Not sent'],
+  ]);
+
+const errorLabels: Record<DeliveryError, string> = {
+  dns: 'The name was not found',
+  address: 'The address is not allowed',
+  connect: 'No connection',
+  tls: 'The certificate is not valid',
+  timeout: 'No answer in time',
+  status: 'Refused',
+  redirect: 'Redirects are not followed',
+};
+
+/** Says in words how a try ended. */
+export const outcomeOf = ({ ok, status, error, ms }: TestResult): string =>
+  [ok ? 'Delivered' : errorLabels[error!], status === null ? '' : `status ${status}`, `${count(ms)} ms`]
+    .filter(Boolean)
+    .join(', ');
+
+export const deliveryHeads = ['Event', 'Outcome', 'Sent', 'Try', 'Next try'];
+
+export const deliveryRow = (delivery: Delivery): Html =>
+  html`<tr>
+    <td>${typeLabels[delivery.type]}<br /><small class="mono">${delivery.event_id}</small></td>
+    <td>!${badge(delivery.ok ? 'delivered' : 'failed', delivery.ok ? 'good' : 'bad')} ${outcomeOf(delivery)}</td>
+    <td>!${moment(delivery.sent_at)}</td>
+    <td class="number">${delivery.attempt}</td>
+    <td>!${moment(delivery.next_attempt_at)}</td>
+  </tr>`;

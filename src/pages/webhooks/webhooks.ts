@@ -1,0 +1,381 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import {
+  endpointCreation,
+  replayEndpoint,
+  secretRotation,
+  showEndpoints,
+  testEndpoint,
+  updateEndpoint,
+  type Issued,
+  type Management,
+} from '../../accounts/webhooks.ts';
+import { notFound } from '../../errors.ts';
+import { actorOf } from '../../plugins/credentials/auth.ts';
+import { listDeliveries } from '../../queries/webhooks/deliveries.ts';
+import { deleteEndpoint } from '../../queries/webhooks/endpoints.ts';
+import { markSent } from '../../queries/records/sent-forms.ts';
+import { defaultLimit } from '../../schemas/base/wire.ts';
+import { EndpointRequest, maxEndpoints, type Endpoint } from '../../schemas/events/webhooks.ts';
+import { compile } from '../../validation/validator.ts';
+import { forAdmins } from '../base/access.ts';
+import {
+  faultsOf,
+  field,
+  fieldsOf,
+  idOf,
+  option,
+  pageNumberOf,
+  queryOf,
+  refusalOf,
+  text,
+  tokenOf,
+  values,
+  type Faults,
+} from '../base/forms.ts';
+import { empty, html, notice, pager, table, type Html } from '../base/html.ts';
+import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { endpointForm, type EndpointDraft } from './endpoint-form.ts';
+import {
+  deliveryHeads,
+  deliveryRow,
+  factsOf,
+  outcomeOf,
+  pathOf,
+  section,
+  stateOf,
+  troubleOf,
+} from './endpoint-view.ts';
+
+const check = compile(EndpointRequest);
+
+export async function webhooks(app: FastifyInstance): Promise<void> {
+  app.get('/webhooks', forAdmins, async (request, reply) => {
+    const endpoints = await showEndpoints(managementOf(request));
+    return showList(request, reply, endpoints);
+  });
+
+  app.get('/webhooks/new', forAdmins, async (request, reply) =>
+    showNew(request, reply, { url: '', types: [], bulk: false, description: '' }),
+  );
+
+  app.post('/webhooks/new', forAdmins, async (request, reply) => {
+    const draft = draftOf(request);
+    const faults = faultsOf(check, draft);
+    if (Object.keys(faults).length > 0) return showNew(request, reply, draft, { faults, status: 400 });
+    try {
+      const issued = await issueOnce(request, await endpointCreation(managementOf(request), draft));
+      return showSecret(request, reply, issued);
+    } catch (error) {
+      return showNew(request, reply, draft, refusalOf(error));
+    }
+  });
+
+  app.get('/webhooks/:id', forAdmins, async (request, reply) => showEndpoint(request, reply));
+
+  app.get('/webhooks/:id/edit', forAdmins, async (request, reply) => {
+    const { url, types, bulk, description } = await requireShown(request);
+    return showEdit(request, reply, { url, types, bulk, description });
+  });
+
+  app.post('/webhooks/:id/edit', forAdmins, async (request, reply) => {
+    const id = idOf(request, noun);
+    const draft = draftOf(request);
+    const faults = faultsOf(check, draft);
+    if (Object.keys(faults).length > 0) return showEdit(request, reply, draft, { faults, status: 400 });
+    try {
+      await updateEndpoint(managementOf(request), id, draft);
+    } catch (error) {
+      return showEdit(request, reply, draft, refusalOf(error));
+    }
+    return goTo(reply, `${pathOf({ id })}?done=changed`);
+  });
+
+  app.post('/webhooks/:id/enable', forAdmins, (request, reply) => activate(request, reply, true));
+  app.post('/webhooks/:id/disable', forAdmins, (request, reply) => activate(request, reply, false));
+
+  // It changes nothing, so there is nothing to redirect to.
+  app.post('/webhooks/:id/test', forAdmins, async (request, reply) => {
+    const id = idOf(request, noun);
+    const result = await testEndpoint(managementOf(request), app.webhookSender, id, request.requester.signal);
+    const words = `The test was sent. ${outcomeOf(result)}.`;
+    return showEndpoint(request, reply, notice(words, result.ok ? 'good' : 'bad'));
+  });
+
+  app.get('/webhooks/:id/replay', forAdmins, async (request, reply) =>
+    showReplay(request, reply, await requireShown(request)),
+  );
+
+  app.post('/webhooks/:id/replay', forAdmins, async (request, reply) => {
+    const id = idOf(request, noun);
+    const from = new Date(`${text(fieldsOf(request), 'from')}Z`);
+    if (Number.isNaN(from.getTime())) {
+      const faults = { from: 'Choose a date and a time.' };
+      return showReplay(request, reply, await requireShown(request), { faults, status: 400 });
+    }
+    try {
+      await replayEndpoint(managementOf(request), id, from.toISOString());
+    } catch (error) {
+      return showReplay(request, reply, await requireShown(request), refusalOf(error));
+    }
+    return goTo(reply, `${pathOf({ id })}?done=replay`);
+  });
+
+  app.get('/webhooks/:id/rotate', forAdmins, async (request, reply) => {
+    const endpoint = await requireShown(request);
+    return confirm(request, reply, endpoint, {
+      title: 'Rotate the secret',
+      text: html`<strong>${endpoint.url}</strong> gets a new secret, which is shown once. For 24 hours each delivery is
+        signed with the previous one too.`,
+      verb: 'rotate',
+    });
+  });
+
+  app.post('/webhooks/:id/rotate', forAdmins, async (request, reply) => {
+    const id = idOf(request, noun);
+    const issued = await issueOnce(request, secretRotation(managementOf(request), id));
+    return showSecret(request, reply, issued);
+  });
+
+  app.get('/webhooks/:id/delete', forAdmins, async (request, reply) => {
+    const endpoint = await requireShown(request);
+    return confirm(request, reply, endpoint, {
+      title: 'Delete the endpoint',
+      text: html`<strong>${endpoint.url}</strong> gets no events any more. What waits for it is not sent.`,
+      verb: 'delete',
+    });
+  });
+
+  app.post('/webhooks/:id/delete', forAdmins, async (request, reply) => {
+    const id = idOf(request, noun);
+    const { customerId } = request.caller;
+    await request.db.transaction((sql) => deleteEndpoint(sql, customerId, id, actorOf(request)));
+    return goTo(reply, `${section}?done=deleted`);
+  });
+}
+
+const noun = 'webhook endpoint';
+
+const managementOf = (request: FastifyRequest): Management => ({
+  db: request.db,
+  config: request.server.config,
+  customerId: request.caller.customerId,
+  by: actorOf(request),
+});
+
+/** @throws DomainError `not_found` */
+async function requireShown(request: FastifyRequest): Promise<Endpoint> {
+  const id = idOf(request, noun);
+  const endpoint = (await showEndpoints(managementOf(request))).find((one) => one.id === id);
+  if (!endpoint) throw notFound(noun);
+  return endpoint;
+}
+
+function draftOf(request: FastifyRequest): EndpointDraft {
+  const fields = fieldsOf(request);
+  return {
+    url: text(fields, 'url').trim(),
+    types: values(fields, 'types') as EndpointDraft['types'],
+    bulk: text(fields, 'bulk') === 'on',
+    description: text(fields, 'description'),
+  };
+}
+
+/** Runs what issues a secret, unless the form was sent before. */
+const issueOnce = (request: FastifyRequest, issue: Awaited<ReturnType<typeof endpointCreation>>) =>
+  request.db.transaction(async (sql) =>
+    (await markSent(sql, request.caller.customerId, tokenOf(request.body))) ? issue(sql) : undefined,
+  );
+
+async function activate(request: FastifyRequest, reply: FastifyReply, active: boolean): Promise<FastifyReply> {
+  const id = idOf(request, noun);
+  await updateEndpoint(managementOf(request), id, { active });
+  return goTo(reply, `${pathOf({ id })}?done=${active ? 'enabled' : 'disabled'}`);
+}
+
+const notices: Record<string, string> = {
+  deleted: 'The endpoint is deleted.',
+  changed: 'The endpoint is changed.',
+  enabled: 'The endpoint is active. It gets what happens from now on.',
+  disabled: 'The endpoint is inactive. It gets nothing.',
+  replay: 'The replay has begun.',
+};
+
+/** Confirms what the user has just done. */
+const noticeOf = (request: FastifyRequest): Html => {
+  const done = notices[text(queryOf(request), 'done')];
+  return done === undefined ? '' : notice(done);
+};
+
+function showList(request: FastifyRequest, reply: FastifyReply, endpoints: readonly Endpoint[]): FastifyReply {
+  const add = html`<a role="button" href="${section}/new">New endpoint</a>`;
+  const body = html`!${noticeOf(request)}
+  !${
+    endpoints.length === 0
+      ? empty('No endpoints yet', 'An endpoint is a URL of yours that gets a message when something changes.', add)
+      : html`<ul class="keys">
+          !${endpoints.map(card)}
+        </ul>`
+  }`;
+  const actions = endpoints.length > 0 && endpoints.length < maxEndpoints ? add : '';
+  return sendPage(request, reply, { title: 'Webhooks', section, body, actions });
+}
+
+const card = (endpoint: Endpoint): Html =>
+  html`<li class="card">
+    <div class="heading">
+      <h2><a href="${pathOf(endpoint)}">${endpoint.url}</a></h2>
+    </div>
+    !${endpoint.description === '' ? '' : html`<p>${endpoint.description}</p>`}
+    !${troubleOf(endpoint) && html`<p class="fault">!${troubleOf(endpoint)}</p>`} !${factsOf(endpoint)}
+  </li>`;
+
+interface Refused {
+  faults: Faults;
+  status: number;
+}
+const fine: Refused = { faults: {}, status: 200 };
+
+const showNew = (request: FastifyRequest, reply: FastifyReply, draft: EndpointDraft, { faults, status } = fine) =>
+  sendPage(request, reply, {
+    title: 'New endpoint',
+    section,
+    status,
+    body: html`<p class="lead">What you choose here is sent to your URL when it happens. The secret is shown once.</p>
+      !${form(request, reply, {
+        action: `${section}/new`,
+        body: endpointForm(draft, faults, 'Create the endpoint', section),
+        attributes: 'data-once',
+      })}`,
+  });
+
+function showEdit(request: FastifyRequest, reply: FastifyReply, draft: EndpointDraft, { faults, status } = fine) {
+  const path = pathOf({ id: idOf(request, noun) });
+  const body = form(request, reply, { action: `${path}/edit`, body: endpointForm(draft, faults, 'Save', path) });
+  return sendPage(request, reply, { title: 'Change the endpoint', section, status, body });
+}
+
+/** The only page that contains a secret. If the form was sent before, it says so. */
+function showSecret(request: FastifyRequest, reply: FastifyReply, issued: Issued | undefined): FastifyReply {
+  if (!issued)
+    return sendPage(request, reply, {
+      title: 'This secret was issued already',
+      section,
+      status: 409,
+      body: html`<p class="lead">
+          This form was sent before. It issued a secret then, and none now. A secret is shown only once: if you have not
+          stored it, rotate it to get a new one.
+        </p>
+        <a role="button" href="${section}">Go to the endpoints</a>`,
+    });
+  return sendPage(request, reply, {
+    title: 'Your new secret',
+    section,
+    body: html`<p class="lead">
+        This is the secret of ${issued.url}. Store it now, in the place where your receiver reads its secrets: it is not
+        shown again.
+      </p>
+      <div class="card">
+        <label for="secret">Secret</label>
+        <div class="secret">
+          <input
+            id="secret"
+            class="mono"
+            value="${issued.secret}"
+            readonly
+            autocomplete="off"
+            spellcheck="false"
+            data-secret
+          />
+          <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
+        </div>
+        <p class="quiet" data-copied role="status"></p>
+        <p>Your receiver verifies each message with it, by a library of Standard Webhooks.</p>
+        <a role="button" href="${pathOf(issued)}" data-dismiss>I have stored it</a>
+      </div>`,
+  });
+}
+
+async function showEndpoint(request: FastifyRequest, reply: FastifyReply, done: Html = noticeOf(request)) {
+  const endpoint = await requireShown(request);
+  const path = pathOf(endpoint);
+  const ok = text(queryOf(request), 'ok');
+  const page = pageNumberOf(request);
+  const query = { paginate: { page }, filters: ok === 'true' || ok === 'false' ? { ok: ok === 'true' } : {} };
+  const { customerId } = request.caller;
+  const deliveries = await request.db.search((sql) => listDeliveries(sql, customerId, endpoint.id, query));
+  const pageUrl = (number: number) => `${path}?${new URLSearchParams({ ok, page: String(number) }).toString()}`;
+  const post = (verb: string, label: string) =>
+    form(request, reply, {
+      action: `${path}/${verb}`,
+      body: html`<button class="secondary outline">${label}</button>`,
+    });
+  const link = (verb: string, label: string, style = 'secondary') =>
+    html`<a role="button" class="${style} outline" href="${path}/${verb}" !${verb === 'edit' ? '' : 'data-dialog'}
+      >${label}</a
+    >`;
+  const body = html`!${done} !${troubleOf(endpoint) && html`<p class="notice warning">!${troubleOf(endpoint)}</p>`}
+    <div class="card">
+      !${endpoint.description === '' ? '' : html`<p>${endpoint.description}</p>`} !${factsOf(endpoint)}
+      <div class="buttons small">
+        !${post('test', 'Send a test')} !${link('replay', 'Send again')} !${link('edit', 'Change')}
+        !${link('rotate', 'Rotate the secret')}
+        !${endpoint.active ? post('disable', 'Disable') : post('enable', 'Enable')}
+        !${link('delete', 'Delete', 'danger')}
+      </div>
+    </div>
+    <h2>Deliveries</h2>
+    <form class="filters" method="get" action="${path}">
+      <label>
+        Outcome
+        <select name="ok" data-submit>
+          !${option('', 'any', ok)} !${option('true', 'delivered', ok)} !${option('false', 'failed', ok)}
+        </select>
+      </label>
+      <button class="secondary outline">Show</button>
+    </form>
+    !${
+      deliveries.length > 0
+        ? table('Deliveries', deliveryHeads, deliveries.map(deliveryRow))
+        : empty('No deliveries', 'What was sent in the last 30 days is listed here.')
+    }
+    !${pager({
+      newer: page > 1 ? pageUrl(page - 1) : undefined,
+      older: deliveries.length === defaultLimit ? pageUrl(page + 1) : undefined,
+    })}`;
+  return sendPage(request, reply, { title: endpoint.url, section, body, actions: stateOf(endpoint) });
+}
+
+function showReplay(request: FastifyRequest, reply: FastifyReply, endpoint: Endpoint, { faults, status } = fine) {
+  const hourAgo = new Date(Date.now() - 3_600_000).toISOString().slice(0, 16);
+  const body = html`!${faults[''] ? html`<p class="notice bad" role="alert">${faults['']}</p>` : ''}
+    <p>What was recorded since this time is sent to <strong>${endpoint.url}</strong> again.</p>
+    !${field(
+      { name: 'from', label: 'Since (UTC)', faults },
+      (attributes) => html`<input type="datetime-local" !${attributes} value="${hourAgo}" required />`,
+    )}
+    <div class="buttons">
+      <button>Send again</button>
+      <a role="button" class="secondary outline" href="${pathOf(endpoint)}" data-close>Cancel</a>
+    </div>`;
+  return sendPage(request, reply, {
+    title: 'Send again',
+    section,
+    status,
+    body: html`<div class="card narrow">!${form(request, reply, { action: `${pathOf(endpoint)}/replay`, body })}</div>`,
+  });
+}
+
+const confirm = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  endpoint: Endpoint,
+  { title, text: words, verb }: { title: string; text: Html; verb: string },
+): FastifyReply =>
+  sendConfirmation(request, reply, {
+    title,
+    section,
+    text: words,
+    action: `${pathOf(endpoint)}/${verb}`,
+    back: pathOf(endpoint),
+    refusal: 'Leave it as it is',
+  });

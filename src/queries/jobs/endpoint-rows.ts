@@ -1,0 +1,44 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import type { EventType } from '../../schemas/events/types.ts';
+
+/** Events that may be set aside for one endpoint. */
+export const maxSetAside = 1_000;
+
+/** After so many failures in a row, only the oldest event that is set aside is tried. */
+export const stuckAfter = 20;
+
+/** An endpoint as a worker sees it. */
+export interface EndpointRow {
+  customer_id: string;
+  id: string;
+  type: 'webhook';
+  url: string;
+  types: EventType[];
+  bulk: boolean;
+  active: boolean;
+  /** Encrypted. */
+  secret: Buffer;
+  previous_secret: Buffer | null;
+  previous_until: string | null;
+  first_position: number;
+  position: number;
+  position_id: string | null;
+  /** End of the feed when it became inactive; null while it is active. */
+  inactive_from: number | null;
+  /** Parts of the feed that are not sent: [after, up to]. */
+  gaps: [number, number][];
+  replay_position: number | null;
+  replay_id: string | null;
+  replay_end: number | null;
+  failures_in_row: number;
+  failing_since: string | null;
+  last_success_at: string | null;
+  set_aside: number;
+  /** Errors of the service itself, as in jobs. */
+  failures: number;
+}
+
+export const endpointColumns = (sql: Sql | Transaction) => sql`
+  customer_id, id, 'webhook' as type, url, types, bulk, active, secret, previous_secret, previous_until, first_position,
+  position, position_id, inactive_from, gaps, replay_position, replay_id, replay_end, failures_in_row, failing_since,
+  last_success_at, set_aside, failures`;

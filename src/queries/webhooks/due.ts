@@ -1,0 +1,95 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import { maxSetAside, stuckAfter } from '../jobs/endpoint-rows.ts';
+
+/**
+ * An endpoint `e` may get new events of the feed: not too many are set aside, and not too many deliveries failed in a
+ * row.
+ */
+const readsFeed = (sql: Sql | Transaction) => sql`
+  e.set_aside < ${maxSetAside}
+  and e.failures_in_row < ${stuckAfter}`;
+
+/** A worker may lease the endpoint `e` of the customer `c`. */
+const isFree = (sql: Sql | Transaction) => sql`
+  e.active
+  and c.status = 'OK'
+  and (e.leased_until is null or e.leased_until <= (select clock_timestamp()))`;
+
+/** The feed of the endpoint `e`, whose end is `h`, has rows `w` without a position, or events after the endpoint's. */
+const joinFeed = (sql: Sql | Transaction) => sql`
+  left join event_heads h on h.customer_id = e.customer_id
+  left join events w
+    on w.customer_id = e.customer_id
+    and w.last_position is null
+    and w.number > coalesce(h.settled, 0)
+    and ${readsFeed(sql)}`;
+
+const hasWork = (sql: Sql | Transaction) => sql`
+  (
+    e.retry_at <= now()
+    or (${readsFeed(sql)} and (h.position > e.position or e.replay_position is not null or w.number is not null))
+  )`;
+
+/** An endpoint that has something to send. */
+export interface DueEndpoint {
+  id: string;
+  failing_since: string | null;
+  last_success_at: string | null;
+}
+
+/** Finds the endpoints of a customer that a worker can send to now, those first that have waited longest. */
+export const findDueEndpoints = (sql: Sql, customerId: string): Promise<DueEndpoint[]> =>
+  sql<DueEndpoint[]>`
+    select e.id, e.failing_since, e.last_success_at
+    from webhook_endpoints e
+    join customers c on c.id = e.customer_id
+    ${joinFeed(sql)}
+    where e.customer_id = ${customerId}
+      and ${isFree(sql)}
+      and ${hasWork(sql)}
+    group by e.customer_id, e.id
+    order by e.served_at nulls first, e.id`;
+
+/**
+ * Finds customers with endpoints that a worker can send to now. Returns a page of their ids, in ascending order.
+ * @param after last customer id of the previous page
+ */
+export async function findDueCustomers(
+  sql: Sql,
+  { after, limit }: { after: string; limit: number },
+): Promise<string[]> {
+  const rows = await sql<{ customer_id: string }[]>`
+    select distinct e.customer_id
+    from webhook_endpoints e
+    join customers c on c.id = e.customer_id
+    ${joinFeed(sql)}
+    where e.customer_id > ${after}
+      and ${isFree(sql)}
+      and ${hasWork(sql)}
+    order by e.customer_id
+    limit ${limit}`;
+  return rows.map((row) => row.customer_id);
+}
+
+/** Conditions on the endpoint `e`: its last delivery succeeded, it has had none that succeeded yet, the last one failed. */
+const standings = {
+  working: (sql: Sql) => sql`e.failing_since is null and e.last_success_at is not null`,
+  new: (sql: Sql) => sql`e.failing_since is null and e.last_success_at is null`,
+  failing: (sql: Sql) => sql`e.failing_since is not null`,
+};
+
+/** Finds the customers with such endpoints to send to, those first that have waited longest for a worker. */
+export async function findLongestWaiting(sql: Sql, standing: keyof typeof standings, limit: number): Promise<string[]> {
+  const rows = await sql<{ customer_id: string }[]>`
+    select e.customer_id
+    from webhook_endpoints e
+    join customers c on c.id = e.customer_id
+    ${joinFeed(sql)}
+    where ${standings[standing](sql)}
+      and ${isFree(sql)}
+      and ${hasWork(sql)}
+    group by e.customer_id
+    order by max(coalesce(e.served_at, '-infinity')), e.customer_id
+    limit ${limit}`;
+  return rows.map((row) => row.customer_id);
+}

@@ -1,0 +1,248 @@
+import { afterAll, describe, expect, test, vi } from 'vitest';
+import { updateEndpoint, replayEndpoint } from '../../../src/accounts/webhooks.ts';
+import { startWorkers } from '../../../src/jobs/workers.ts';
+import { commandLine } from '../../../src/schemas/audit.ts';
+import { startApp } from '../../setup/app.ts';
+import { dbOf } from '../../setup/factories.ts';
+import { contextOf } from '../working.ts';
+import { loopback, makeEndpoint, record, startReceiver, status, verify, type Receiver } from './receivers.ts';
+
+const app = await startApp(loopback);
+const workers = await startWorkers({ ...contextOf(app), url: app.url });
+afterAll(() => workers.stop());
+
+const management = (customerId: string) => ({
+  db: dbOf(app.fastify),
+  config: app.config,
+  customerId,
+  by: commandLine,
+});
+
+/** A customer with an endpoint at a receiver of its own. */
+async function start(options: Parameters<typeof makeEndpoint>[3] = {}, answer = status(200)) {
+  const { id: customerId } = await app.customer();
+  const receiver = await startReceiver(answer);
+  const endpoint = await makeEndpoint(app, customerId, receiver.url, options);
+  return { customerId, receiver, endpoint, id: endpoint.id };
+}
+
+const stored = async (id: string) => {
+  const [row] = await app.owner<Record<string, any>[]>`select * from webhook_endpoints where id = ${id}`; // eslint-disable-line typescript/no-explicit-any -- any column
+  return row!;
+};
+
+const namesOf = ({ received }: Receiver) => received.map(({ event }) => String(event.data['name']));
+const wait = <T>(check: () => T | Promise<T>) => vi.waitFor(check, { timeout: 20_000, interval: 50 });
+
+/** Waits until a receiver has got these events, in any order, and nothing is under way. */
+async function expectOnly(receiver: Receiver, id: string, names: string[]): Promise<void> {
+  await wait(() => expect(namesOf(receiver).toSorted()).toEqual(names.toSorted()));
+  await wait(async () => expect(await stored(id)).toMatchObject({ lease: null, set_aside: 0 }));
+  expect(namesOf(receiver).toSorted()).toEqual(names.toSorted());
+}
+
+const contacts = (...names: string[]) => names.map((name) => ['contact.created', { name }] as const);
+/** Makes what is set aside due now. */
+const makeDue = async (id: string) => {
+  await app.owner`update webhook_retries set due_at = now() where endpoint_id = ${id}`;
+  await app.owner`update webhook_endpoints set retry_at = now() where id = ${id} and set_aside > 0`;
+};
+
+describe('an endpoint gets', () => {
+  test('each event from its creation on, once, as one signed POST', async () => {
+    const { id: customerId } = await app.customer();
+    await record(app, customerId, contacts('before'));
+    const receiver = await startReceiver();
+    const { id, secret } = await makeEndpoint(app, customerId, receiver.url);
+    const names = Array.from({ length: 120 }, (_, i) => `contact ${i}`);
+    await record(app, customerId, contacts(...names.slice(0, 70)));
+    for (const name of names.slice(70)) await record(app, customerId, contacts(name));
+    await expectOnly(receiver, id, names);
+    for (const one of receiver.received) {
+      verify(secret, one);
+      expect(one.headers['webhook-id']).toBe(one.event.id);
+      expect(Object.keys(one.event)).toEqual(['id', 'type', 'occurred_at', 'data']);
+    }
+    expect(new Set(receiver.received.map(({ event }) => event.id)).size).toBe(120);
+    const [{ rows }] = await app.owner<[{ rows: string }]>`
+      select count(*) as rows from webhook_deliveries where endpoint_id = ${id} and ok and attempt = 1`;
+    expect(Number(rows)).toBe(120);
+  });
+
+  test('only the types that it wants, and what imports and jobs write only with bulk', async () => {
+    const { customerId, receiver, id } = await start({ types: ['contact.created', 'import.ended'] });
+    const everything = await startReceiver();
+    const bulk = await makeEndpoint(app, customerId, everything.url, { bulk: true });
+    await record(app, customerId, [...contacts('wanted'), ['company.created', { name: 'other type' }]]);
+    await record(app, customerId, [...contacts('imported'), ['import.ended', { name: 'end' }]], 'import');
+    await record(app, customerId, contacts('by a job'), 'job');
+    await expectOnly(receiver, id, ['wanted', 'end']);
+    await expectOnly(everything, bulk.id, ['wanted', 'other type', 'imported', 'end', 'by a job']);
+  });
+
+  test('at most ten events at the same time', async () => {
+    const { customerId, receiver, id } = await start();
+    await record(app, customerId, contacts('first'));
+    await expectOnly(receiver, id, ['first']);
+    receiver.answer = (response) => void setTimeout(() => response.end(), 200);
+    const names = Array.from({ length: 40 }, (_, i) => `contact ${i}`);
+    await record(app, customerId, contacts(...names));
+    await expectOnly(receiver, id, ['first', ...names]);
+    expect(receiver.mostOpen).toBeGreaterThan(5);
+    expect(receiver.mostOpen).toBeLessThanOrEqual(10);
+  });
+
+  test('nothing while its customer is suspended, and all of it afterwards', async () => {
+    const { customerId, receiver, id } = await start();
+    await app.owner`update customers set status = 'SUSPENDED' where id = ${customerId}`;
+    await record(app, customerId, contacts('waits'));
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    expect(receiver.received).toEqual([]);
+    await app.owner`update customers set status = 'OK' where id = ${customerId}`;
+    await expectOnly(receiver, id, ['waits']);
+  });
+});
+
+describe('a failed delivery', () => {
+  test('is tried again, after the pauses of the schedule, until it is given up', async () => {
+    const { customerId, receiver, id } = await start({}, status(500));
+    await record(app, customerId, contacts('unwanted'));
+    const pauses = [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400];
+    for (const [i, pause] of pauses.entries()) {
+      await wait(() => expect(receiver.received).toHaveLength(i + 1));
+      const [retry] = await wait(async () => {
+        const rows = await app.owner<{ attempts: number; seconds: number }[]>`
+          select r.attempts, extract(epoch from r.due_at - d.sent_at)::float8 as seconds
+          from webhook_retries r
+          join webhook_deliveries d using (customer_id, endpoint_id, event_id)
+          where r.endpoint_id = ${id} and d.attempt = r.attempts and r.attempts = ${i + 1}`;
+        expect(rows).toHaveLength(1);
+        return rows;
+      });
+      expect(retry!.seconds, `after try ${i + 1}`).toBeGreaterThan(pause * 0.79);
+      expect(retry!.seconds, `after try ${i + 1}`).toBeLessThan(pause * 1.21 + 5);
+      await wait(async () => expect((await stored(id))['lease']).toBeNull());
+      await makeDue(id);
+    }
+    await wait(async () => expect(await stored(id)).toMatchObject({ given_up: '1', set_aside: 0, retry_at: null }));
+    expect(receiver.received).toHaveLength(10);
+    expect(new Set(receiver.received.map(({ headers }) => headers['webhook-id'])).size).toBe(1);
+    expect(new Set(receiver.received.map(({ body }) => body)).size).toBe(1);
+  });
+
+  test('waits as long as the receiver asks, at most a day', async () => {
+    for (const [asked, expected] of [
+      ['3600', 3600],
+      ['999999', 86_400],
+    ] as const) {
+      const { customerId, id } = await start({}, status(503, { 'retry-after': asked }));
+      await record(app, customerId, contacts('later'));
+      await wait(async () => {
+        const [retry] = await app.owner<{ seconds: number }[]>`
+          select extract(epoch from due_at - now())::float8 as seconds from webhook_retries where endpoint_id = ${id}`;
+        expect(retry!.seconds).toBeGreaterThan(expected - 30);
+        expect(retry!.seconds).toBeLessThanOrEqual(expected + 1);
+      });
+    }
+  });
+
+  test('does not hold back what comes after it, until twenty failed in a row: then only the oldest is tried', async () => {
+    const { customerId, receiver, id } = await start({}, status(500));
+    const names = Array.from({ length: 25 }, (_, i) => `contact ${i}`);
+    await record(app, customerId, contacts(...names));
+    await wait(async () => expect((await stored(id))['failures_in_row']).toBe(20));
+    await app.owner`update webhook_retries set due_at = now() + interval '1 hour' where endpoint_id = ${id}`;
+    await app.owner`update webhook_endpoints set retry_at = now() + interval '1 hour' where id = ${id}`;
+    await wait(async () => expect((await stored(id))['lease']).toBeNull());
+    const before = receiver.received.length;
+    await makeDue(id);
+    await wait(() => expect(receiver.received.length).toBe(before + 1));
+    expect(namesOf(receiver).at(-1)).toBe('contact 0');
+    await wait(async () => expect(await stored(id)).toMatchObject({ lease: null, failures_in_row: 21 }));
+    expect(receiver.received.length).toBe(before + 1);
+    receiver.answer = status(200);
+    receiver.received.length = 0;
+    await makeDue(id);
+    await wait(() => expect(namesOf(receiver).toSorted()).toEqual(names.toSorted()));
+    await wait(async () =>
+      expect(await stored(id)).toMatchObject({ failures_in_row: 0, failing_since: null, set_aside: 0 }),
+    );
+  });
+
+  test('with 410 disables the endpoint', async () => {
+    const { customerId, receiver, id } = await start({}, status(410));
+    await record(app, customerId, contacts('last'));
+    await wait(async () => expect(await stored(id)).toMatchObject({ active: false, disabled_reason: 'gone' }));
+    await record(app, customerId, contacts('unseen'));
+    const audited = await app.owner`
+      select event, actor, details ->> 'reason' as reason from audit_events where details ->> 'webhook' = ${id}`;
+    expect(audited.at(-1)).toEqual({ event: 'webhook.disabled', actor: 'service', reason: 'gone' });
+    receiver.answer = status(200);
+    receiver.received.length = 0;
+    await updateEndpoint(management(customerId), id, { active: true });
+    await record(app, customerId, contacts('new'));
+    await expectOnly(receiver, id, ['last', 'new']);
+  });
+
+  test('disables an endpoint that only failed for five days, and no other', async () => {
+    const { customerId, id } = await start({}, status(500));
+    const other = await startReceiver(status(500));
+    const { id: younger } = await makeEndpoint(app, customerId, other.url);
+    await record(app, customerId, contacts('one'));
+    for (const one of [id, younger]) await wait(async () => expect((await stored(one))['failures_in_row']).toBe(1));
+    for (const one of [id, younger]) await wait(async () => expect((await stored(one))['lease']).toBeNull());
+    await app.owner`update webhook_endpoints set failing_since = now() - interval '5 days' where id = ${id}`;
+    await app.owner`update webhook_endpoints set failing_since = now() - interval '119 hours' where id = ${younger}`;
+    for (const one of [id, younger]) await makeDue(one);
+    await wait(async () => expect(await stored(id)).toMatchObject({ active: false, disabled_reason: 'failing' }));
+    await wait(async () => expect((await stored(younger))['failures_in_row']).toBe(2));
+    expect((await stored(younger))['active']).toBe(true);
+  });
+});
+
+describe('an inactive endpoint', () => {
+  test('gets what happened before and after, not what happened meanwhile; a replay sends that', async () => {
+    const { customerId, receiver, id } = await start({}, status(500));
+    const since = new Date().toISOString();
+    const set = (active: boolean) => updateEndpoint(management(customerId), id, { active });
+    const names = Array.from({ length: 22 }, (_, i) => `before ${i}`);
+    await record(app, customerId, contacts(...names));
+    await wait(async () => expect((await stored(id))['failures_in_row']).toBe(20));
+    await set(false);
+    await record(app, customerId, contacts('meanwhile'));
+    await set(true);
+    await set(false);
+    await record(app, customerId, contacts('meanwhile again'));
+    receiver.answer = status(200);
+    receiver.received.length = 0;
+    await set(true);
+    await record(app, customerId, contacts('after'));
+    await expectOnly(receiver, id, [...names, 'after']);
+    receiver.received.length = 0;
+    await replayEndpoint(management(customerId), id, since);
+    await expectOnly(receiver, id, [...names, 'meanwhile', 'meanwhile again', 'after']);
+  });
+});
+
+describe('a replay', () => {
+  test('is under way until each event was tried once, one at a time, and does not begin before the endpoint', async () => {
+    const { id: customerId } = await app.customer();
+    await record(app, customerId, contacts('before'));
+    const receiver = await startReceiver();
+    const { id } = await makeEndpoint(app, customerId, receiver.url);
+    await record(app, customerId, contacts('one', 'two'));
+    await expectOnly(receiver, id, ['one', 'two']);
+    receiver.received.length = 0;
+    receiver.answer = status(500);
+    await replayEndpoint(management(customerId), id, '2020-01-01T00:00:00Z');
+    await expect(replayEndpoint(management(customerId), id, '2020-01-01T00:00:00Z')).rejects.toMatchObject({
+      code: 'conflict',
+    });
+    await wait(async () => expect((await stored(id))['replay_end']).toBeNull());
+    expect(new Set(namesOf(receiver))).toEqual(new Set(['one', 'two']));
+    receiver.answer = status(200);
+    await makeDue(id);
+    await wait(async () => expect((await stored(id))['set_aside']).toBe(0));
+    await replayEndpoint(management(customerId), id, new Date(Date.now() + 3_600_000).toISOString());
+  });
+});
