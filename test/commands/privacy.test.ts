@@ -203,10 +203,11 @@ describe.for([
     test('the commands of the handbook answer a request', async () => {
       const ada = unique();
       await load([ada]);
+      const files = { ANSWER: join(folder, 'answer'), SAVED: join(folder, 'saved') };
       const bin = join(import.meta.dirname, '../../src/cli.ts');
       const shell = async (block: string) => {
         const script = `sales-data-api() { node ${bin} "$@"; }; set -e\n${blockOf(block, 'privacy.md')}`;
-        const env = { ...environment, ...nodeEnvironment, EMAIL: ada.work_email, CASE: 'C-9' } as Record<
+        const env = { ...environment, ...nodeEnvironment, EMAIL: ada.work_email, CASE: 'C-9', ...files } as Record<
           string,
           string
         >;
@@ -214,7 +215,7 @@ describe.for([
       };
       expect(await shell('find')).toContain(ada._id);
       await shell('export');
-      expect(await readFile(join(folder, 'answer.json'), 'utf8')).toContain(ada.mobile_phone);
+      expect(await readFile(files.ANSWER, 'utf8')).toContain(ada.mobile_phone);
       await shell('restrict');
       expect(await stored([ada])).toEqual([ada._id]);
       expect(await shell('erase')).toMatch(/^deleted +1 people$/m);

@@ -47,9 +47,9 @@ export const listContactsOf = (
   where prospect_id = any(${prospectIds as string[]}::uuid[])
     or lower(work_email) = any(${emails as string[]}::text[])
     or lower(personal_email) = any(${emails as string[]}::text[])
-    or exists (select from unnest(other_emails) as other where lower(other) = any(${emails as string[]}::text[]))
+    or exists (select 1 from unnest(other_emails) as other where lower(other) = any(${emails as string[]}::text[]))
     or exists (
-      select
+      select 1
       from unnest(${profiles as string[]}::text[]) as profile
       where position(profile in lower(concat_ws(' ', profnet_url, social1_url, social2_url))) > 0
     )
@@ -65,7 +65,7 @@ export const countMentions = async (sql: Sql, texts: readonly string[]): Promise
     union all
     select customer_id, 'import failures', count(*)
     from import_errors
-    where exists (select from unnest(${texts as string[]}::text[]) as wanted where position(wanted in lower(lines)) > 0)
+    where exists (select 1 from unnest(${texts as string[]}::text[]) as wanted where position(wanted in lower(lines)) > 0)
     group by customer_id
     union all
     select customer_id, 'users', count(*)

@@ -42,7 +42,7 @@ export async function lockAndFindSuppressed(sql: Transaction, people: readonly I
   // Sent together. The second statement's snapshot is taken after the first has the lock.
   const [, [found]] = await Promise.all([
     sql`select pg_advisory_xact_lock_shared(hashtextextended(${lockName}, 0))`,
-    sql<[{ is_used: boolean }]>`select exists (select from suppressions) as is_used`,
+    sql<[{ is_used: boolean }]>`select exists (select 1 from suppressions) as is_used`,
   ]);
   return found.is_used ? findSuppressed(sql, people) : new Set();
 }
