@@ -1,6 +1,7 @@
 import { matchPeople, type Match, type Wanted } from '../../catalog/matching/match-people.ts';
 import type { Transaction } from '../../database/db.ts';
 import { countryCodes, type CountryCodes } from '../../files/values/country-codes.ts';
+import { lockAndFindSuppressed } from '../../queries/catalog/suppressions.ts';
 import { findUnlocked, insertUnlocks } from '../../queries/catalog/unlocks.ts';
 import {
   enrichmentOf,
@@ -125,6 +126,7 @@ async function enrichAll(
   options: EnrichOptions,
 ): Promise<Enriched> {
   const { customer_id: customerId } = held;
+  await leaveOutSuppressed(sql, items);
   const matched = items.filter(({ prospect }) => prospect);
   const ids = [...new Set(matched.map(({ prospect }) => prospect!._id))];
   const known = await findUnlocked(sql, customerId, ids);
@@ -150,6 +152,19 @@ async function enrichAll(
       wanted = wanted.difference(error.prospectIds);
     }
   }
+}
+
+/** People who were suppressed since they were matched count as not in the catalog. No other is until the commit. */
+async function leaveOutSuppressed(sql: Transaction, items: readonly Item[]): Promise<void> {
+  const suppressed = await lockAndFindSuppressed(
+    sql,
+    items.flatMap(({ prospect }) => prospect ?? []),
+  );
+  for (const item of items)
+    if (item.prospect && suppressed.has(item.prospect._id)) {
+      item.reason = 'no_match';
+      item.prospect = undefined;
+    }
 }
 
 /** Returns the people to unlock: those who fill something, until the reserved credits are used up. */

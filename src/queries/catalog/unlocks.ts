@@ -15,7 +15,7 @@ export async function findUnlocked(
 
 /**
  * Unlocks prospects permanently. If two transactions unlock the same one, only one returns its id. Does not look whether
- * they are suppressed: jobs call `unlockPeople`.
+ * they are suppressed: jobs call `unlockPeople`, or `lockAndFindSuppressed` before.
  * @param jobId the job that unlocks the prospects, if any
  * @returns ids that were not unlocked before
  */
