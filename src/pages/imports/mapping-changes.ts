@@ -35,7 +35,9 @@ function mappingOf(preview: DetailedPreview, fields: Fields, pins: boolean): Rec
     // The form does not have all columns of a very wide file. The others stay.
     const chosen = `column-${i}` in fields ? chosenFor(fields, i) : shown;
     const isChanged = JSON.stringify(chosen) !== JSON.stringify(shown);
-    const isKept = origin === 'given' || (pins && (origin === 'guess' || origin === 'remembered'));
+    // A mapping takes no longer headers. The import finds them as the page does.
+    const isPinned = pins && header.length <= 255 && (origin === 'guess' || origin === 'remembered');
+    const isKept = origin === 'given' || isPinned;
     return isChanged || isKept ? [[header, chosen]] : [];
   });
   return Object.fromEntries(entries);

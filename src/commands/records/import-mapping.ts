@@ -4,7 +4,7 @@ import { previewImport, type DetailedPreview } from '../../jobs/imports/preview-
 import { cancelImport, startUploaded } from '../../jobs/imports/start-import.ts';
 import { allImports, requireImport } from '../../queries/imports/imports.ts';
 import { fieldOfMapped } from '../../schemas/imports.ts';
-import type { Progress } from './progress.ts';
+import type { Progress } from '../shell/progress.ts';
 
 /** True if a question can be asked and answered. */
 export const canAsk = (isStandardInput: boolean): boolean =>

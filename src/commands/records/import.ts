@@ -4,18 +4,18 @@ import { stat, writeFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { readConfig } from '../process/config.ts';
-import type { Database, SharedDatabase } from '../database/db.ts';
-import { gunzipIfPacked } from '../files/gunzip.ts';
-import { openErrorsFile } from '../jobs/imports/errors-file.ts';
-import { workAtImport } from '../jobs/imports/import-records.ts';
-import type { RunContext } from '../jobs/turns.ts';
-import { receiveFile } from '../jobs/imports/receive-file.ts';
-import { beginImport } from '../jobs/imports/start-import.ts';
-import { logger } from '../process/logger.ts';
-import { requireCustomer } from '../queries/accounts/customers.ts';
-import { allImports, findUnreportedImport, requireImport, setReported } from '../queries/imports/imports.ts';
-import type { MatchField } from '../schemas/batches.ts';
+import { readConfig } from '../../process/config.ts';
+import type { Database, SharedDatabase } from '../../database/db.ts';
+import { gunzipIfPacked } from '../../files/gunzip.ts';
+import { openErrorsFile } from '../../jobs/imports/errors-file.ts';
+import { workAtImport } from '../../jobs/imports/import-records.ts';
+import type { RunContext } from '../../jobs/turns.ts';
+import { receiveFile } from '../../jobs/imports/receive-file.ts';
+import { beginImport } from '../../jobs/imports/start-import.ts';
+import { logger } from '../../process/logger.ts';
+import { requireCustomer } from '../../queries/accounts/customers.ts';
+import { allImports, findUnreportedImport, requireImport, setReported } from '../../queries/imports/imports.ts';
+import type { MatchField } from '../../schemas/batches.ts';
 import {
   customTypes,
   importFormats,
@@ -29,12 +29,12 @@ import {
   type ImportObject,
   type InvalidValues,
   type Mapping,
-} from '../schemas/imports.ts';
-import { asName, asUuid, commandAction, UsageError } from './shell/command.ts';
-import { withDatabase } from './database.ts';
-import { canAsk, showAndStart } from './shell/import-mapping.ts';
-import { keepHeapSmall } from './shell/heap.ts';
-import { progressOn, type Progress } from './shell/progress.ts';
+} from '../../schemas/imports.ts';
+import { asName, asUuid, commandAction, UsageError } from '../shell/command.ts';
+import { withDatabase } from '../database.ts';
+import { canAsk, showAndStart } from './import-mapping.ts';
+import { keepHeapSmall } from '../shell/heap.ts';
+import { progressOn, type Progress } from '../shell/progress.ts';
 
 interface ImportOptions {
   customer: string;

@@ -3,14 +3,14 @@ import { rename, rm, stat } from 'node:fs/promises';
 import { Readable, type Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import type { Database } from '../database/db.ts';
-import { readFields } from '../files/columns.ts';
-import { openExport, type ExportedRecords } from '../files/open-export.ts';
-import { requireCustomer } from '../queries/accounts/customers.ts';
-import { exportFormats, fieldSets, type ExportFormat, type FileFields, type GivenFields } from '../schemas/files.ts';
-import { asUuid, commandAction, ignoreQuit, UsageError } from './shell/command.ts';
-import { withDatabase } from './database.ts';
-import { progressOn } from './shell/progress.ts';
+import type { Database } from '../../database/db.ts';
+import { readFields } from '../../files/columns.ts';
+import { openExport, type ExportedRecords } from '../../files/open-export.ts';
+import { requireCustomer } from '../../queries/accounts/customers.ts';
+import { exportFormats, fieldSets, type ExportFormat, type FileFields, type GivenFields } from '../../schemas/files.ts';
+import { asUuid, commandAction, ignoreQuit, UsageError } from '../shell/command.ts';
+import { withDatabase } from '../database.ts';
+import { progressOn } from '../shell/progress.ts';
 
 export interface Exportable {
   /** As in messages, e.g. `contacts`. */
