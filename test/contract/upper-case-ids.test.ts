@@ -59,6 +59,7 @@ function described(value: unknown, records: Records): string {
     .replaceAll(/\d{4}-\d\d-\d\d[T ][\d:.]+(Z|\+00:00)?/g, '<time>')
     .replaceAll(/-[0-9a-f]{12}\b/g, '-<unique>')
     .replaceAll(/\\\\x[0-9a-f]+/g, '<bytes>')
+    .replaceAll(/"number":\d+,"source"/g, '"number":<number>,"source"') // of events, from one sequence
     .replaceAll(/"ms":\d+/g, '"ms":<time>')
     .replaceAll(/whsec_[\w+/=]*/g, '<secret>')
     .replaceAll(/sda_\w*/g, '<key>');
