@@ -290,7 +290,7 @@ async function countOfMatches(sql: Sql | Transaction, query: ExactQuery, most?: 
   if (most === undefined) return { total: recorder`count(*)`, ...clauses };
   return {
     total: recorder`count(*)`,
-    from: recorder`(select from ${clauses.from} where ${clauses.where} limit ${most + 1}::bigint) matching`,
+    from: recorder`(select 1 from ${clauses.from} where ${clauses.where} limit ${most + 1}::bigint) matching`,
     where: recorder`true`,
   };
 }
