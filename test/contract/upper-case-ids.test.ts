@@ -66,7 +66,7 @@ function described(value: unknown, records: Records): string {
 }
 
 /** Columns whose values differ between two equal customers. */
-const incomparable = ['terms', 'start', 'shard', 'last_used_at', 'fingerprint'];
+const incomparable = ['terms', 'start', 'shard', 'last_used_at', 'fingerprint', 'last_position'];
 
 /** Returns everything that is stored for a customer, as `described` describes it. */
 async function storedOf(records: Records): Promise<Record<string, string[]>> {
