@@ -264,7 +264,6 @@ create table credit_balances (
   reserved    bigint         not null default 0,
   entries     bigint         not null default 0,
   updated_at  timestamptz(3) not null default clock_timestamp(),
-  low_mark    bigint,
   low_of      bigint,
   constraint credit_balances_pkey primary key (customer_id, pool),
   constraint credit_balances_customer_fkey foreign key (customer_id) references customers(id),
@@ -274,7 +273,6 @@ create table credit_balances (
 );
 grant insert, select, update on credit_balances to sales_data_api;
 comment on column credit_balances.entries is 'The number of the last entry.';
-comment on column credit_balances.low_mark is 'The last grant, until the event credits.low tells that less than a tenth of it is available.';
 comment on column credit_balances.low_of is 'Credits of the last grant, until the event credits.low was recorded for it: when less than a tenth of them is available.';
 
 create table credit_entries (

@@ -9,6 +9,7 @@ import { answerClientError } from './plugins/answers/client-error.ts';
 import connections from './plugins/limits/connections.ts';
 import cors from './plugins/cors.ts';
 import declaredResponses from './plugins/answers/declared-responses.ts';
+import eventWaits from './plugins/event-waits.ts';
 import docs from './plugins/docs.ts';
 import errorHandler from './plugins/answers/error-handler.ts';
 import gracefulClose from './plugins/graceful-close.ts';
@@ -32,6 +33,7 @@ import webhookSender from './plugins/webhook-sender.ts';
 import apiKeys from './routes/api-keys.ts';
 import companies from './routes/companies.ts';
 import batches from './routes/batches.ts';
+import events from './routes/events.ts';
 import duplicates from './routes/duplicates.ts';
 import merges from './routes/merges.ts';
 import contacts from './routes/contacts.ts';
@@ -79,6 +81,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(overload);
   void app.register(bufferBudget);
   void app.register(webhookSender);
+  void app.register(eventWaits);
 
   void app.register(health);
   void app.register(metrics, { isMeasured: true, isExposed: given.config.METRICS_PORT === undefined });
@@ -92,6 +95,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(duplicates, { prefix: '/api/ext' });
   void app.register(merges, { prefix: '/api/ext' });
   void app.register(lists, { prefix: '/api/ext' });
+  void app.register(events, { prefix: '/api/ext' });
   void app.register(products, { prefix: '/api/ext' });
   void app.register(opportunities, { prefix: '/api/ext' });
   void app.register(pipelines, { prefix: '/api/ext' });

@@ -64,6 +64,8 @@ export interface SharedDatabase extends Database {
    * events, and one that does so all the same is rolled back
    */
   for(requester: Requester, source: EventSource | null): Database;
+  /** Divides customers by the nodes that have their rows. One group, if the database is on one server. */
+  groupByNode(customerIds: readonly string[]): Promise<string[][]>;
   /** Reads API keys and sessions on separate connections, so that the work of customers cannot delay it. */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** Does not depend on the load that callers cause. */
@@ -115,6 +117,7 @@ export function openDatabase(config: Config, url: string, { distributed = false 
   return {
     ...use({ customerId: serviceItself }, 'command'),
     for: use,
+    groupByNode: async (ids) => (nodes ? nodes.group(ids) : [[...ids]]),
     credentials: (work) => credentials.runAlone(work),
     health: { service: checkAs(serviceItself), allCustomers: checkAs(allCustomers) },
     get nodes() {

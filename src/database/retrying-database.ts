@@ -19,6 +19,7 @@ export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienc
   return {
     ...patient(db),
     for: (requester, source) => patient(db.for(requester, source)),
+    groupByNode: (ids) => db.groupByNode(ids),
     credentials: (work) => retryWhileUnavailable(() => db.credentials(work), patienceMs),
     get health() {
       return db.health;

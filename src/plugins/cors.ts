@@ -24,6 +24,7 @@ export default fp(
         'ratelimit-policy',
         'retry-after',
         'x-next-cursor',
+        'x-more',
         'x-as-of',
         'x-request-id',
       ],

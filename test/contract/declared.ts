@@ -36,6 +36,7 @@ const noDatabase: SharedDatabase = {
   lookup: unreachable,
   search: unreachable,
   transaction: unreachable,
+  groupByNode: async () => [],
   credentials: unreachable,
   for: () => noDatabase,
   health: { service: unreachable, allCustomers: unreachable },

@@ -98,6 +98,7 @@ test.each(Object.keys(formats))('the documented pattern of the format %s agrees 
 const valid: Record<string, string[]> = {
   uuid: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', '0197A1B2-C3D4-7E5F-8A9B-0C1D2E3F4A5B'],
   email: ['Ada.Lovelace+x@Example.co.uk', "o'neil@example.com", 'a@b.c'],
+  'feed-start': ['start', 'now', '2024-02-29T23:59:59Z'],
   'date-time': ['2024-02-29T23:59:59Z', '2026-01-01t00:00:00.123456789z', '2026-01-01T00:00:00-23:59'],
   name: ['x', ' x ', '𝒳'.repeat(255), `\n${'x'.repeat(255)}\u00a0`, 'a b'],
   'key-name': ['x', ' x ', '𝒳'.repeat(120), `\n${'x'.repeat(120)}`],

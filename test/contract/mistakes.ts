@@ -73,6 +73,7 @@ export const badFormats: Record<string, string[]> = {
     '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b\n',
     '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5g',
   ],
+  'feed-start': ['', 'end', 'Start', 'now ', '2026-03-14'],
   email: ['', 'x', 'a@', '@example.com', 'a b@example.com', 'a@example..com', `${'x'.repeat(250)}@example.com`],
   'date-time': [
     '',

@@ -122,9 +122,11 @@ describe('the OpenAPI document', () => {
       Unauthorized: [[401], undefined],
       InsufficientCredits: [[402], ['insufficient_credits', 'spend_cap_exceeded']],
       Forbidden: [[403], undefined],
+      Gone: [[404], ['not_found']],
       NotFound: [[404], ['not_found']],
       Conflict: [[409], ['conflict']],
       BatchConflict: [[409], ['conflict']],
+      CursorExpired: [[410], ['cursor_expired']],
       PreconditionFailed: [[412], ['precondition_failed']],
       PayloadTooLarge: [[413], ['payload_too_large']],
       UnsupportedMediaType: [[415], ['unsupported_media_type']],
@@ -173,7 +175,7 @@ describe('the OpenAPI document', () => {
 
 /** The verbs with which the ids of operations begin. */
 const verbs = `
-  list count export get create update upsert delete duplicate add remove read suggest unlock verify import upload preview
+  list count export get create update upsert delete duplicate merge match enrich add remove read suggest unlock verify import upload preview
   start cancel generate rotate revoke test replay log change`
   .trim()
   .split(/\s+/);

@@ -101,6 +101,7 @@ function sampleArray(schema: Json, known: Known, at: string, next: string | unde
 const formatted: Record<string, string> = {
   email: 'grace.hopper@example.com',
   'date-time': '2026-03-14T09:26:53.589Z',
+  'feed-start': 'start',
   name: 'Grace',
   'key-name': 'Grace',
   country: 'GB',

@@ -91,6 +91,14 @@ export class DistributedLanes<Lanes extends Closable> {
     return result;
   }
 
+  /** Divides customers by their nodes. */
+  async group(customerIds: readonly string[]): Promise<string[][]> {
+    const nodes = await Promise.all(
+      customerIds.map(async (id) => [await this.#options.customers.find(id), id] as const),
+    );
+    return Object.values(Object.groupBy(nodes, ([node]) => node)).map((group) => group!.map(([, id]) => id));
+  }
+
   /** Starts to log when a node goes down, and when it is up again. */
   logTo(log: FastifyBaseLogger): void {
     this.#log = log;

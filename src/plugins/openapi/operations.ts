@@ -16,6 +16,8 @@ declare module 'fastify' {
     etag?: true;
     /** True if a successful response may have the header `x-as-of`. */
     isCounted?: true;
+    /** Responses have the header `x-more`, and always `x-next-cursor`. */
+    tellsMore?: true;
   }
 }
 
@@ -165,6 +167,7 @@ function answerHeaders({ config, schema }: RouteOptions, body: unknown, status: 
     ...(isSuccess && [body, schema?.querystring].some(takesCursor)
       ? { 'x-next-cursor': headers['x-next-cursor'] }
       : {}),
+    ...(isSuccess && config?.tellsMore ? { 'x-more': headers['x-more'] } : {}),
     ...(isSuccess && config?.isCounted ? { 'x-as-of': headers['x-as-of'] } : {}),
     ...(isSuccess && config?.idempotent ? { 'idempotency-replayed': headers['idempotency-replayed'] } : {}),
     ...(status === '401' ? { 'www-authenticate': headers['www-authenticate'] } : limitHeaders(config)),
@@ -200,6 +203,11 @@ const headers = {
   'x-next-cursor': {
     type: 'string',
     description: 'Cursor of the next page; absent when this page is not full.',
+  },
+  'x-more': {
+    type: 'string',
+    enum: ['true', 'false'],
+    description: 'Whether more can be read at once. Then `x-next-cursor` is there, too, even if the page is empty.',
   },
   'x-as-of': {
     type: 'string',

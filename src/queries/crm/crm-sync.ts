@@ -233,13 +233,16 @@ async function write(
   for (const row of fresh) row.id = inserted.get(row.contact.prospect_id!)!;
   last.count('contacts', fresh.length);
   for (const row of fresh) last.created('contact', toldOf(row));
-  for (const row of stored) {
-    const { prospect_id: _hidden, ...columns } = row.contact;
-    last.updated('contact', toldOf(row), row.stored!, { ...columns, crm_synced_at: 'now' });
-  }
+  for (const row of stored) tellSynced(last, { ...row, stored: row.stored! });
 }
 
-const toldOf = ({ id, contact }: SyncedRow) => ({ id: id!, external_id: contact.external_id });
+/** Records the event of a contact that `updateSynced` has updated. */
+export function tellSynced(last: LastWrites, row: Pick<SyncedRow, 'id' | 'contact'> & { stored: SyncedContact }): void {
+  const { prospect_id: _hidden, ...columns } = row.contact;
+  last.updated('contact', toldOf(row), row.stored, { ...columns, crm_synced_at: 'now' });
+}
+
+const toldOf = ({ id, contact }: Pick<SyncedRow, 'id' | 'contact'>) => ({ id: id!, external_id: contact.external_id });
 
 /** The caller records the events. */
 export async function updateSynced(sql: Transaction, customerId: string, stored: readonly SyncedRow[]): Promise<void> {

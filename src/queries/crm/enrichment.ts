@@ -12,7 +12,7 @@ import { findSuccessors } from '../records/merged-records.ts';
 import { refreshMembers } from '../memberships/list-members.ts';
 import { lockAndReadRules, type LockedRules } from '../memberships/list-rules.ts';
 import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
-import { updateSynced, valuesToLock } from './crm-sync.ts';
+import { tellSynced, updateSynced, valuesToLock } from './crm-sync.ts';
 import { companyOf, isEmpty, toContact, type SyncedContact } from './prospect-contacts.ts';
 
 /** A contact as enrichment reads it. A deleted company counts as none. */
@@ -210,6 +210,7 @@ export async function writeEnrichments(
     const ids = new Map([...byName, ...(await createCompanies(sql, customerId, missing, last))]);
     const rows = chosen.map(({ contact, filled, company }) => ({
       id: contact.id,
+      stored: contact,
       contact: company ? { ...filled, company_id: ids.get(fold(company.company_name)) ?? null } : filled,
     }));
     await updateSynced(sql, customerId, rows);
@@ -220,5 +221,6 @@ export async function writeEnrichments(
       rows.map(({ id }) => id),
       last,
     );
+    for (const row of rows) tellSynced(last, row);
   });
 }

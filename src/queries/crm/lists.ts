@@ -65,6 +65,19 @@ export async function findList(db: Database, customerId: string, id: string): Pr
   return list;
 }
 
+/** Returns the customer's lists with these ids, in any order. Leaves out unknown ids. */
+export const findLists = (db: Database, customerId: string, ids: string[]): Promise<List[]> =>
+  readLists(
+    db,
+    customerId,
+    (sql) => sql<Row[]>`
+      select ${projection(sql, customerId)}
+      from ${source(sql)}
+      where l.customer_id = ${customerId}
+        and l.id = any(${ids}::uuid[])
+        and l.deleted_at is null`,
+  );
+
 const selectList = (sql: Sql | Transaction, customerId: string, id: string) => sql<Row[]>`
   select ${projection(sql, customerId)}
   from ${source(sql)}

@@ -204,3 +204,27 @@ export async function findEnd(db: Database, customerId: string): Promise<FeedPos
   }
   return endOf(head);
 }
+
+/** Events are looked for from this long before a given time (ms): those of slow transactions come later than their times say. */
+const slackMs = 15 * 60_000;
+
+/**
+ * Returns a place before all events that happened at a time or later. Earlier events can follow it, too.
+ * @param instant RFC 3339
+ */
+export async function findPlaceAt(db: Database, customerId: string, instant: string): Promise<FeedPosition | 'start'> {
+  const wanted = Date.parse(instant) - slackMs;
+  const head = await readHead(db, customerId);
+  let low = await findStart(db, customerId);
+  let high = head.position + 1;
+  // Looks for the last event before the time.
+  while (high - low.position > 1) {
+    const middle = low.position + Math.floor((high - low.position) / 2);
+    const [row] = await readRows(db, customerId, { from: middle, to: middle + mostOfRow, types: [] });
+    if (row && Date.parse(row.occurred_at) < wanted) {
+      if (row.last_position >= high) break;
+      low = { position: row.last_position, id: eventId(row.id, row.size - 1) };
+    } else high = middle;
+  }
+  return 'id' in low ? low : 'start';
+}

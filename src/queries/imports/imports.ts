@@ -37,6 +37,19 @@ export const allImports: VisibleImports = importObjects.flatMap((object) =>
   importModes.map((mode) => `${object} ${mode}`),
 );
 
+/** Returns the customer's imports with these ids that a caller may see, in any order. */
+export const findVisibleImports = (
+  sql: Sql | Transaction,
+  customerId: string,
+  ids: string[],
+  visible: VisibleImports,
+): Promise<Import[]> => sql<Import[]>`
+  select ${projection(sql)}
+  from imports i
+  where i.customer_id = ${customerId}
+    and i.id = any(${ids}::uuid[])
+    and ${isVisible(sql, visible)}`;
+
 const isVisible = (sql: Sql | Transaction, visible: VisibleImports) =>
   sql`i.object || ' ' || i.mode = any(${visible as string[]})`;
 

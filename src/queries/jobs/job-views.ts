@@ -47,6 +47,19 @@ export async function requireJobView(
   return job;
 }
 
+/** Returns the customer's jobs with these ids whose types are in `visible`, in any order. */
+export const findJobViews = (
+  sql: Sql | Transaction,
+  customerId: string,
+  ids: string[],
+  visible: VisibleTypes,
+): Promise<Job[]> => sql<Job[]>`
+  select ${projection(sql)}
+  from jobs j
+  where j.customer_id = ${customerId}
+    and j.id = any(${ids}::uuid[])
+    and j.type = any(${visible as JobType[]})`;
+
 /** Newest first, without types that are not in `visible`. */
 export const listJobs = (
   sql: Sql,

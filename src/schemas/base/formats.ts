@@ -16,6 +16,7 @@ export const formats: Record<string, (text: string) => boolean> = {
   uuid: (text) => canonicalId(text) !== undefined,
   email: (text) => (fullFormats.email as RegExp).test(text),
   'date-time': isInstant,
+  'feed-start': (text) => text === 'start' || text === 'now' || isInstant(text),
   name: (text) => isLengthBetween(text.trim(), 1, 255),
   'key-name': (text) => isLengthBetween(text.trim(), 1, 120),
   // Test for letters first: the upper case of ß is SS (South Sudan), and the upper case of ı is I.
@@ -29,6 +30,9 @@ export const maxEmailLength = 254;
 /** True for what the API accepts. Any other text of a prospect counts as no address, such as `n/a`. */
 export const isEmailAddress = (text: string): boolean => text.length <= maxEmailLength && formats['email']!(text);
 
+const documentedInstant =
+  '[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])';
+
 /**
  * What the OpenAPI document shows in place of each format, because clients know only the standard ones. A pattern
  * accepts all valid strings, and a few invalid ones, such as February 30. With a title, it becomes a component.
@@ -36,11 +40,8 @@ export const isEmailAddress = (text: string): boolean => text.length <= maxEmail
 export const documentedFormats: Record<string, { format?: string; pattern?: string; title?: string }> = {
   uuid: { format: 'uuid', pattern: '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$' },
   email: { format: 'email', pattern: (fullFormats.email as RegExp).source.replaceAll('a-z', 'A-Za-z') },
-  'date-time': {
-    format: 'date-time',
-    pattern:
-      '^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$',
-  },
+  'date-time': { format: 'date-time', pattern: `^${documentedInstant}$` },
+  'feed-start': { pattern: `^(start|now|${documentedInstant})$` },
   name: { pattern: trimmedPattern(255) },
   'key-name': { pattern: trimmedPattern(120) },
   country: { title: 'CountryCode', pattern: `^(|${codesPattern([...countries])})$` },

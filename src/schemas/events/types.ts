@@ -1,3 +1,5 @@
+import type { Scope } from '../base/scopes.ts';
+
 /** The records whose changes make events. Each has the events `….created`, `….updated` and `….deleted`. */
 export const eventNouns = ['contact', 'company', 'list', 'product', 'opportunity'] as const;
 export type EventNoun = (typeof eventNouns)[number];
@@ -15,3 +17,28 @@ export type EventType = (typeof eventTypes)[number];
 /** What made a change. */
 export const eventSources = ['api', 'page', 'import', 'job', 'command'] as const;
 export type EventSource = (typeof eventSources)[number];
+
+/** A key with one of these scopes sees the events of a type. Those of jobs and imports only as far as these themselves. */
+export const eventReaders = {
+  ...readersOf('contact', 'contacts:read'),
+  ...readersOf('company', 'companies:read'),
+  ...readersOf('list', 'list_contacts:read'),
+  ...readersOf('product', 'products:read'),
+  ...readersOf('opportunity', 'opportunities:read'),
+  'job.ended': ['payment_prospect:create', 'verify_email:create', 'list_contacts:read'],
+  'import.ended': ['contacts:create', 'contacts:update', 'companies:create', 'companies:update'],
+  'credits.low': ['customer:read'],
+  'prospect.removed': ['prospect:read'],
+} as const satisfies Record<EventType, readonly Scope[]>;
+
+function readersOf<Noun extends EventNoun, S extends Scope>(
+  noun: Noun,
+  scope: S,
+): Record<`${Noun}.${'created' | 'updated' | 'deleted'}`, readonly [S]> {
+  const verbs = ['created', 'updated', 'deleted'] as const;
+  return Object.fromEntries(verbs.map((verb) => [`${noun}.${verb}`, [scope]])) as never;
+}
+
+/** The types whose events a key with these scopes may read. */
+export const readableEvents = (scopes: readonly Scope[]): EventType[] =>
+  eventTypes.filter((type) => (eventReaders[type] as readonly Scope[]).some((scope) => scopes.includes(scope)));

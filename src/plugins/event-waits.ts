@@ -1,0 +1,85 @@
+import fp from 'fastify-plugin';
+import { DomainError } from '../errors.ts';
+import { findNews } from '../queries/events/news.ts';
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Waits of requests for events. One poll per second serves all of them; a wait holds no database connection. */
+    eventWaits: EventWaits;
+  }
+}
+
+/** A request that waits for events of a customer behind a position. */
+interface Wait {
+  position: number;
+  wake: () => void;
+}
+
+/** Maximum number of waiting requests of a customer, per process. */
+const mostWaits = 20;
+/** Time between two polls (ms). */
+const pollMs = 700;
+
+type Poll = (waiting: ReadonlyMap<string, number>) => Promise<Iterable<string>>;
+
+class EventWaits {
+  readonly #waits = new Map<string, Set<Wait>>();
+  readonly #poll: Poll;
+  #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  /** @param poll returns the customers that have events behind these positions */
+  constructor(poll: Poll) {
+    this.#poll = poll;
+  }
+
+  /**
+   * Waits until the customer may have events behind the position, the time is over, or the signal aborts.
+   * @throws DomainError `rate_limited` if 20 requests of the customer are waiting
+   */
+  async wait(customerId: string, position: number, ms: number, signal: AbortSignal): Promise<void> {
+    const waits = this.#waits.get(customerId) ?? new Set();
+    if (waits.size >= mostWaits)
+      throw new DomainError('rate_limited', `Not more than ${mostWaits} calls can wait for events`, { retryAfter: 1 });
+    if (this.#isClosed || signal.aborted) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const wait = { position, wake: resolve };
+    const onAbort = (): void => resolve();
+    const timer = setTimeout(onAbort, ms);
+    signal.addEventListener('abort', onAbort);
+    this.#waits.set(customerId, waits.add(wait));
+    this.#timer ??= setTimeout(() => void this.#run(), pollMs);
+    await promise;
+    clearTimeout(timer);
+    signal.removeEventListener('abort', onAbort);
+    waits.delete(wait);
+    if (waits.size === 0) this.#waits.delete(customerId);
+  }
+
+  async #run(): Promise<void> {
+    const waiting = new Map(
+      [...this.#waits].map(([id, waits]) => [id, Math.min(...[...waits].map(({ position }) => position))]),
+    );
+    // While the database is unavailable, the requests wait on.
+    const found = waiting.size === 0 ? [] : await this.#poll(waiting).catch(() => []);
+    for (const id of found) for (const { wake } of this.#waits.get(id) ?? []) wake();
+    this.#timer = this.#waits.size > 0 && !this.#isClosed ? setTimeout(() => void this.#run(), pollMs) : undefined;
+  }
+
+  /** Ends all waits. */
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    for (const waits of this.#waits.values()) for (const { wake } of waits) wake();
+  }
+}
+
+/** Fastify plugin that lets requests wait for events without a database connection. */
+export default fp(
+  async (app) => {
+    const waits = new EventWaits((waiting) => findNews(app.db, waiting));
+    app.decorate('eventWaits', waits);
+    app.addHook('preClose', async () => waits.close());
+  },
+  { name: 'event-waits', dependencies: ['services'] },
+);

@@ -1,0 +1,33 @@
+import type { Sql, SharedDatabase } from '../../database/db.ts';
+
+/**
+ * Returns the customers that may have events behind these positions, or events that wait for a position. In a
+ * distributed database, each node is asked by itself, so one that does not respond concerns only its customers.
+ * @param waiting positions by customer
+ */
+export async function findNews(
+  db: Pick<SharedDatabase, 'for' | 'groupByNode'>,
+  waiting: ReadonlyMap<string, number>,
+): Promise<string[]> {
+  const groups = await db.groupByNode([...waiting.keys()]);
+  const found = await Promise.allSettled(
+    groups.map((ids) => db.for({ customerId: ids[0]! }, null).lookup((sql) => findNewsOf(sql, ids, waiting))),
+  );
+  return found.flatMap((result) => (result.status === 'fulfilled' ? result.value : []));
+}
+
+async function findNewsOf(sql: Sql, ids: string[], waiting: ReadonlyMap<string, number>): Promise<string[]> {
+  const heads = await sql<{ customer_id: string; position: number; settled: number }[]>`
+    select customer_id, position, settled
+    from event_heads
+    where customer_id = any(${ids}::uuid[])`;
+  const placed = heads.filter(({ customer_id, position }) => position > waiting.get(customer_id)!);
+  const settled = heads.length < ids.length ? 0 : Math.min(...heads.map((head) => head.settled));
+  const unplaced = await sql<{ customer_id: string }[]>`
+    select distinct customer_id
+    from events
+    where customer_id = any(${ids}::uuid[])
+      and last_position is null
+      and number > ${settled}`;
+  return [...new Set([...placed, ...unplaced].map(({ customer_id }) => customer_id))];
+}

@@ -1,0 +1,163 @@
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import type { FastifyRequest } from 'fastify';
+import type { Database } from '../database/db.ts';
+import { forbidden, validationFailed } from '../errors.ts';
+import { cursorFault } from '../filters/cursor.ts';
+import { isInstant } from '../schemas/base/formats.ts';
+import { openCursors, type FeedCursors } from '../queries/events/cursors.ts';
+import {
+  findEnd,
+  findPlaceAt,
+  readEvents,
+  type FeedEvent,
+  type FeedPage,
+  type FeedPosition,
+} from '../queries/events/feed.ts';
+import { findCompanies } from '../queries/crm/companies.ts';
+import { findContacts } from '../queries/crm/contacts.ts';
+import { findLists } from '../queries/crm/lists.ts';
+import { findVisibleImports, visibleImports } from '../queries/imports/imports.ts';
+import { findJobViews } from '../queries/jobs/job-views.ts';
+import { findOpportunities } from '../queries/sales/opportunities.ts';
+import { findProducts } from '../queries/sales/products.ts';
+import { scopes, type Scope } from '../schemas/base/scopes.ts';
+import { ErrorBody } from '../schemas/base/wire.ts';
+import { eventReaders, readableEvents, type EventType } from '../schemas/events/types.ts';
+import { Event, EventQuery } from '../schemas/events/feed.ts';
+import { jobReaders, jobTypes } from '../schemas/jobs.ts';
+
+const readers = Object.values(eventReaders).flat() as Scope[];
+const anyScope = scopes.filter((scope) => readers.includes(scope));
+
+const events: FastifyPluginAsyncTypebox = async (app) => {
+  let cursors: Promise<FeedCursors> | undefined;
+  const open = (db: Database): Promise<FeedCursors> =>
+    (cursors ??= openCursors(db).catch((error: unknown) => {
+      cursors = undefined;
+      throw error;
+    }));
+
+  app.post(
+    '/events/list',
+    {
+      config: { access: { anyScope }, isLong: true, tellsMore: true },
+      schema: {
+        operationId: 'listEvents',
+        summary: 'Read changes',
+        description:
+          'Returns changes of records, ended jobs and imports, and other events, in an order in which none is missed: a ' +
+          'reader that sends the value of `x-next-cursor` back each time gets each event once. The header is always ' +
+          'there, also of an empty page. `x-more` tells whether more can be read at once. With `wait` the response comes ' +
+          'within a second of the next event. A key sees the types whose records it may read. Events are kept 30 days: 410 ' +
+          'means that the event of the cursor is no longer there, so export all records anew.',
+        tags: ['events'],
+        body: EventQuery,
+        response: { 200: Type.Array(Event), 410: ErrorBody },
+      },
+    },
+    async (request, reply) => {
+      const { db, body, caller } = request;
+      const own = caller.kind === 'key' ? caller.scopes : [];
+      const types = typesOf(own, body.types);
+      const signer = await open(app.db.for({ customerId: 'service' }, null));
+      const after = await beginningOf(request.db, caller.customerId, body, signer);
+      const page = await readOrWait(request, { after, types, limit: body.paginate?.limit ?? 100 }, own);
+      void reply.header('x-next-cursor', signer.encode(caller.customerId, page.next));
+      void reply.header('x-more', String(page.isMore));
+      const shown = page.events.map(({ id, type, occurred_at, data }) => ({ id, type, occurred_at, data }));
+      return body.expand ? expand(db, caller.customerId, shown, own) : shown;
+    },
+  );
+};
+
+export default events;
+
+/** @throws DomainError `forbidden` if the key may not read one of the types */
+function typesOf(own: readonly Scope[], given: readonly EventType[] | undefined): EventType[] {
+  const readable = readableEvents(own);
+  if (!(given ?? []).every((type) => readable.includes(type))) throw forbidden();
+  return given ? [...given] : readable;
+}
+
+async function beginningOf(
+  db: Database,
+  customerId: string,
+  { from, paginate }: EventQuery,
+  cursors: FeedCursors,
+): Promise<FeedPosition | 'start'> {
+  if (paginate?.cursor !== undefined) {
+    if (from !== undefined) throw validationFailed([{ path: '/from', message: 'cannot be combined with a cursor' }]);
+    const place = cursors.decode(customerId, paginate.cursor);
+    if (!place) throw cursorFault('is not a cursor from a response to this list');
+    return place;
+  }
+  if (from === 'now') return findEnd(db, customerId);
+  return from !== undefined && isInstant(from) ? findPlaceAt(db, customerId, from) : 'start';
+}
+
+/** Reads a page. If it is empty and the request waits, reads again when there are events. */
+async function readOrWait(
+  { db, body, caller: { customerId }, requester: { signal }, server }: FastifyRequest,
+  given: Parameters<typeof readEvents>[2],
+  own: readonly Scope[],
+): Promise<FeedPage> {
+  const { wait = 0 } = body as EventQuery;
+  const end = performance.now() + wait * 1_000;
+  for (let { after } = given; ;) {
+    const page = await readEvents(db, customerId, { ...given, after });
+    const events = await visibleOf(db, customerId, page.events, own);
+    const rest = end - performance.now();
+    if (events.length > 0 || rest <= 0 || signal!.aborted) return { ...page, events };
+    after = page.next;
+    if (!page.isMore) await server.eventWaits.wait(customerId, after.position, rest, signal!);
+  }
+}
+
+const visibleJobs = (own: readonly Scope[]) =>
+  jobTypes.filter((type) => jobReaders[type].some((scope) => own.includes(scope)));
+
+/** Leaves out events of jobs and imports that the key may not see. */
+async function visibleOf(
+  db: Database,
+  customerId: string,
+  found: FeedEvent[],
+  own: readonly Scope[],
+): Promise<FeedEvent[]> {
+  const jobs: readonly unknown[] = visibleJobs(own);
+  const ids = idsOf(found, 'import');
+  const visible = ids.length === 0 ? [] : await importsOf(db, customerId, ids, own);
+  const imports = new Set<unknown>(visible.map(({ id }) => id));
+  return found.filter(({ type, data }) =>
+    type === 'job.ended' ? jobs.includes(data['type']) : type !== 'import.ended' || imports.has(data.id),
+  );
+}
+
+const importsOf = (db: Database, customerId: string, ids: string[], own: readonly Scope[]) =>
+  db.lookup((sql) => findVisibleImports(sql, customerId, ids, visibleImports(own)));
+
+const nounOf = (type: EventType): string => type.split('.')[0]!;
+
+const idsOf = (found: readonly { type: EventType; data: FeedEvent['data'] }[], noun: string): string[] => [
+  ...new Set(found.flatMap(({ type, data }) => (nounOf(type) === noun && data.id !== undefined ? [data.id] : []))),
+];
+
+type Shown = Omit<FeedEvent, 'position'>;
+
+/** Adds the records as their GETs show them now. */
+async function expand(db: Database, customerId: string, found: Shown[], own: readonly Scope[]): Promise<Event[]> {
+  const finders: Record<string, (ids: string[]) => Promise<{ id: string }[]>> = {
+    contact: (ids) => db.lookup((sql) => findContacts(sql, customerId, ids)),
+    company: (ids) => db.lookup((sql) => findCompanies(sql, customerId, ids)),
+    list: (ids) => findLists(db, customerId, ids),
+    product: (ids) => db.lookup((sql) => findProducts(sql, customerId, ids)),
+    opportunity: (ids) => db.lookup((sql) => findOpportunities(sql, customerId, ids)),
+    job: (ids) => db.lookup((sql) => findJobViews(sql, customerId, ids, visibleJobs(own))),
+    import: (ids) => importsOf(db, customerId, ids, own),
+  };
+  const records = new Map<string, object>();
+  for (const [noun, find] of Object.entries(finders)) {
+    const ids = idsOf(found, noun);
+    if (ids.length > 0) for (const record of await find(ids)) records.set(`${noun} ${record.id}`, record);
+  }
+  return found.map((event) => ({ ...event, record: records.get(`${nounOf(event.type)} ${event.data.id}`) ?? null }));
+}

@@ -1,0 +1,74 @@
+import { Type, type Static } from '@sinclair/typebox';
+import { Enum, Instant, Strict, Uuid } from '../base/wire.ts';
+import { eventSources, eventTypes } from './types.ts';
+
+/** Maximum number of events in one answer. */
+export const maxEvents = 1_000;
+
+export const Event = Type.Object(
+  {
+    id: Uuid({ description: 'Id of the event, the same for every reader.' }),
+    type: Enum(eventTypes, { description: 'What happened.' }),
+    occurred_at: Instant({ description: 'When it happened.' }),
+    data: Type.Object(
+      { source: Enum(eventSources, { description: 'What made the change.' }) },
+      {
+        additionalProperties: true,
+        description:
+          'What the event tells. Of a record: `id`, of contacts and companies `external_id`, of an update `changed` (names ' +
+          'of members of the record, such as `job_title` or `custom_fields.plan`), after a merge `merged_into`.',
+      },
+    ),
+    record: Type.Optional(
+      Type.Unsafe<object | null>({
+        type: ['object', 'null'],
+        additionalProperties: true,
+        description: 'With `expand`: the record as its GET shows it now. Null: it is gone, or the event has none.',
+      }),
+    ),
+  },
+  { title: 'Event' },
+);
+export type Event = Static<typeof Event>;
+
+export const EventQuery = Type.Partial(
+  Type.Object({
+    types: Type.Array(Enum(eventTypes), {
+      minItems: 1,
+      maxItems: 100,
+      description: 'Only events of these types. By default all that the key may read.',
+    }),
+    from: Type.String({
+      format: 'feed-start',
+      maxLength: 64,
+      description:
+        'Where to begin without a cursor: at the oldest event that is kept (`start`, the default), behind the newest ' +
+        '(`now`), or at a time. At a time, earlier events may come first.',
+      examples: ['now'],
+    }),
+    paginate: Type.Partial(
+      Strict({
+        cursor: Type.String({
+          maxLength: 255,
+          description: 'The value of the header `x-next-cursor` of the previous page.',
+        }),
+        limit: Type.Integer({ minimum: 1, maximum: maxEvents, default: 100, description: 'Events of a page.' }),
+      }),
+      { additionalProperties: false, description: 'Where to continue, and how many events to return.' },
+    ),
+    wait: Type.Integer({
+      minimum: 0,
+      maximum: 20,
+      description: 'When there is nothing to read: how long to wait for the next event, in seconds. By default 0.',
+    }),
+    expand: Type.Boolean({ description: 'Whether each event shows its record as it is now. By default false.' }),
+  }),
+  {
+    additionalProperties: false,
+    title: 'EventQuery',
+    examples: [
+      { types: ['contact.created', 'contact.updated', 'contact.deleted'], paginate: { limit: 500 }, wait: 20 },
+    ],
+  },
+);
+export type EventQuery = Static<typeof EventQuery>;
