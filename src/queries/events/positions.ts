@@ -1,3 +1,4 @@
+import type postgres from 'postgres';
 import type { Database, Sql, Transaction } from '../../database/db.ts';
 
 /** Maximum number of rows that get their positions in one transaction. */
@@ -35,18 +36,26 @@ interface StoredHead extends Head {
   look_from: number;
 }
 
-const selectHead = (sql: Sql | Transaction, customerId: string) => sql<StoredHead[]>`
-  select
-    position,
-    last_id,
-    case when swept_at < now() - ${sweepEvery}::interval then 0 else settled end as look_from
-  from event_heads
-  where customer_id = ${customerId}`;
+/** @param lock SQL clause that locks the row; empty: none */
+async function findHead(
+  sql: Sql | Transaction,
+  customerId: string,
+  lock: postgres.Fragment,
+): Promise<StoredHead | undefined> {
+  const [head] = await sql<(Head & { settled: number; is_due: boolean })[]>`
+    select position, last_id, settled, swept_at < now() - ${sweepEvery}::interval as is_due
+    from event_heads
+    where customer_id = ${customerId}
+    ${lock}`;
+  if (!head) return undefined;
+  const { position, last_id, settled, is_due } = head;
+  return { position, last_id, look_from: is_due ? 0 : settled };
+}
 
 /** Returns the end of the customer's feed, and whether committed events wait for their positions. */
 export const readHead = (db: Database, customerId: string): Promise<Head & { isWaiting: boolean }> =>
   db.lookup(async (sql) => {
-    const [{ position, last_id, look_from } = noHead] = await selectHead(sql, customerId);
+    const { position, last_id, look_from } = (await findHead(sql, customerId, sql``)) ?? noHead;
     const [waiting] = await sql`
       select
       from events
@@ -125,14 +134,13 @@ async function givePositionsFrom(
 }
 
 async function lockHead(sql: Transaction, customerId: string): Promise<StoredHead> {
-  const lock = () => sql<StoredHead[]>`${selectHead(sql, customerId)} for update`;
-  const [head] = await lock();
+  const head = await findHead(sql, customerId, sql`for update`);
   if (head) return head;
   await sql`
     insert into event_heads (customer_id)
     values (${customerId})
     on conflict (customer_id) do nothing`;
-  return (await lock())[0]!;
+  return (await findHead(sql, customerId, sql`for update`))!;
 }
 
 /** Saves the new end of the feed. A search for rows with any number is done when it leaves none waiting. */
@@ -147,17 +155,22 @@ async function moveHead(
     ? { position: given.last_position, last_id: eventId(given.id, given.size - 1) }
     : head;
   const isSwept = head.look_from === 0 && !isWaiting;
-  const isOld = sql`candidate_at < now() - ${lookBack}::interval`;
+  const isOld = sql`candidate_at < clock.before`;
   if (given || isSwept)
+    // Citus takes neither the clock nor a sum with an interval within `case`.
     await sql`
+      with clock as materialized (
+        select now() as now, now() - ${lookBack}::interval as before
+      )
       update event_heads
       set
         position = ${position},
         last_id = ${last_id},
         settled = case when ${isOld} then candidate else settled end,
         candidate = case when ${isOld} then greatest(candidate, ${given?.number ?? 0}) else candidate end,
-        candidate_at = case when ${isOld} then now() else candidate_at end,
-        swept_at = case when ${isSwept} then now() else swept_at end
+        candidate_at = case when ${isOld} then clock.now else candidate_at end,
+        swept_at = case when ${isSwept} then clock.now else swept_at end
+      from clock
       where customer_id = ${customerId}`;
   return { position, last_id };
 }
