@@ -25,7 +25,7 @@ const agents: FastifyPluginAsyncTypebox = async (app) => {
         sender((options, limits) => callInside(request, options, limits)),
       );
     },
-    { responseMode: 'json', onerror: (error) => app.log.info({ err: error }, 'a message of an agent was refused') },
+    { onerror: (error) => app.log.info({ err: error }, 'a message of an agent was refused') },
   );
   app.addHook('onClose', () => serve.close());
 
