@@ -45,6 +45,7 @@ describe('a created contact', () => {
       verification_status: 'unverified',
       last_verified: contact.created_at,
       crm_synced_at: null,
+      removal_requested_at: null,
       custom_fields: {},
       assigned_to: null,
       created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),

@@ -70,6 +70,7 @@ test('a prospect becomes a contact with a country code and a new company', async
     verification_status: 'verified',
     last_verified: prospect.date_verified,
     crm_synced_at: expect.any(String),
+    removal_requested_at: null,
     custom_fields: {},
     assigned_to: null,
     created_at: expect.any(String),
