@@ -139,7 +139,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     expect(await page.getByLabel('Field of the column E-Mail').inputValue()).toBe('work_email');
     await shoot(page, 'import-preview');
     await expectAccessible(page, 'import preview');
-    await page.getByRole('button', { name: 'Start the import' }).click();
+    await page.getByRole('button', { name: 'Import now' }).click();
     await page.getByText('pending').waitFor();
     await page.evaluate("document.querySelector('.sidebar').dataset.mark = 'kept'");
     await app.owner`update imports set created = 1, total = 3 where customer_id = ${customer.id} and status = 'PENDING'`;
@@ -149,7 +149,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await workAtAll(app, customer);
     await page.getByText('The import is complete.').waitFor();
     const download = page.waitForEvent('download');
-    await page.getByRole('button', { name: 'Download the failed records' }).click();
+    await page.getByRole('button', { name: 'Download these records to correct them' }).click();
     expect((await download).suggestedFilename()).toBe('errors.csv');
     await page.close();
   });
