@@ -113,6 +113,9 @@ const kinds: Record<string, Kind> = {
   '/stage_id': 'stage',
   '/company_id': 'company',
   '/contacts_ids': 'contact',
+  '/filters/stage_id': 'stage',
+  '/filters/company_id': 'company',
+  '/filters/contact_id': 'contact',
   '/user_id_assigned': 'user',
   '/products/id': 'product',
   '/products/id/1': 'secondProduct',
@@ -134,7 +137,8 @@ const kinds: Record<string, Kind> = {
 export const placeAt = (url: string, place: string): string => (`${url}${place}` in kinds ? `${url}${place}` : place);
 
 /** Positions whose ids are accepted whatever they refer to. */
-export const unchecked = new Set(['/source_id', '/ids']);
+const filtered = ['/filters/stage_id', '/filters/company_id', '/filters/contact_id'];
+export const unchecked = new Set(['/source_id', '/ids', ...filtered]);
 
 /**
  * Returns the record that a path or a position of a body refers to; for an array with distinct ids, that of its second

@@ -275,13 +275,17 @@ describe('pages', () => {
   test.each(pages)('$url shows the same', async ({ url }) => {
     const customer = await app.customer();
     const visitor = await visitorOf(app.fastify, customer.id);
-    const id = url.includes('/imports/')
-      ? (await importFile(app, customer, { object: 'contacts', mode: 'create', format: 'csv' }, contactsCsv('Ada'))).id
-      : url.includes('/keys/')
-        ? customer.keyId
-        : url.includes('/webhooks/')
-          ? await makeWebhook(app.fastify, customer)
-          : await startedJob(customer);
+    const record = Object.entries(recordsOf).find(([section]) => url.startsWith(`/app/${section}/`))?.[1];
+    const id = record
+      ? (await makeRecords({ ...app, customer: async () => customer }))[record]
+      : url.includes('/imports/')
+        ? (await importFile(app, customer, { object: 'contacts', mode: 'create', format: 'csv' }, contactsCsv('Ada')))
+            .id
+        : url.includes('/keys/')
+          ? customer.keyId
+          : url.includes('/webhooks/')
+            ? await makeWebhook(app.fastify, customer)
+            : await startedJob(customer);
     const shown = async (spelling: Spelling) => {
       const { status, body } = await visitor.get(url.replace(':id', spelling(id)));
       return { status, body: body.replaceAll(/name="form_token" value="[^"]*"/g, '') };
@@ -290,6 +294,9 @@ describe('pages', () => {
     expect(expected.status).toBe(200);
     expect(await shown(upper)).toEqual(expected);
   });
+
+  /** The records that the pages of a section show. */
+  const recordsOf = { contacts: 'contact', companies: 'company', lists: 'list', opportunities: 'opportunity' } as const;
 
   async function startedJob(customer: TestCustomer): Promise<string> {
     await grant(app.fastify, customer.id, 'subscription', 1);
@@ -306,7 +313,10 @@ test('every option of the command line that takes an id converts it', async () =
     (await load()).define(command);
     for (const verb of [command, ...command.commands])
       for (const { flags, parseArg } of verb.options.filter((option) => option.flags.endsWith(' <id>'))) {
-        expect([parseArg!(upper(id), undefined)].flat(), `${name} ${verb.name()} ${flags}`).toEqual([id]);
+        const parsed: unknown[] = [parseArg!(upper(id), undefined)].flat();
+        // `privacy` takes identifiers of several kinds.
+        const ids = parsed.map((one) => (one as { value?: string }).value ?? one);
+        expect(ids, `${name} ${verb.name()} ${flags}`).toEqual([id]);
         converted.push(flags);
       }
   }
