@@ -219,7 +219,7 @@ export const tools = {
       'sync_crm the status is written to the contacts named by contact_id.',
     scopes: ['verify_email:create'],
     effect: 'overwrites',
-    input: Strict({ ...brief(VerifyEmail.properties), ...spending }),
+    input: Strict({ ...brief(Type.Pick(VerifyEmail, ['emails', 'sync_crm']).properties), ...spending }),
   },
   job_status: {
     title: 'Progress and results of a job',

@@ -1,6 +1,5 @@
 import type { Spender } from '../credentials/caller.ts';
 import type { Transaction } from '../database/db.ts';
-import { SpendCapExceeded } from '../errors.ts';
 import { queueOf } from '../database/queues.ts';
 import { reserveCredits } from '../queries/jobs/credits.ts';
 import { insertInputs, type JobInput } from '../queries/jobs/job-inputs.ts';
@@ -18,16 +17,14 @@ interface Given extends Omit<NewJob, 'api_key_id'> {
  */
 export async function startJob(
   sql: Transaction,
-  { customerId, apiKeyId, maxCredits = Infinity }: Spender,
+  { customerId, apiKeyId, maxCredits }: Spender,
   { inputs, ...given }: Given,
 ): Promise<JobStarted> {
   const { pool, reserved } = given;
-  if (reserved > maxCredits)
-    throw new SpendCapExceeded({ required: reserved, available: maxCredits, pool }, 'the request allows');
   const job = await insertJob(sql, customerId, { ...given, api_key_id: apiKeyId });
   if (inputs.length > 0) await insertInputs(sql, customerId, job.id, inputs);
   await enqueueTurn(sql, queueOf(given.type), customerId);
-  await reserveCredits(sql, customerId, job.id, { pool, amount: reserved, apiKeyId });
+  await reserveCredits(sql, customerId, job.id, { pool, amount: reserved, apiKeyId, maxCredits });
   return job;
 }
 

@@ -51,7 +51,9 @@ const { etag } = await api.request('getContact', { id });
 await api.updateContact({ id, body: { job_title: 'Countess' } }, { ifMatch: etag! });
 
 // Jobs and imports.
-const { id: jobId } = await api.verifyEmails({ body: { emails: [{ email: 'ada@invalid' }, { email: 'x' }] } });
+const verification = await api.verifyEmails({ body: { emails: [{ email: 'ada@invalid' }, { email: 'x' }] } });
+if (!('id' in verification)) throw new Error('only a dry run returns an estimate');
+const jobId = verification.id;
 const states: string[] = [];
 const job = await api.waitForJob(jobId, { timeoutMs: 60_000, onProgress: ({ status }) => states.push(status) });
 const begun = await api.createImport({ body: { object: 'contacts', mode: 'create', format: 'csv' } });

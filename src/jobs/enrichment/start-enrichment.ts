@@ -64,7 +64,7 @@ export const payableContacts = (contacts: number, cost: number, maxCredits: numb
  */
 export async function startEnrichment(
   sql: Transaction,
-  { customerId, apiKeyId }: Spender,
+  { customerId, apiKeyId, maxCredits }: Spender,
   { UNLOCK_COST: cost }: Costs,
   { fields = [...enrichedFields], overwrite = false, max_credits }: EnrichContacts,
   ids: readonly string[],
@@ -76,7 +76,7 @@ export async function startEnrichment(
   await insertItems(sql, customerId, job.id, ids);
   await setJobTotal(sql, customerId, job.id, { total: ids.length, reserved: amount });
   await enqueueTurn(sql, queueOf(given.type), customerId);
-  await reserveCredits(sql, customerId, job.id, { pool, amount, apiKeyId });
+  await reserveCredits(sql, customerId, job.id, { pool, amount, apiKeyId, maxCredits });
   return job;
 }
 

@@ -116,7 +116,7 @@ type Verifying = Pick<NewJob, 'type' | 'sync_crm' | 'request' | 'cost'> & { hour
  */
 async function start(
   sql: Transaction,
-  { customerId, apiKeyId }: Spender,
+  { customerId, apiKeyId, maxCredits }: Spender,
   { hours, ...given }: Verifying,
   insert: (jobId: string) => Promise<{ total: number; distinct: number }>,
 ): Promise<JobStarted> {
@@ -127,6 +127,6 @@ async function start(
   const reserved = (distinct - (await countReusable(sql, customerId, job.id, hours))) * given.cost;
   await setJobTotal(sql, customerId, job.id, { total, reserved });
   await enqueueTurn(sql, queueOf(given.type), customerId);
-  await reserveCredits(sql, customerId, job.id, { pool, amount: reserved, apiKeyId });
+  await reserveCredits(sql, customerId, job.id, { pool, amount: reserved, apiKeyId, maxCredits });
   return job;
 }

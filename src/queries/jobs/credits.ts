@@ -1,7 +1,7 @@
 import { afterCommit } from '../../database/after-commit.ts';
 import type { Database, Sql, Transaction } from '../../database/db.ts';
 import type { Spender } from '../../credentials/caller.ts';
-import { InsufficientCredits } from '../../errors.ts';
+import { InsufficientCredits, SpendCapExceeded } from '../../errors.ts';
 import { scopeOf } from '../../filters/cursor.ts';
 import { all } from '../../filters/tree.ts';
 import { movedCredits } from '../../process/metrics.ts';
@@ -32,24 +32,23 @@ export interface Amount {
 }
 
 /** Credits that a job reserves. */
-export interface Reservation extends Amount {
-  /** The key that pays, as stored with the job. */
-  apiKeyId: string | null;
-}
+export interface Reservation extends Amount, Pick<Spender, 'apiKeyId' | 'maxCredits'> {}
 
 /**
  * Writes nothing if the amount is 0.
- * @throws SpendCapExceeded if the cap of the key leaves fewer
+ * @throws SpendCapExceeded if the cap of the key, or the limit of the request, leaves fewer
  * @throws InsufficientCredits if the customer has fewer
  */
 export async function reserveCredits(
   sql: Transaction,
   customerId: string,
   jobId: string,
-  { apiKeyId, ...given }: Reservation,
+  { apiKeyId, maxCredits = Infinity, ...given }: Reservation,
 ): Promise<void> {
   const { pool, amount } = given;
   if (amount === 0) return;
+  if (amount > maxCredits)
+    throw new SpendCapExceeded({ required: amount, available: maxCredits, pool }, 'the request allows');
   if (apiKeyId !== null) await spendWithKey(sql, customerId, jobId, { apiKeyId, pool, amount });
   const isMoved = await move(sql, customerId, {
     ...given,
