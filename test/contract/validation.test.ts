@@ -165,7 +165,9 @@ describe.each(routes)('$name', (route) => {
 });
 
 describe.each(withMembers)('$name', (route) => {
-  const positions = positionsOf(route.body!).filter(({ pointer }) => pointer !== '');
+  // A filter that takes one id or several names its fault at both places; test/routes/opportunities.test.ts covers it.
+  const isIdOrIds = (pointer: string) => /^\/filters\/\w+_id(\/0)?$/.test(pointer);
+  const positions = positionsOf(route.body!).filter(({ pointer }) => pointer !== '' && !isIdOrIds(pointer));
 
   test('rejects every value of a wrong type, with its position', async () => {
     for (const { pointer, schema } of positions)

@@ -456,3 +456,20 @@ describe('ETag and If-Match', () => {
     expect(await patch({ add: [line(here)] })).toBe(412);
   });
 });
+
+test.each([
+  5,
+  null,
+  {},
+  'no id',
+  ['no id'],
+  [5],
+  Array.from({ length: 101 }, () => '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'),
+])('a filter by an id that is %j is 400', async (value) => {
+  for (const name of ['stage_id', 'company_id', 'contact_id']) {
+    const { status, body } = await customer.post('/opportunities/list', { filters: { [name]: value } });
+    expect(status, name).toBe(400);
+    expect(body.errors.length).toBeGreaterThan(0);
+    for (const { path } of body.errors) expect(path).toMatch(new RegExp(`^/filters/${name}`));
+  }
+});
