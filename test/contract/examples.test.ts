@@ -11,7 +11,7 @@ import {
 } from '../setup/factories.ts';
 import { hashPassword } from '../../src/accounts/passwords.ts';
 import { declaredRoutes, statusesOf, type DeclaredRoute, type Json } from './declared.ts';
-import { makeRecords, openSession, password, pathOf, type Records } from './records.ts';
+import { makeRecords, makeWebhook, openSession, password, pathOf, type Records } from './records.ts';
 
 // Every example of a request body in the OpenAPI document is sent to the service as it is. The records that examples
 // refer to exist under the ids in the examples.
@@ -19,10 +19,11 @@ const app = await startApp();
 const document = app.fastify.swagger() as unknown as {
   paths: Record<string, Record<string, { requestBody?: { content: Record<string, { example?: unknown }> } }>>;
 };
-// Batches that delete come last, because they delete records to which other examples refer.
+// What deletes comes last, because it deletes records to which other examples refer.
+const deletes = ({ url }: DeclaredRoute): boolean => /\/(batch\/delete|merge)$/.test(url);
 const routes = (await declaredRoutes()).documented
   .filter(({ method, body }) => method !== 'HEAD' && Object.keys((body?.['properties'] ?? {}) as Json).length > 0)
-  .toSorted((one, other) => Number(one.url.endsWith('/batch/delete')) - Number(other.url.endsWith('/batch/delete')));
+  .toSorted((one, other) => Number(deletes(one)) - Number(deletes(other)));
 
 const exampleId = (last: string) => `0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5${last}`;
 const hash = hashPassword(password);
@@ -69,6 +70,11 @@ async function send(route: DeclaredRoute, payload: unknown) {
     const lines = [{ id: exampleId('e'), price: 10, quantity: 1 }];
     records.opportunity = await make(customer, '/opportunities', await opportunityBody(customer, { products: lines }));
   }
+  if (route.url.endsWith('/merge')) {
+    const { id, merge_ids } = payload as { id: string; merge_ids: string[] };
+    for (const wanted of [id, ...merge_ids]) await provide(route, wanted);
+  }
+  if (route.url.endsWith('/replay')) records.webhook = await makeWebhook(app.fastify, customer); // one at a time
   if (route.url.startsWith('/api/api-key/update'))
     records.apiKey = (await customer.withScopes(['customer:read'])).keyId;
   const bearer = 'session' in route.access && (await openSession(app, customer.id, customer.adminId));
@@ -78,6 +84,19 @@ async function send(route: DeclaredRoute, payload: unknown) {
     headers: { authorization: bearer ? `Bearer ${bearer}` : `X-API-Key ${customer.key}` },
     payload: payload as object,
   });
+}
+
+/** Creates the record with this id if there is none. */
+async function provide(route: DeclaredRoute, id: string): Promise<void> {
+  const [path, table, body] = route.url.includes('/contacts/')
+    ? ['/contacts', 'contacts', contactBody()]
+    : ['/company', 'companies', companyBody()];
+  const [found] =
+    await app.owner`select id from ${app.owner(table)} where id = ${id} and customer_id = ${records.customer.id}`;
+  if (found) return;
+  await app.owner`delete from merged_records where id = ${id}`; // no other record ever gets the id of a merged one
+  const made = await make(records.customer, path, body);
+  await app.owner`update ${app.owner(table)} set id = ${id} where id = ${made}`;
 }
 
 test.each(routes)('the examples of $name run as they are', async (route) => {

@@ -178,9 +178,12 @@ const onlyCode: Record<string, RegExp[]> = {
 };
 
 /** Tables that the service itself writes: what it keeps about refused logins, and about its own work. */
-const ownTables = ['country_codes', 'failed_logins', 'audit_events', 'duplicate_counts'];
+const ownTables = ['country_codes', 'failed_logins', 'audit_events', 'duplicate_counts', 'event_heads'];
 
-/** Returns a hash of the rows of each table, of one customer. A key's last use is written in the background. */
+/**
+ * Returns a hash of the rows of each table, of one customer. A key's last use is written in the background, and whoever
+ * reads events gives them their positions.
+ */
 async function stored({ customer }: Records): Promise<Record<string, string>> {
   const [row] = await app.owner.unsafe<[Record<string, string>]>(await hashes, [customer.id], { prepare: true });
   return row;
@@ -197,7 +200,7 @@ const hashes = (async () => {
       and t.table_name <> all(${ownTables})`;
   const hashOf = ({ name, isOfCustomers }: (typeof tables)[number]) => `
     (
-      select sum(hashtextextended((to_jsonb(t) - 'last_used_at')::text, 0))::text
+      select sum(hashtextextended((to_jsonb(t) - '{last_used_at,last_position,previous_id}'::text[])::text, 0))::text
       from ${name} t
       where ${isOfCustomers ? 'customer_id = $1::uuid' : '$1::uuid is not null'}
     ) as ${name}`;
