@@ -70,9 +70,9 @@ test('the example of an import is accepted, and its file starts it', async () =>
 
 /** The examples of error bodies, by status. */
 const examples = new Map(
-  [...text.matchAll(/```json\n([\s\S]*?)```/g)].map(([, json]) => {
-    const body = JSON.parse(json!) as { statusCode: number };
-    return [body.statusCode, body];
+  [...text.matchAll(/```json\n([\s\S]*?)```/g)].flatMap(([, json]) => {
+    const body = JSON.parse(json!) as { statusCode?: number };
+    return body.statusCode === undefined ? [] : [[body.statusCode, body] as const];
   }),
 );
 

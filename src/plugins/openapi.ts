@@ -27,7 +27,7 @@ export default fp(
         info: {
           title: 'Sales Data API',
           version: packageJson.version,
-          description: introduction.replace('http://127.0.0.1:3000', () => publicUrl(app.config)),
+          description: introduction.replaceAll('http://127.0.0.1:3000', () => publicUrl(app.config)),
           contact: {
             name: 'The operator of this service',
             ...(app.config.PUBLIC_URL === undefined ? {} : { url: app.config.PUBLIC_URL }),

@@ -59,7 +59,10 @@ describe.skipIf(process.platform !== 'linux')('an import', () => {
     await stalled(child);
     expect(await peakMegabytes(child)).toBeLessThan(250);
     const { code, stdout, stderr } = await watch(child);
-    expect([code, JSON.parse(stdout)]).toEqual([0, { loaded: 0, bad: lines, resumed_at_line: null, people: 0 }]);
+    expect([code, JSON.parse(stdout)]).toEqual([
+      0,
+      { loaded: 0, bad: lines, suppressed: 0, resumed_at_line: null, people: 0 },
+    ]);
     expect(stderr.match(/is not valid JSON/g)).toHaveLength(lines);
   });
 

@@ -36,7 +36,7 @@ describe('catalog on Postgres', async () => {
     expect(await run(['import', plain])).toEqual({
       code: 0,
       stderr: 'line 11: is not valid JSON\n',
-      answer: { loaded: 10, bad: 1, resumed_at_line: null, people: 10 },
+      answer: { loaded: 10, bad: 1, suppressed: 0, resumed_at_line: null, people: 10 },
     });
     const packed = await fileOf('b.ndjson.gz', gzipSync(lines.slice(10, 20).join('')));
     expect(await run(['import', packed])).toMatchObject({ code: 0, answer: { loaded: 10 } });

@@ -115,8 +115,8 @@ describe('the page of the audit log', () => {
     const { customer, visitor } = await start('admin');
     await visitor.submit(`/app/keys/${customer.keyId}/revoke`);
     const text = textOf(await visitor.get('/app/audit'));
-    expect(text).toMatch(new RegExp(`Key revoked ${visitor.user.email} 127.0.0.1 name: test`));
-    expect(text).toContain(`Logged in ${visitor.user.email} 127.0.0.1`);
+    expect(text).toMatch(new RegExp(`Key revoked – ${visitor.user.email} 127.0.0.1 name: test`));
+    expect(text).toContain(`Logged in ${visitor.user.email} ${visitor.user.email} 127.0.0.1`);
   });
 
   test('has words for every event', async () => {
