@@ -75,7 +75,7 @@ describe('every verb', async () => {
     async (name, path) => {
       const { code, out, err } = await parse([...path, '--help']);
       expect([code, err]).toEqual([0, '']);
-      expect(out).toMatch(new RegExp(`^Usage: sales-data-api ${name} \\[options\\]( <\\w+>)*\n\n`));
+      expect(out).toMatch(new RegExp(`^Usage: sales-data-api ${name} \\[options\\]( <\\w+>| \\[\\w+\\])*\n\n`));
       expect(out).toMatch(/ --json +print the result as one JSON value/);
     },
   );
