@@ -88,6 +88,13 @@ class ConflictError(ResponseError):
     """409: the request conflicts with the state of a record."""
 
 
+class CursorExpiredError(ResponseError):
+    """410: the event at the cursor of the feed is not kept any more.
+
+    Changes may be lost: read all records anew, then follow from a new cursor.
+    """
+
+
 class PreconditionFailedError(ResponseError):
     """412: the record has changed since the version in `if_match`."""
 
@@ -147,6 +154,7 @@ CLASSES: dict[int, type[ResponseError]] = {
     404: NotFoundError,
     405: MethodNotAllowedError,
     409: ConflictError,
+    410: CursorExpiredError,
     412: PreconditionFailedError,
     413: PayloadTooLargeError,
     415: UnsupportedMediaTypeError,

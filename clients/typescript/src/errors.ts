@@ -69,6 +69,11 @@ export class PermissionError extends ResponseError {}
 export class NotFoundError extends ResponseError {}
 /** 409: the request conflicts with the state of a record. */
 export class ConflictError extends ResponseError {}
+/**
+ * 410: the event at the cursor of the feed is not kept any more. Changes may be lost: read all records anew, then follow
+ * from a new cursor.
+ */
+export class CursorExpiredError extends ResponseError {}
 /** 412: the record has changed since the version in `ifMatch`. */
 export class PreconditionFailedError extends ResponseError {}
 /** 413: the body is too large. */
@@ -111,6 +116,7 @@ const classes: Record<number, typeof ResponseError> = {
   403: PermissionError,
   404: NotFoundError,
   409: ConflictError,
+  410: CursorExpiredError,
   412: PreconditionFailedError,
   413: PayloadTooLargeError,
   422: IdempotencyMismatchError,
