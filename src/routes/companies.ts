@@ -1,5 +1,4 @@
-import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { sendExport } from '../plugins/answers/send-export.ts';
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import {
   updateCompany,
   countCompanies,
@@ -10,8 +9,9 @@ import {
   listCompanies,
 } from '../queries/crm/companies.ts';
 import { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
-import { CompanyExport, ExportedFile } from '../schemas/files.ts';
-import { Metadata, Nullable } from '../schemas/base/wire.ts';
+import { CompanyExport } from '../schemas/files.ts';
+import { Nullable } from '../schemas/base/wire.ts';
+import { addRecordLists } from '../plugins/record-list-routes.ts';
 import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['companies'];
@@ -26,68 +26,16 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
     noun: 'company',
   });
 
-  app.post(
-    '/company/list',
-    {
-      config: { access: { scope: 'companies:read' } },
-      schema: {
-        operationId: 'listCompanies',
-        summary: 'List companies',
-        description:
-          'Returns one page of the companies that match `filters`, newest first unless `order_by` says otherwise. ' +
-          'Without `filters` every company matches. A full page has the header `x-next-cursor`; send its value as ' +
-          '`paginate.cursor` for the next page.',
-        tags,
-        body: CompanyQuery,
-        response: { 200: Type.Array(Company) },
-      },
-    },
-    async ({ db, caller, body }, reply) => {
-      const page = await listCompanies(db, caller.customerId, body);
-      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
-      return page.rows;
-    },
-  );
-
-  app.post(
-    '/company/metadata',
-    {
-      config: { access: { scope: 'companies:read' } },
-      schema: {
-        operationId: 'countCompanies',
-        summary: 'Count companies',
-        description:
-          'Returns how many companies match, and how many pages they fill. Takes the same body as the list, so the ' +
-          'same filters count exactly what the pages hold. A cursor is 400.',
-        tags,
-        body: CompanyCount,
-        response: { 200: Metadata },
-      },
-    },
-    async ({ db, caller, body }) => countCompanies(db, caller.customerId, body),
-  );
-
-  app.post(
-    '/company/export',
-    {
-      config: { access: { scope: 'companies:read' }, limit: 'bulk', concurrent: 'exports', isLong: true },
-      schema: {
-        operationId: 'exportCompanies',
-        summary: 'Export companies',
-        description:
-          'Returns every company that the list would page through, in the same order, as one file. The file is sent ' +
-          'while it is read: if the connection breaks off, it is incomplete. Each customer can have two exports ' +
-          'running at a time; one more is 429.',
-        tags,
-        body: CompanyExport,
-        response: { 200: ExportedFile },
-      },
-    },
-    async (request, reply) => {
-      const { db, caller, body } = request;
-      return sendExport(request, reply, exportCompanies(db, caller.customerId, body), body);
-    },
-  );
+  addRecordLists(app, {
+    path: '/company',
+    tags,
+    scope: 'companies',
+    noun: 'company',
+    schemas: { list: CompanyQuery, count: CompanyCount, export: CompanyExport, shown: Company },
+    list: listCompanies,
+    count: countCompanies,
+    export: exportCompanies,
+  });
 
   one.create(CompanyCreate, createCompany, {
     description:

@@ -1,5 +1,4 @@
-import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { sendExport } from '../plugins/answers/send-export.ts';
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import {
   updateContact,
   countContacts,
@@ -17,8 +16,8 @@ import {
   ContactPatch,
   ContactQuery,
 } from '../schemas/contacts.ts';
-import { ContactExport, ExportedFile } from '../schemas/files.ts';
-import { Metadata } from '../schemas/base/wire.ts';
+import { ContactExport } from '../schemas/files.ts';
+import { addRecordLists } from '../plugins/record-list-routes.ts';
 import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['contacts'];
@@ -33,68 +32,16 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
     noun: 'contact',
   });
 
-  app.post(
-    '/contacts/list',
-    {
-      config: { access: { scope: 'contacts:read' } },
-      schema: {
-        operationId: 'listContacts',
-        summary: 'List contacts',
-        description:
-          'Returns one page of the contacts that match `filters`, newest first unless `order_by` says otherwise. ' +
-          'Without `filters` every contact matches. A full page has the header `x-next-cursor`; send its value as ' +
-          '`paginate.cursor` for the next page.',
-        tags,
-        body: ContactQuery,
-        response: { 200: Type.Array(Contact) },
-      },
-    },
-    async ({ db, caller, body }, reply) => {
-      const page = await listContacts(db, caller.customerId, body);
-      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
-      return page.rows;
-    },
-  );
-
-  app.post(
-    '/contacts/metadata',
-    {
-      config: { access: { scope: 'contacts:read' } },
-      schema: {
-        operationId: 'countContacts',
-        summary: 'Count contacts',
-        description:
-          'Returns how many contacts match, and how many pages they fill. Takes the same body as the list, so the ' +
-          'same filters count exactly what the pages hold. A cursor is 400.',
-        tags,
-        body: ContactCount,
-        response: { 200: Metadata },
-      },
-    },
-    async ({ db, caller, body }) => countContacts(db, caller.customerId, body),
-  );
-
-  app.post(
-    '/contacts/export',
-    {
-      config: { access: { scope: 'contacts:read' }, limit: 'bulk', concurrent: 'exports', isLong: true },
-      schema: {
-        operationId: 'exportContacts',
-        summary: 'Export contacts',
-        description:
-          'Returns every contact that the list would page through, in the same order, as one file. The file is sent ' +
-          'while it is read: if the connection breaks off, it is incomplete. Each customer can have two exports ' +
-          'running at a time; one more is 429.',
-        tags,
-        body: ContactExport,
-        response: { 200: ExportedFile },
-      },
-    },
-    async (request, reply) => {
-      const { db, caller, body } = request;
-      return sendExport(request, reply, exportContacts(db, caller.customerId, body), body);
-    },
-  );
+  addRecordLists(app, {
+    path: '/contacts',
+    tags,
+    scope: 'contacts',
+    noun: 'contact',
+    schemas: { list: ContactQuery, count: ContactCount, export: ContactExport, shown: Contact },
+    list: listContacts,
+    count: countContacts,
+    export: exportContacts,
+  });
 
   one.create(ContactCreate, createContact, {
     description:

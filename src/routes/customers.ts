@@ -1,4 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { rowsOf } from '../plugins/record-list-routes.ts';
 import { findCredits, listEntries } from '../queries/jobs/credits.ts';
 import { findCustomerSummary } from '../queries/accounts/customers.ts';
 import { listUsers } from '../queries/accounts/users.ts';
@@ -76,11 +77,7 @@ const customer: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Array(LedgerEntry) },
       },
     },
-    async ({ db, caller, body }, reply) => {
-      const page = await listEntries(db, caller.customerId, body.paginate);
-      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
-      return page.rows;
-    },
+    async ({ db, caller, body }, reply) => rowsOf(reply, await listEntries(db, caller.customerId, body.paginate)),
   );
 };
 

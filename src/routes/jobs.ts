@@ -1,4 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { rowsOf } from '../plugins/record-list-routes.ts';
 import { spenderOf, type Caller } from '../credentials/caller.ts';
 import { cancelJob } from '../jobs/cancel-job.ts';
 import {
@@ -218,11 +219,8 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Array(JobItem) },
       },
     },
-    async ({ db, caller, params, body }, reply) => {
-      const page = await listItems(db, caller.customerId, params.id, body.paginate, visibleTo(caller));
-      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
-      return page.rows;
-    },
+    async ({ db, caller, params, body }, reply) =>
+      rowsOf(reply, await listItems(db, caller.customerId, params.id, body.paginate, visibleTo(caller))),
   );
 
   app.post(

@@ -18,6 +18,7 @@ import {
   MembersRemoved,
 } from '../schemas/lists.ts';
 import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/base/wire.ts';
+import { rowsOf } from '../plugins/record-list-routes.ts';
 import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['lists'];
@@ -48,11 +49,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Array(List) },
       },
     },
-    async ({ db, caller, body }, reply) => {
-      const page = await listLists(db, caller.customerId, body);
-      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
-      return page.rows;
-    },
+    async ({ db, caller, body }, reply) => rowsOf(reply, await listLists(db, caller.customerId, body)),
   );
 
   app.post(

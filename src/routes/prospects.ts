@@ -1,4 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { rowsOf } from '../plugins/record-list-routes.ts';
 import type { FastifyRequest } from 'fastify';
 import { matchProspects } from '../catalog/matching/match-prospects.ts';
 import { countProspects, listProspects } from '../catalog/prospects.ts';
@@ -78,9 +79,8 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async (request, reply) => {
-      const page = await listProspects(servicesOf(request), request.caller.customerId, request.body);
-      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
-      return reply.code(201).send(page.rows);
+      const rows = rowsOf(reply, await listProspects(servicesOf(request), request.caller.customerId, request.body));
+      return reply.code(201).send(rows);
     },
   );
 
@@ -120,11 +120,7 @@ const prospects: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Array(Removal) },
       },
     },
-    async ({ db, caller, body }, reply) => {
-      const page = await listRemovals(db, caller.customerId, body);
-      if (page.nextCursor) void reply.header('x-next-cursor', page.nextCursor);
-      return page.rows;
-    },
+    async ({ db, caller, body }, reply) => rowsOf(reply, await listRemovals(db, caller.customerId, body)),
   );
 };
 

@@ -1,37 +1,19 @@
-import type { Database, Sql, Transaction } from '../../database/db.ts';
+import type { Sql, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
 import { companySource, fromOf } from '../../filters/columns.ts';
 import { searchColumnsOfCompany } from '../../filters/search-columns.ts';
-import { parseRecordQuery } from '../../filters/record-query.ts';
 import { constant, type FragmentMaker } from '../../filters/sql.ts';
 import { arrayLiteral } from '../../filters/terms.ts';
-import {
-  companyFields,
-  type Company,
-  type CompanyCount,
-  type CompanyCreate,
-  type CompanyPatch,
-  type CompanyQuery,
-} from '../../schemas/companies.ts';
-import type { ExportedRecords } from '../../files/open-export.ts';
-import { companyFileFields, type CompanyExport } from '../../schemas/files.ts';
-import type { GivenFilters } from '../../schemas/filters.ts';
-import type { Metadata } from '../../schemas/base/wire.ts';
+import { companyFields, type Company, type CompanyCreate, type CompanyPatch } from '../../schemas/companies.ts';
+import { companyFileFields } from '../../schemas/files.ts';
 import { normalise } from '../../text/normalise.ts';
 import { removeCompanies, updateDependants } from './company-changes.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { mergeCustomFields } from '../records/custom-fields.ts';
 import { lockAndReadRules } from '../memberships/list-rules.ts';
-import {
-  countRecordPages,
-  countRecordsUpTo,
-  readAllRecords,
-  readCustomKeys,
-  readRecordPage,
-  type RecordPage,
-} from './record-pages.ts';
+import { recordReads } from './record-reads.ts';
 
 /** The columns of a company that callers can set. */
 export type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
@@ -70,37 +52,12 @@ const shown = `
   co.updated_at`;
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
-/** Returns one page of the customer's companies, with the filters and order of the request. */
-export const listCompanies = (db: Database, customerId: string, request: CompanyQuery): Promise<RecordPage<Company>> =>
-  readRecordPage(db, parseRecordQuery(companySource, customerId, request), projection);
-
-/** Returns the customer's companies that match the request, for an export. */
-export function exportCompanies(
-  db: Database,
-  customerId: string,
-  request: Pick<CompanyExport, 'filters' | 'order_by'>,
-): ExportedRecords {
-  const query = parseRecordQuery(companySource, customerId, request);
-  return {
-    fields: companyFileFields,
-    title: 'Companies',
-    read: () => readAllRecords<Company>(db, query, projection),
-    count: async () => (await countRecordPages(db, query, 'companies')).pagination.total_records,
-    readKeys: (most) => readCustomKeys(db, query, most),
-  };
-}
-
-/** Returns the number of companies that match the request, and the number of pages. */
-export const countCompanies = (db: Database, customerId: string, request: CompanyCount): Promise<Metadata> =>
-  countRecordPages(db, parseRecordQuery(companySource, customerId, request), 'companies');
-
-/** Returns the number of companies that match the filters, or `most` + 1 if more than `most` match. */
-export const countCompaniesUpTo = (
-  db: Database,
-  customerId: string,
-  filters: GivenFilters,
-  most: number,
-): Promise<number> => countRecordsUpTo(db, parseRecordQuery(companySource, customerId, { filters }), 'companies', most);
+export const {
+  list: listCompanies,
+  count: countCompanies,
+  countUpTo: countCompaniesUpTo,
+  export: exportCompanies,
+} = recordReads<Company>({ source: companySource, projection, fields: companyFileFields, title: 'Companies' });
 
 /** Returns the customer's companies with these ids, in any order. Leaves out unknown ids. */
 export const findCompanies = (sql: Sql | Transaction, customerId: string, ids: readonly string[]): Promise<Company[]> =>

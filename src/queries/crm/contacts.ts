@@ -11,18 +11,13 @@ import {
   contactFields,
   type CompanyReference,
   type Contact,
-  type ContactCount,
   type ContactCreate,
   type ContactDetail,
   type ContactPatch,
-  type ContactQuery,
 } from '../../schemas/contacts.ts';
-import type { ExportedRecords } from '../../files/open-export.ts';
-import { contactFileFields, type ContactExport } from '../../schemas/files.ts';
-import type { GivenFilters } from '../../schemas/filters.ts';
+import { contactFileFields } from '../../schemas/files.ts';
 import type { RuleGiven } from '../../schemas/lists.ts';
 import { listNames } from '../../schemas/labels.ts';
-import type { Metadata } from '../../schemas/base/wire.ts';
 import { fold } from '../../text/fold.ts';
 import { normalise } from '../../text/normalise.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
@@ -41,14 +36,8 @@ import {
 } from '../memberships/list-members.ts';
 import { lockAndReadRules, lockRulesShared, type LockedRules } from '../memberships/list-rules.ts';
 import { removeFromOpportunities } from '../sales/opportunity-contacts.ts';
-import {
-  countRecordPages,
-  countRecordsUpTo,
-  readAllRecords,
-  readCustomKeys,
-  readRecordPage,
-  type RecordPage,
-} from './record-pages.ts';
+import { countRecords } from './record-pages.ts';
+import { recordReads } from './record-reads.ts';
 
 /** The columns of a contact that callers can set. */
 export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
@@ -125,42 +114,19 @@ const manualLists = (sql: FragmentMaker, customerId: string, column: 'id' | 'nam
     and l.deleted_at is null
     and c.id = any(part.contact_ids)`;
 
-/** SQL column: the names of the lists to which the contact `c` was added by hand. */
-const listNamesOf = (sql: FragmentMaker, customerId: string): Fragment =>
-  sql`array(${manualLists(sql, customerId, 'name')} order by name) as ${constant(sql, listNames)}`;
-
-/** Returns one page of the customer's contacts, with the filters and order of the request. */
-export const listContacts = (db: Database, customerId: string, request: ContactQuery): Promise<RecordPage<Contact>> =>
-  readRecordPage(db, parseRecordQuery(contactSource, customerId, request), projection);
-
-/** Returns the customer's contacts that match the request, for an export. */
-export function exportContacts(
-  db: Database,
-  customerId: string,
-  request: Pick<ContactExport, 'filters' | 'order_by'>,
-): ExportedRecords {
-  const query = parseRecordQuery(contactSource, customerId, request);
-  const withListNames = (sql: FragmentMaker) => sql`${projection(sql)}, ${listNamesOf(sql, customerId)}`;
-  return {
-    fields: contactFileFields,
-    title: 'Contacts',
-    read: (withLists) => readAllRecords<Contact>(db, query, withLists ? withListNames : projection),
-    count: async () => (await countRecordPages(db, query, 'contacts')).pagination.total_records,
-    readKeys: (most) => readCustomKeys(db, query, most),
-  };
-}
-
-/** Returns the number of contacts that match the request, and the number of pages. */
-export const countContacts = (db: Database, customerId: string, request: ContactCount): Promise<Metadata> =>
-  countRecordPages(db, parseRecordQuery(contactSource, customerId, request), 'contacts');
-
-/** Returns the number of contacts that match the filters, or `most` + 1 if more than `most` match. */
-export const countContactsUpTo = (
-  db: Database,
-  customerId: string,
-  filters: GivenFilters,
-  most: number,
-): Promise<number> => countRecordsUpTo(db, parseRecordQuery(contactSource, customerId, { filters }), 'contacts', most);
+export const {
+  list: listContacts,
+  count: countContacts,
+  countUpTo: countContactsUpTo,
+  export: exportContacts,
+} = recordReads<Contact>({
+  source: contactSource,
+  projection,
+  withLists: (sql, customerId) =>
+    sql`${projection(sql)}, array(${manualLists(sql, customerId, 'name')} order by name) as ${constant(sql, listNames)}`,
+  fields: contactFileFields,
+  title: 'Contacts',
+});
 
 /**
  * Returns the number of contacts that match the rules of a list, or `most` + 1 if more than `most` match.
@@ -173,7 +139,7 @@ export function countRuleMatches(
   most: number,
 ): Promise<number> {
   const filter = rulesFilter(contactSource.fields, completeRules(rules));
-  return countRecordsUpTo(db, { ...parseRecordQuery(contactSource, customerId, {}), filter }, 'contacts', most);
+  return countRecords(db, { ...parseRecordQuery(contactSource, customerId, {}), filter }, most);
 }
 
 /** Returns the customer's contacts with these ids, in any order. Leaves out unknown ids. */

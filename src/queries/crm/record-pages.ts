@@ -23,8 +23,7 @@ import { nextCursor, positionOf, type RecordQuery } from '../../filters/record-q
 import { recorder, run, runFrequent } from '../../filters/sql-recorder.ts';
 import { constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { singleList, type Filter } from '../../filters/tree.ts';
-import type { Metadata } from '../../schemas/base/wire.ts';
-import { storedCountClauses, readCount, type Counted } from '../records/counters.ts';
+import { storedCountClauses, readCount } from '../records/counters.ts';
 import { countStale } from '../memberships/list-counts.ts';
 import { readExactly, type ExactQuery } from '../memberships/stale-lists.ts';
 
@@ -228,34 +227,14 @@ async function isCommon(sql: Sql | Transaction, query: RecordQuery): Promise<boo
 }
 
 /**
- * Returns the number of records that match a query, and the number of pages.
- * @param everything name of the counter of all records of this kind. If the query has no filter, this stored count is
- *   returned.
+ * Returns the number of records that match a query. If the query has no filter, this is the stored count.
+ * @param most If more than `most` match, the result is `most` + 1. Costs no more than to find so many.
  */
-export async function countRecordPages(db: Database, query: RecordQuery, everything: Counted): Promise<Metadata> {
-  if (asksForAll(query.filter)) {
-    const total = await db.lookup((sql) => readCount(sql, query.customerId, everything));
-    return metadataOf(total, query);
-  }
-  const total = await readExactly(db, laneOf(db, query), query, (sql, query) => countExactly(sql, query));
-  return metadataOf(total, query);
-}
-
-/**
- * Returns the number of records that match a query, or `most` + 1 if more than `most` match. Costs no more than to find
- * so many.
- * @param everything as for `countRecordPages`
- */
-export async function countRecordsUpTo(
-  db: Database,
-  query: RecordQuery,
-  everything: Counted,
-  most: number,
-): Promise<number> {
+export async function countRecords(db: Database, query: RecordQuery, most?: number): Promise<number> {
   const total = asksForAll(query.filter)
-    ? await db.lookup((sql) => readCount(sql, query.customerId, everything))
+    ? await db.lookup((sql) => readCount(sql, query.customerId, query.source.table))
     : await readExactly(db, laneOf(db, query), query, (sql, exact) => countExactly(sql, exact, most));
-  return Math.min(total, most + 1);
+  return Math.min(total, (most ?? Infinity) + 1);
 }
 
 /**
@@ -294,17 +273,6 @@ async function countOfMatches(sql: Sql | Transaction, query: ExactQuery, most?: 
     where: recorder`true`,
   };
 }
-
-/**
- * Returns the numbers of records and pages, in the format of the API's responses. Without records, `total_pages` is 0.
- */
-export const metadataOf = (total: number, { limit, offset }: Pick<RecordQuery, 'limit' | 'offset'>): Metadata => ({
-  pagination: {
-    current_page: offset / limit + 1,
-    total_records: total,
-    total_pages: Math.ceil(total / limit),
-  },
-});
 
 /** Maximum offset (number of skipped records) at which a page is cheap to read. */
 const shallow = 1_000;

@@ -1,0 +1,102 @@
+import type { FastifyReply } from 'fastify';
+import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import type { TSchema } from '@sinclair/typebox';
+import type { Database } from '../database/db.ts';
+import type { ExportedRecords } from '../files/open-export.ts';
+import type { ListRequest } from '../filters/record-query.ts';
+import { Metadata } from '../schemas/base/wire.ts';
+import { ExportedFile, type ExportFormat, type GivenFields } from '../schemas/files.ts';
+import { sendExport } from './answers/send-export.ts';
+
+interface Page<Row> {
+  rows: Row[];
+  nextCursor: string | undefined;
+}
+
+/** Sets the header with the cursor of the next page, if one follows. Returns the records of this page. */
+export function rowsOf<Row>(reply: FastifyReply, { rows, nextCursor }: Page<Row>): Row[] {
+  if (nextCursor !== undefined) void reply.header('x-next-cursor', nextCursor);
+  return rows;
+}
+
+/** A kind of record that callers filter. */
+interface Kind {
+  path: string;
+  tags: string[];
+  scope: 'contacts' | 'companies';
+  noun: 'contact' | 'company';
+  /** The bodies of the requests, and the record as the list shows it. */
+  schemas: { list: TSchema; count: TSchema; export: TSchema; shown: TSchema };
+  list: (db: Database, customerId: string, request: ListRequest) => Promise<Page<object>>;
+  count: (db: Database, customerId: string, request: ListRequest) => Promise<Metadata>;
+  export: (db: Database, customerId: string, request: ListRequest) => ExportedRecords;
+}
+
+/** Adds the routes that list, count and export the records of one kind. */
+export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], kind: Kind): void {
+  const { path, tags, noun, scope: plural, schemas } = kind;
+  const access = { scope: `${plural}:read` } as const;
+  const title = `${plural[0]!.toUpperCase()}${plural.slice(1)}`;
+  const about = (verb: string, description: string) => ({
+    operationId: `${verb.toLowerCase()}${title}`,
+    summary: `${verb} ${plural}`,
+    description,
+    tags,
+  });
+
+  app.post(
+    `${path}/list`,
+    {
+      config: { access },
+      schema: {
+        ...about(
+          'List',
+          `Returns one page of the ${plural} that match \`filters\`, newest first unless \`order_by\` says otherwise. ` +
+            `Without \`filters\` every ${noun} matches. A full page has the header \`x-next-cursor\`; send its value as ` +
+            '`paginate.cursor` for the next page.',
+        ),
+        body: schemas.list,
+        response: { 200: Type.Array(schemas.shown) },
+      },
+    },
+    async ({ db, caller, body }, reply) => rowsOf(reply, await kind.list(db, caller.customerId, body as ListRequest)),
+  );
+
+  app.post(
+    `${path}/metadata`,
+    {
+      config: { access },
+      schema: {
+        ...about(
+          'Count',
+          `Returns how many ${plural} match, and how many pages they fill. Takes the same body as the list, so the ` +
+            'same filters count exactly what the pages hold. A cursor is 400.',
+        ),
+        body: schemas.count,
+        response: { 200: Metadata },
+      },
+    },
+    async ({ db, caller, body }) => kind.count(db, caller.customerId, body as ListRequest),
+  );
+
+  app.post(
+    `${path}/export`,
+    {
+      config: { access, limit: 'bulk', concurrent: 'exports', isLong: true },
+      schema: {
+        ...about(
+          'Export',
+          `Returns every ${noun} that the list would page through, in the same order, as one file. The file is sent ` +
+            'while it is read: if the connection breaks off, it is incomplete. Each customer can have two exports ' +
+            'running at a time; one more is 429.',
+        ),
+        body: schemas.export,
+        response: { 200: ExportedFile },
+      },
+    },
+    async (request, reply) => {
+      const body = request.body as ListRequest & { format: ExportFormat; fields?: GivenFields };
+      return sendExport(request, reply, kind.export(request.db, request.caller.customerId, body), body);
+    },
+  );
+}
