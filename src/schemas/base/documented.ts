@@ -54,9 +54,15 @@ const without = (schema: Schema, keywords: string[]): Schema =>
 /** Applies `part` to each schema in a keyword's value, such as that of `items`. */
 function documentedPart(key: string, value: unknown, part: (schema: Schema) => Schema): unknown {
   if (key === 'items' || key === 'additionalProperties') return isSchema(value) ? part(value) : value;
-  if (key === 'anyOf' || key === 'oneOf') return (value as Schema[]).map(part);
+  if (key === 'anyOf' || key === 'oneOf') return (value as Schema[]).map((one) => withoutFormat(part(one)));
   if (key !== 'properties') return value;
   return Object.fromEntries(Object.entries(value as Schema).map(([name, one]) => [name, part(one as Schema)]));
+}
+
+/** Removes `format` from an alternative and its elements: Java clients do not compile with it. The pattern stays. */
+function withoutFormat(schema: Schema): Schema {
+  const rest = without(schema, ['format']);
+  return isSchema(rest['items']) ? { ...rest, items: withoutFormat(rest['items']) } : rest;
 }
 
 const isSchema = (value: unknown): value is Schema => typeof value === 'object' && value !== null;
