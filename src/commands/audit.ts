@@ -1,9 +1,8 @@
 import type { Command } from 'commander';
 import { listEvents } from '../queries/accounts/audit.ts';
-import { requireCustomer } from '../queries/accounts/customers.ts';
 import type { AuditEvent } from '../schemas/audit.ts';
 import { commandAction, asInteger, asUuid } from './shell/command.ts';
-import { withDatabase } from './database.ts';
+import { forCustomer } from './database.ts';
 import { table } from './shell/table.ts';
 
 export function define(command: Command): void {
@@ -15,13 +14,8 @@ export function define(command: Command): void {
     .action(commandAction(list, print));
 }
 
-const list = (options: { customer: string; limit: number }): Promise<AuditEvent[]> =>
-  withDatabase((db) =>
-    db.transaction(async (sql) => {
-      await requireCustomer(sql, options.customer);
-      return listEvents(sql, options.customer, options.limit);
-    }),
-  );
+const list = ({ customer, limit }: { customer: string; limit: number }): Promise<AuditEvent[]> =>
+  forCustomer(customer, (sql, id) => listEvents(sql, id, limit));
 
 const print = (events: AuditEvent[]): string =>
   table(events, {

@@ -4,10 +4,9 @@ import type { Database, Transaction } from '../database/db.ts';
 import { lowestId } from '../database/wire-types.ts';
 import { checkCredits, listCustomersAfter, type CreditFault } from '../queries/jobs/credit-checks.ts';
 import { adjustCredits, findCredits, grantCredits } from '../queries/jobs/credits.ts';
-import { requireCustomer } from '../queries/accounts/customers.ts';
 import { pools, type Credits, type Pool } from '../schemas/credits.ts';
 import { commandAction, asInteger, asText, asUuid } from './shell/command.ts';
-import { openServices, withDatabase } from './database.ts';
+import { forCustomer, withServices } from './database.ts';
 import { table } from './shell/table.ts';
 
 export function define(command: Command): void {
@@ -68,12 +67,7 @@ interface Moved {
 }
 
 const show = ({ customer }: { customer: string }): Promise<Moved> =>
-  withDatabase((db) =>
-    db.transaction(async (sql) => {
-      const { id } = await requireCustomer(sql, customer);
-      return { customer_id: id, credits: await findCredits(sql, id) };
-    }),
-  );
+  forCustomer(customer, async (sql, id) => ({ customer_id: id, credits: await findCredits(sql, id) }));
 
 type Move = (
   sql: Transaction,
@@ -84,13 +78,10 @@ type Move = (
 const move =
   (act: Move) =>
   ({ customer, pool, amount, note }: Moving): Promise<Moved> =>
-    withDatabase((db) =>
-      db.transaction(async (sql) => {
-        const { id } = await requireCustomer(sql, customer);
-        await act(sql, id, { pool, amount, note: note ?? null });
-        return { customer_id: id, credits: await findCredits(sql, id) };
-      }),
-    );
+    forCustomer(customer, async (sql, id) => {
+      await act(sql, id, { pool, amount, note: note ?? null });
+      return { customer_id: id, credits: await findCredits(sql, id) };
+    });
 
 const print = ({ credits }: Moved): string =>
   table(pools, {
@@ -105,14 +96,8 @@ interface Report {
   faults: CreditFault[];
 }
 
-async function check(): Promise<Report> {
-  const services = await openServices();
-  try {
-    return { database: addressOf(services.url), ...(await checkAll(services.db)) };
-  } finally {
-    await services.close();
-  }
-}
+const check = (): Promise<Report> =>
+  withServices(async ({ url, db }) => ({ database: addressOf(url), ...(await checkAll(db)) }));
 
 const batchSize = 1_000;
 

@@ -9,7 +9,7 @@ import {
   type CustomerStatus,
 } from '../queries/accounts/customers.ts';
 import { commandAction, asCountry, asName, asText, asUuid } from './shell/command.ts';
-import { withDatabase } from './database.ts';
+import { inTransaction, withDatabase } from './database.ts';
 import { table } from './shell/table.ts';
 
 export function define(command: Command): void {
@@ -37,24 +37,25 @@ export function define(command: Command): void {
 }
 
 const create = (options: { name: string; country?: string; city?: string }): Promise<Customer> =>
-  withDatabase((db) => {
-    const given = { business_name: options.name, country: options.country ?? null, city: options.city ?? null };
-    return db.transaction((sql) => createCustomer(sql, given));
-  });
+  inTransaction((sql) =>
+    createCustomer(sql, {
+      business_name: options.name,
+      country: options.country ?? null,
+      city: options.city ?? null,
+    }),
+  );
 
 const list = (): Promise<Customer[]> => withDatabase((db) => db.search(listCustomers));
 
 const setStatus =
   (status: CustomerStatus) =>
   (options: { customer: string }): Promise<Customer> =>
-    withDatabase((db) =>
-      db.transaction(async (sql) => {
-        await setCustomerStatus(sql, options.customer, status);
-        const customer = await requireCustomer(sql, options.customer);
-        if (status === 'OK') await enqueueAllTurns(sql, customer.id);
-        return customer;
-      }),
-    );
+    inTransaction(async (sql) => {
+      await setCustomerStatus(sql, options.customer, status);
+      const customer = await requireCustomer(sql, options.customer);
+      if (status === 'OK') await enqueueAllTurns(sql, customer.id);
+      return customer;
+    });
 
 const print = (customers: Customer[]): string =>
   table(customers, {

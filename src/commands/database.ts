@@ -3,8 +3,9 @@ import type { Catalog } from '../catalog/catalog.ts';
 import { openCatalog } from '../catalog/open.ts';
 import { readConfig, type Config } from '../process/config.ts';
 import { isDistributed } from '../database/citus/citus.ts';
-import { openDatabase, type SharedDatabase } from '../database/db.ts';
+import { openDatabase, type SharedDatabase, type Transaction } from '../database/db.ts';
 import { checkSchema } from '../database/migrations.ts';
+import { requireCustomer } from '../queries/accounts/customers.ts';
 import { keyFromFile } from '../webhooks/key-file.ts';
 
 /** URLs of PostgreSQL: `url` logs in as the service, `ownerUrl` as the owner of the schema. */
@@ -105,33 +106,38 @@ export async function withServer<T>(work: (server: Server) => Promise<T>): Promi
   }
 }
 
-export const withDatabase = <T>(work: (db: SharedDatabase) => Promise<T>): Promise<T> =>
-  withServices(({ db }) => work(db));
-
-export async function withServices<T>(work: (services: OpenServices) => Promise<T>): Promise<T> {
-  const services = await openServices();
+export async function withServices<T>(
+  work: (services: OpenServices) => Promise<T>,
+  ...given: Parameters<typeof openServices>
+): Promise<T> {
+  const services = await openServices(...given);
   try {
     return await work(services);
   } finally {
     await services.close();
   }
 }
+
+export const withDatabase = <T>(work: (db: SharedDatabase) => Promise<T>): Promise<T> =>
+  withServices(({ db }) => work(db));
+
+export const inTransaction = <T>(work: (sql: Transaction) => Promise<T>): Promise<T> =>
+  withDatabase((db) => db.transaction(work));
+
+/**
+ * Runs `work` for a customer in a transaction.
+ * @throws DomainError `not_found` if there is no such customer
+ */
+export const forCustomer = <T>(
+  customer: string,
+  work: (sql: Transaction, customerId: string) => Promise<T>,
+): Promise<T> => inTransaction(async (sql) => work(sql, (await requireCustomer(sql, customer)).id));
 
 /** Statement timeout of commands that work on the whole catalog (ms). They run longer statements than requests. */
 const maxStatementMs = 3_600_000;
 
-/**
- * Opens the database and the catalog, runs `work` with them, and always closes them.
- * @param overrides see `openServices`
- */
-export async function withCatalog<T>(
+/** Like `withServices`, with time for long statements. */
+export const withCatalog = <T>(
   work: (services: OpenServices) => Promise<T>,
   overrides?: (db: SharedDatabase) => SharedDatabase,
-): Promise<T> {
-  const services = await openServices({ ...readConfig(), STATEMENT_TIMEOUT_MS: maxStatementMs }, overrides);
-  try {
-    return await work(services);
-  } finally {
-    await services.close();
-  }
-}
+): Promise<T> => withServices(work, { ...readConfig(), STATEMENT_TIMEOUT_MS: maxStatementMs }, overrides);

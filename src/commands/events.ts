@@ -1,18 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { InvalidArgumentError, type Command } from 'commander';
+import type { Command } from 'commander';
 import { requireCustomer } from '../queries/accounts/customers.ts';
 import { openCursors, type FeedCursors } from '../queries/events/cursors.ts';
 import { findEnd, readEvents, type FeedEvent, type FeedPosition } from '../queries/events/feed.ts';
 import { eventTypes, type EventType } from '../schemas/events/types.ts';
 import { withDatabase } from './database.ts';
-import { asUuid, UsageError } from './shell/command.ts';
+import { asSome, asUuid, UsageError } from './shell/command.ts';
 
 export function define(command: Command): void {
   command
     .command('tail')
     .description("print the changes of a customer's data as they happen, one line for each, until it is interrupted")
     .requiredOption('--customer <id>', 'customer whose changes are shown', asUuid)
-    .option('--types <list>', `types of changes, comma-separated: ${eventTypes.join(', ')}`, asTypes)
+    .option('--types <list>', `types of changes, comma-separated: ${eventTypes.join(', ')}`, asSome('type', eventTypes))
     .option('--cursor <cursor>', 'continue after the change with this cursor; default: with the next change')
     .action(tail);
 }
@@ -22,13 +22,6 @@ interface TailOptions {
   types?: EventType[];
   cursor?: string;
   json?: boolean;
-}
-
-function asTypes(text: string): EventType[] {
-  const given = text.split(',').map((type) => type.trim());
-  const unknown = given.find((type) => !(eventTypes as readonly string[]).includes(type));
-  if (unknown !== undefined) throw new InvalidArgumentError(`There is no type "${unknown}".`);
-  return given as EventType[];
 }
 
 /** Pause when everything was read (ms). */

@@ -5,7 +5,7 @@ import { retryJob } from '../jobs/retry-job.ts';
 import { requireJobView, listLatestJobs, findOwnerOfJob, type OwnedJob } from '../queries/jobs/job-views.ts';
 import { jobStatuses, jobTypes, type JobStatus } from '../schemas/jobs.ts';
 import { commandAction, asInteger, asUuid } from './shell/command.ts';
-import { withDatabase } from './database.ts';
+import { inTransaction, withDatabase } from './database.ts';
 import { table } from './shell/table.ts';
 
 export function define(command: Command): void {
@@ -44,13 +44,11 @@ const list = (options: { customer?: string; status?: JobStatus; limit: number })
 const act =
   (change: (sql: Transaction, customerId: string, id: string) => Promise<string>) =>
   ({ job }: { job: string }): Promise<OwnedJob> =>
-    withDatabase((db) =>
-      db.transaction(async (sql) => {
-        const customer_id = await findOwnerOfJob(sql, job);
-        const id = await change(sql, customer_id, job);
-        return { customer_id, ...(await requireJobView(sql, customer_id, id, jobTypes)) };
-      }),
-    );
+    inTransaction(async (sql) => {
+      const customer_id = await findOwnerOfJob(sql, job);
+      const id = await change(sql, customer_id, job);
+      return { customer_id, ...(await requireJobView(sql, customer_id, id, jobTypes)) };
+    });
 
 const cancel = act(async (sql, customerId, id) => {
   await cancelJob(sql, customerId, id, jobTypes);

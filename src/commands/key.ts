@@ -9,7 +9,6 @@ import {
   revokeApiKey,
   type IssuedRow,
 } from '../queries/accounts/api-keys.ts';
-import { requireCustomer } from '../queries/accounts/customers.ts';
 import { findFirstAdmin } from '../queries/accounts/users.ts';
 import {
   capPeriods,
@@ -25,8 +24,8 @@ import { commandLine } from '../schemas/audit.ts';
 import { scopes, type Scope } from '../schemas/base/scopes.ts';
 import { pools, type Pool } from '../schemas/credits.ts';
 import { mintToken } from '../credentials/tokens.ts';
-import { commandAction, asInteger, asKeyName, asUuid } from './shell/command.ts';
-import { withDatabase } from './database.ts';
+import { commandAction, asInteger, asKeyName, asSome, asUuid } from './shell/command.ts';
+import { forCustomer, inTransaction } from './database.ts';
 import { table } from './shell/table.ts';
 
 export function define(command: Command): void {
@@ -38,7 +37,7 @@ export function define(command: Command): void {
     .addOption(
       new Option('--expiration <days>', 'days until the key expires').choices(durations.map(String)).default('90'),
     )
-    .option('--permissions <scopes>', 'scopes, separated by commas (default: all scopes)', asScopes)
+    .option('--permissions <scopes>', 'scopes, separated by commas (default: all scopes)', asSome('scope', scopes))
     .option(
       '--cap <pool=amount/time>',
       'most credits that jobs of the key may cost, such as verification=500/day (also /month, /total); can be repeated',
@@ -57,15 +56,6 @@ export function define(command: Command): void {
     .description('revoke an API key permanently, with immediate effect')
     .requiredOption('--key <id>', 'the key', asUuid)
     .action(commandAction(revoke, (key) => print([key])));
-}
-
-/** @throws InvalidArgumentError for an unknown scope */
-function asScopes(value: string): Scope[] {
-  const names = value.split(',').map((name) => name.trim());
-  const unknown = names.filter((name) => !scopes.includes(name as Scope));
-  if (unknown.length > 0)
-    throw new InvalidArgumentError(`No such scope: ${unknown.join(', ')}. Allowed are ${scopes.join(', ')}.`);
-  return [...new Set(names as Scope[])];
 }
 
 /** @throws InvalidArgumentError unless the value has the form `pool=amount/time` */
@@ -95,39 +85,28 @@ const create = ({
   permissions = [...scopes],
   cap = noCaps,
 }: Creation): Promise<CreatedKey> =>
-  withDatabase((db) =>
-    db.transaction(async (sql) => {
-      const { id } = await requireCustomer(sql, customer);
-      const admin = await findFirstAdmin(sql, id);
-      if (!admin) throw conflict('The customer has no active admin: create one with `user create --role admin`');
-      const token = mintToken(readConfig().KEY_PREFIX);
-      const days = Number(expiration) as Duration;
-      const given = { name, expiration: days, permissions, spendCaps: cap, createdBy: admin.id };
-      const row = await createApiKey(sql, id, given, token, commandLine);
-      return { ...row, key: token.reveal() };
-    }),
-  );
+  forCustomer(customer, async (sql, id) => {
+    const admin = await findFirstAdmin(sql, id);
+    if (!admin) throw conflict('The customer has no active admin: create one with `user create --role admin`');
+    const token = mintToken(readConfig().KEY_PREFIX);
+    const days = Number(expiration) as Duration;
+    const given = { name, expiration: days, permissions, spendCaps: cap, createdBy: admin.id };
+    const row = await createApiKey(sql, id, given, token, commandLine);
+    return { ...row, key: token.reveal() };
+  });
 
 const describe = ({ id, key, expires_at }: CreatedKey): string =>
   [key, '', `This value is shown only once. The key's id is ${id}; it expires ${expires_at}.`].join('\n');
 
-const list = (options: { customer: string }): Promise<ApiKey[]> =>
-  withDatabase((db) =>
-    db.transaction(async (sql) => {
-      const { id } = await requireCustomer(sql, options.customer);
-      return listApiKeys(sql, id);
-    }),
-  );
+const list = ({ customer }: { customer: string }): Promise<ApiKey[]> => forCustomer(customer, listApiKeys);
 
 const revoke = (options: { key: string }): Promise<ApiKey> =>
-  withDatabase((db) =>
-    db.transaction(async (sql) => {
-      const customerId = await findCustomerOfKey(sql, options.key);
-      if (customerId === undefined) throw notFound('API key');
-      await revokeApiKey(sql, customerId, options.key, commandLine);
-      return (await findApiKey(sql, customerId, options.key))!;
-    }),
-  );
+  inTransaction(async (sql) => {
+    const customerId = await findCustomerOfKey(sql, options.key);
+    if (customerId === undefined) throw notFound('API key');
+    await revokeApiKey(sql, customerId, options.key, commandLine);
+    return (await findApiKey(sql, customerId, options.key))!;
+  });
 
 const print = (keys: ApiKey[]): string =>
   table(keys, {

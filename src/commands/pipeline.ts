@@ -1,5 +1,4 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { requireCustomer } from '../queries/accounts/customers.ts';
 import {
   findPipelines,
   createPipeline,
@@ -9,7 +8,7 @@ import {
 } from '../queries/sales/pipelines.ts';
 import { visibilities, type Pipeline, type StageStatus, type Visibility } from '../schemas/pipelines.ts';
 import { commandAction, asCurrency, asInteger, asName, asText, asUuid } from './shell/command.ts';
-import { withDatabase } from './database.ts';
+import { forCustomer } from './database.ts';
 import { table } from './shell/table.ts';
 
 export function define(command: Command): void {
@@ -61,23 +60,15 @@ interface Creation {
 }
 
 const create = ({ customer, stage, ...given }: Creation): Promise<Pipeline> =>
-  withDatabase((db) =>
-    db.transaction(async (sql) => {
-      await requireCustomer(sql, customer);
-      const { name, description, currency, visibility } = given;
-      const stages = stage ?? salesStages;
-      const id = await createPipeline(sql, customer, { name, description, currency, visibility, stages });
-      return (await findPipelines(sql, customer, [id]))[0]!;
-    }),
-  );
+  forCustomer(customer, async (sql, customerId) => {
+    const { name, description, currency, visibility } = given;
+    const stages = stage ?? salesStages;
+    const id = await createPipeline(sql, customerId, { name, description, currency, visibility, stages });
+    return (await findPipelines(sql, customerId, [id]))[0]!;
+  });
 
-const list = (options: { customer: string }): Promise<Pipeline[]> =>
-  withDatabase((db) =>
-    db.transaction(async (sql) => {
-      await requireCustomer(sql, options.customer);
-      return listPipelinesWithStages(sql, options.customer);
-    }),
-  );
+const list = ({ customer }: { customer: string }): Promise<Pipeline[]> =>
+  forCustomer(customer, listPipelinesWithStages);
 
 const print = (pipelines: Pipeline[]): string =>
   table(pipelines, {

@@ -2,12 +2,11 @@ import { Option, type Command } from 'commander';
 import type { Transaction } from '../database/db.ts';
 import { conflict, notFound } from '../errors.ts';
 import { hashPassword } from '../accounts/passwords.ts';
-import { requireCustomer } from '../queries/accounts/customers.ts';
 import { deactivateUser, findCustomerOfUser, createUser, listUsers, resetPassword } from '../queries/accounts/users.ts';
 import { commandLine } from '../schemas/audit.ts';
 import { roles, type Role, type User } from '../schemas/users.ts';
 import { commandAction, asEmail, asName, asUuid } from './shell/command.ts';
-import { withDatabase } from './database.ts';
+import { forCustomer, inTransaction } from './database.ts';
 import { readPassword } from './shell/password.ts';
 import { table } from './shell/table.ts';
 
@@ -49,23 +48,14 @@ export function define(command: Command): void {
 async function create(options: { customer: string; email: string; name: string; role: Role }): Promise<User> {
   const { customer, email, name, role } = options;
   const passwordHash = await hashPassword(await readPassword());
-  return withDatabase((db) =>
-    db.transaction(async (sql) => {
-      await requireCustomer(sql, customer);
-      const user = await createUser(sql, customer, { email, name, role, passwordHash }, commandLine);
-      if (!user) throw conflict(`A user with the e-mail address ${email} already exists`);
-      return user;
-    }),
-  );
+  return forCustomer(customer, async (sql, id) => {
+    const user = await createUser(sql, id, { email, name, role, passwordHash }, commandLine);
+    if (!user) throw conflict(`A user with the e-mail address ${email} already exists`);
+    return user;
+  });
 }
 
-const list = (options: { customer: string }): Promise<User[]> =>
-  withDatabase((db) =>
-    db.transaction(async (sql) => {
-      await requireCustomer(sql, options.customer);
-      return listUsers(sql, options.customer);
-    }),
-  );
+const list = ({ customer }: { customer: string }): Promise<User[]> => forCustomer(customer, listUsers);
 
 const deactivate = (options: { user: string }): Promise<User> => changeUser(options.user, deactivateUser);
 
@@ -79,15 +69,13 @@ const changeUser = (
   userId: string,
   change: (sql: Transaction, customerId: string, userId: string) => Promise<void>,
 ): Promise<User> =>
-  withDatabase((db) =>
-    db.transaction(async (sql) => {
-      const customerId = await findCustomerOfUser(sql, userId);
-      if (customerId === undefined) throw notFound('user');
-      await change(sql, customerId, userId);
-      const users = await listUsers(sql, customerId);
-      return users.find(({ id }) => id === userId)!;
-    }),
-  );
+  inTransaction(async (sql) => {
+    const customerId = await findCustomerOfUser(sql, userId);
+    if (customerId === undefined) throw notFound('user');
+    await change(sql, customerId, userId);
+    const users = await listUsers(sql, customerId);
+    return users.find(({ id }) => id === userId)!;
+  });
 
 const print = (users: User[]): string =>
   table(users, {

@@ -1,4 +1,4 @@
-import { InvalidArgumentError, type Command } from 'commander';
+import type { Command } from 'commander';
 import {
   endpointCreation,
   secretRotation,
@@ -16,7 +16,7 @@ import { eventTypes, type EventType } from '../../schemas/events/types.ts';
 import type { Endpoint, EndpointSettings, TestResult } from '../../schemas/events/webhooks.ts';
 import { openSender } from '../../webhooks/sender.ts';
 import { withServices } from '../database.ts';
-import { asUuid, commandAction } from '../shell/command.ts';
+import { asSome, asUuid, commandAction } from '../shell/command.ts';
 import { table } from '../shell/table.ts';
 
 export function define(command: Command): void {
@@ -25,7 +25,7 @@ export function define(command: Command): void {
     .description('create an endpoint to which events are sent; only this command shows its secret')
     .requiredOption('--customer <id>', 'customer of the endpoint', asUuid)
     .requiredOption('--url <url>', 'https URL with a public address')
-    .requiredOption('--types <types>', 'types of events, separated by commas', asTypes)
+    .requiredOption('--types <types>', 'types of events, separated by commas', asSome('type', eventTypes))
     .option('--bulk', 'also send events of records that an import or a job has written')
     .action(commandAction(create, describeSecret));
 
@@ -52,15 +52,6 @@ export function define(command: Command): void {
 
 const named = (command: Command, verb: string, about: string): Command =>
   command.command(verb).description(about).requiredOption('--webhook <id>', 'the endpoint', asUuid);
-
-/** @throws InvalidArgumentError for an unknown type */
-function asTypes(value: string): EventType[] {
-  const names = value.split(',').map((name) => name.trim());
-  const unknown = names.filter((name) => !eventTypes.includes(name as EventType));
-  if (unknown.length > 0)
-    throw new InvalidArgumentError(`No such type: ${unknown.join(', ')}. Allowed are ${eventTypes.join(', ')}.`);
-  return names as EventType[];
-}
 
 const create = (options: { customer: string; url: string; types: EventType[]; bulk?: true }): Promise<Issued> =>
   withServices(async ({ db, config }) => {

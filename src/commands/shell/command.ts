@@ -70,6 +70,17 @@ export const asText =
     return value;
   };
 
+/** Returns a parser of names that are separated by commas. */
+export const asSome =
+  <Name extends string>(noun: string, allowed: readonly Name[]) =>
+  (value: string): Name[] => {
+    const names = value.split(',').map((name) => name.trim()) as Name[];
+    const unknown = names.filter((name) => !allowed.includes(name));
+    if (unknown.length > 0)
+      throw new InvalidArgumentError(`No such ${noun}: ${unknown.join(', ')}. Allowed are ${allowed.join(', ')}.`);
+    return [...new Set(names)];
+  };
+
 export const asCountry = (value: string): string => {
   if (value === '') throw new InvalidArgumentError('It must be an ISO 3166-1 alpha-2 code, such as GB.');
   return formatted('country', 'an ISO 3166-1 alpha-2 code, such as GB')(value).toUpperCase();
