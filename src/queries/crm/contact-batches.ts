@@ -1,7 +1,7 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
-import { contactBatches, fileContacts } from '../../schemas/batches.ts';
+import { fileContacts } from '../../schemas/batches.ts';
 import { fold } from '../../text/fold.ts';
 import { assignExternalIds, externalIdsOf } from '../records/batch-external-ids.ts';
 import {
@@ -9,16 +9,14 @@ import {
   contactTable,
   lockedValuesOf,
   lockMatching,
-  matchItems,
-  readMatched,
+  readBatch,
+  type BatchRecords,
 } from '../records/batch-matches.ts';
-import { isUnchanged, setColumns, without, writeItems } from '../records/batch-rows.ts';
+import { isUnchanged, setColumns, setDeleted, toldOf, writeItems } from '../records/batch-rows.ts';
 import {
   alive,
-  bodyOf,
   endIfAtomic,
   fail,
-  lacksRequired,
   openItems,
   outcomesOf,
   type ReadOutcome,
@@ -47,6 +45,13 @@ import { lockValues } from '../records/value-locks.ts';
 
 type ContactItem = Item<ContactColumns>;
 
+const contacts: BatchRecords<ContactColumns, ContactDetail> = {
+  ...contactTable,
+  fileKind: fileContacts,
+  lock: lockContactRows,
+  find: findContacts,
+};
+
 /**
  * Writes a batch of contacts. The result is the same as if the items were sent one by one, with one exception: if two
  * items identify the same contact, the later item fails. Runs in the caller's transaction, which should not hold other
@@ -70,20 +75,9 @@ async function deleteAll(sql: Transaction, customerId: string, batch: Batch, las
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
   await lockRulesShared(sql, customerId);
   await lockValues(sql, customerId, lockedValuesOf(batch.match, items));
-  await lockContacts(sql, customerId, batch, items);
+  await lockMatching(sql, customerId, contacts, batch, items);
   endIfAtomic(batch, items);
-  const deleted = alive(items);
-  await removeContacts(
-    sql,
-    customerId,
-    deleted.map(({ stored }) => stored!.id),
-    last,
-  );
-  for (const item of deleted) {
-    const { id, external_id } = item.stored!;
-    item.outcome = { status: 'deleted', id };
-    last.deleted('contact', { id, external_id });
-  }
+  await removeContacts(sql, customerId, setDeleted('contact', items, last), last);
   return outcomesOf(items);
 }
 
@@ -92,10 +86,10 @@ async function writeAll(sql: Transaction, customerId: string, batch: Batch, last
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
   const rules = await lockAndReadRules(sql, customerId);
   const companies = await lockCompaniesOf(sql, customerId, batch, items);
-  await lockContacts(sql, customerId, batch, items);
+  await lockMatching(sql, customerId, contacts, batch, items);
   for (const item of alive(items)) setColumnsOf(batch, item, companies);
   await failUnknownReferences(sql, customerId, items);
-  await assignExternalIds(sql, customerId, contactTable, items);
+  await assignExternalIds(sql, customerId, contacts, items);
   endIfAtomic(batch, items);
   await setNewCompanies(sql, customerId, items, companies, last);
   await write(sql, customerId, rules, items, last);
@@ -126,38 +120,13 @@ function lockCompaniesOf(
   return lockCompanies(sql, customerId, { names: [...names], ids: [...ids], values });
 }
 
-/** Locks the contacts that the items identify, and saves them in `item.stored`. */
-const lockContacts = (
-  sql: Transaction,
-  customerId: string,
-  { operation, match }: Batch,
-  items: readonly ContactItem[],
-): Promise<void> =>
-  lockMatching(
-    sql,
-    customerId,
-    contactTable,
-    { match, creates: operation === 'upsert', lock: (ids) => lockContactRows(sql, customerId, ids) },
-    items,
-  );
-
-/**
- * Computes the new contact columns for one item. The item fails if its company is unknown, or if it creates a contact
- * but lacks a required field.
- */
-function setColumnsOf(batch: Batch, item: ContactItem, companies: LockedCompanies): void {
-  const { match, isFromFile } = batch;
-  const lacks = item.stored ? undefined : lacksRequired(isFromFile ? fileContacts : contactBatches, item.body);
-  if (lacks) return fail(item, lacks);
-  const id = companyOf(item)?.id;
-  if (id !== undefined && !companies.byId.has(id)) return fail(item, notFound('company', ['/company/id']));
-  const companyId = companyIdOf(companyOf(item), companies);
-  return setColumns(item, () =>
-    item.stored
-      ? patchedContact(without('id', item.stored), without(match, bodyOf(batch, item)), companyId)
-      : patchedContact(blank, item.body, companyId),
-  );
-}
+/** Computes the new contact columns for one item. The item also fails if its company is unknown. */
+const setColumnsOf = (batch: Batch, item: ContactItem, companies: LockedCompanies): void =>
+  setColumns(contacts, batch, item, (body, stored) => {
+    const id = companyOf(item)?.id;
+    if (id !== undefined && !companies.byId.has(id)) throw notFound('company', ['/company/id']);
+    return patchedContact(stored ?? blank, body, companyIdOf(companyOf(item), companies));
+  });
 
 /**
  * Returns the company id for the field `company` of an item. Returns undefined if the item has no such field, and null
@@ -235,8 +204,6 @@ async function write(
     last.updated('contact', toldOf(item), states[i]!.stored, states[i]!.columns);
 }
 
-const toldOf = (item: ContactItem) => ({ id: idOf(item), external_id: item.columns!.external_id });
-
 /** Returns the stored and the new columns of the contacts that will be updated, in the order of the items. */
 const changesOf = (items: readonly ContactItem[]) =>
   alive(items).flatMap(({ stored, columns }) => (stored ? [{ stored, columns: columns! }] : []));
@@ -262,12 +229,8 @@ async function setUnchanged(
 }
 
 /** Reads the contacts that the items identify. Returns one result for each item. */
-export async function readContactBatch(
+export const readContactBatch = (
   sql: Sql,
   customerId: string,
-  { match, items: given }: Pick<Batch, 'match' | 'items'>,
-): Promise<ReadOutcome<ContactDetail>[]> {
-  const items = openItems<never>({ operation: 'read', match, items: given }, canonicalOf(match));
-  const matched = await matchItems(sql, customerId, contactTable, { match, creates: false }, items);
-  return readMatched(contactTable, match, items, matched, await findContacts(sql, customerId, [...matched.values()]));
-}
+  batch: Pick<Batch, 'match' | 'items'>,
+): Promise<ReadOutcome<ContactDetail>[]> => readBatch(sql, customerId, contacts, batch);

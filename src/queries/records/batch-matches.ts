@@ -5,9 +5,11 @@ import {
   alive,
   fail,
   noRecord,
+  openItems,
   RecordsChanged,
   sameRecord,
   severalRecords,
+  type Batch,
   type Item,
   type ReadOutcome,
 } from './batches.ts';
@@ -66,6 +68,20 @@ export interface RecordTable {
   table: 'contacts' | 'companies';
   /** SQL condition: the record `r` is visible in the API, which means that it is not deleted. */
   visible: string;
+}
+
+/** A kind of record that batches lock, write and show. */
+export interface BatchRecords<Row extends object, Shown extends { id: string }> extends RecordTable {
+  /** The same kind for records of files, of which less is required. */
+  fileKind: BatchKind;
+  /** Locks records by id, and returns those that exist. */
+  lock: (
+    sql: Transaction,
+    customerId: string,
+    ids: string[],
+    operation: Batch['operation'],
+  ) => Promise<(Row & { id: string })[]>;
+  find: (sql: Sql, customerId: string, ids: string[]) => Promise<Shown[]>;
 }
 
 export const contactTable: RecordTable = { kind: contactBatches, table: 'contacts', visible: 'true' };
@@ -163,47 +179,48 @@ async function matchAll(
 
 /**
  * Finds and locks the record that each item of a batch identifies, and saves the record in `item.stored`. An item fails
- * if it identifies several records. An item that identifies no record fails too, unless `how.creates` is true.
- * `how.lock` is a function that locks records by id and returns the records that exist.
+ * if it identifies several records, or if it identifies none and the batch creates none.
  * @throws RecordsChanged if a record was changed so that it no longer matches, or was deleted, before it was locked
  */
 export async function lockMatching<Row extends object>(
   sql: Transaction,
   customerId: string,
-  records: RecordTable,
-  how: { match: MatchField; creates: boolean; lock: (ids: string[]) => Promise<(Row & { id: string })[]> },
+  records: BatchRecords<Row, { id: string }>,
+  { operation, match }: Pick<Batch, 'operation' | 'match'>,
   items: readonly Item<Row>[],
 ): Promise<void> {
-  const { ids, merged } = await matchAll(sql, customerId, records, how, items);
+  const { ids, merged } = await matchAll(sql, customerId, records, { match, creates: operation === 'upsert' }, items);
   if (ids.size === 0) return;
-  const rows = new Map((await how.lock([...ids.values()])).map((row) => [row.id, row]));
-  const { canonical } = comparisons[how.match];
+  const locked = await records.lock(sql, customerId, [...ids.values()], operation);
+  const rows = new Map(locked.map((row) => [row.id, row]));
+  const { canonical } = comparisons[match];
   for (const item of alive(items)) {
     const id = item.value === undefined ? undefined : ids.get(item.value);
     if (id === undefined) continue;
     const row = rows.get(id);
-    const isNamed = row && (merged.has(item.value!) || canonical(row[how.match as keyof Row] as string) === item.value);
+    const isNamed = row && (merged.has(item.value!) || canonical(row[match as keyof Row] as string) === item.value);
     if (!isNamed) throw new RecordsChanged();
     item.stored = row;
   }
 }
 
-/**
- * Returns the result of each item of a batch that reads records.
- * @param matched a map from match value (such as an external id) to record id
- * @param records the records with these ids; a record that was deleted meanwhile is missing
- */
-export function readMatched<Shown extends { id: string }>(
-  { kind }: RecordTable,
-  match: MatchField,
-  items: readonly Item<unknown>[],
-  matched: ReadonlyMap<string, string>,
-  records: readonly Shown[],
-): ReadOutcome<Shown>[] {
-  const byId = new Map(records.map((record) => [record.id, record]));
+/** Reads the records that the items identify. Returns one result for each item. */
+export async function readBatch<Shown extends { id: string }>(
+  sql: Sql,
+  customerId: string,
+  records: BatchRecords<object, Shown>,
+  { match, items: bodies }: Pick<Batch, 'match' | 'items'>,
+): Promise<ReadOutcome<Shown>[]> {
+  const items = openItems<never>({ operation: 'read', match, items: bodies }, canonicalOf(match));
+  const matched = await matchItems(sql, customerId, records, { match, creates: false }, items);
+  const found = await records.find(sql, customerId, [...matched.values()]);
+  const byId = new Map(found.map((record) => [record.id, record]));
   return items.map(({ value, outcome }) => {
     if (outcome?.status === 'failed') return outcome;
+    // It is missing if it was deleted meanwhile.
     const record = byId.get(matched.get(value!)!);
-    return record ? { status: 'found', id: record.id, record } : { status: 'failed', error: noRecord(kind, match) };
+    return record
+      ? { status: 'found', id: record.id, record }
+      : { status: 'failed', error: noRecord(records.kind, match) };
   });
 }

@@ -3,7 +3,9 @@ import { TimeSlice } from '../../process/event-loop.ts';
 import { DomainError } from '../../errors.ts';
 import { constant, type Fragment } from '../../filters/sql.ts';
 import { isSame } from '../events/changes.ts';
-import { alive, fail, type Item } from './batches.ts';
+import { alive, bodyOf, fail, lacksRequired, type Batch, type Item } from './batches.ts';
+import type { LastWrites } from './last-writes.ts';
+import type { BatchKind } from '../../schemas/batches.ts';
 
 /** The columns of a record, by column name. */
 type Row = Record<string, unknown>;
@@ -121,10 +123,24 @@ async function updateRows<T, R extends object>(
   );
 }
 
-/** Computes the columns of one item. The item fails if `compute` throws a `DomainError`. */
-export function setColumns<R>(item: Item<R>, compute: () => R): void {
+/**
+ * Computes the columns of one item. The item fails if it creates a record but lacks a required field, or if `patched`
+ * throws a `DomainError`.
+ * @param patched returns the columns after the body is applied to those of the stored record, or of a new one
+ */
+export function setColumns<R extends object>(
+  { kind, fileKind }: { kind: BatchKind; fileKind: BatchKind },
+  batch: Batch,
+  item: Item<R>,
+  patched: (body: Item<R>['body'], stored: R | undefined) => R,
+): void {
+  const { stored, body } = item;
+  const lacks = stored ? undefined : lacksRequired(batch.isFromFile ? fileKind : kind, body);
+  if (lacks) return fail(item, lacks);
   try {
-    item.columns = compute();
+    item.columns = stored
+      ? patched(without(batch.match, bodyOf(batch, item)), without('id', stored) as unknown as R)
+      : patched(body, undefined);
   } catch (error) {
     if (!(error instanceof DomainError)) throw error;
     fail(item, error);
@@ -151,12 +167,31 @@ export async function writeItems<R, W extends object>(
   return { created, changed };
 }
 
+/** Sets the result of each item that has none to `deleted`, and records the events. Returns the ids of the records. */
+export const setDeleted = (
+  noun: BatchKind['noun'],
+  items: readonly Item<{ external_id: string | null }>[],
+  last: LastWrites,
+): string[] =>
+  alive(items).map((item) => {
+    const { id, external_id } = item.stored!;
+    item.outcome = { status: 'deleted', id };
+    last.deleted(noun, { id, external_id });
+    return id;
+  });
+
+/** Returns what the event of a written record tells of it. */
+export const toldOf = ({ outcome, columns }: Item<{ external_id: string | null }>) => ({
+  id: (outcome as { id: string }).id,
+  external_id: columns!.external_id,
+});
+
 /** Returns true if every value in `columns` equals the value of the same column in `stored`. */
 export const isUnchanged = (stored: Row, columns: Row): boolean =>
   Object.keys(columns).every((name) => isSame(stored[name], columns[name]));
 
 /** Returns a copy of an object without the property `member`. */
-export function without<T extends object, K extends PropertyKey>(member: K, given: T): Omit<T, K> {
+function without<T extends object, K extends PropertyKey>(member: K, given: T): Omit<T, K> {
   const { [member as unknown as keyof T]: _, ...others } = given;
   return others as Omit<T, K>;
 }
