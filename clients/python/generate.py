@@ -132,7 +132,8 @@ def method_of(path: str, method: str, operation: dict[str, Any], operations: dic
     schema = body.get("content", {}).get("application/json", {}).get("schema")
     members = resolved(schema).get("properties", {}) if schema else {}
     pages = None
-    if answer and resolved(answer).get("type") == "array":
+    # The feed has no last page: `events.follow` reads it.
+    if answer and resolved(answer).get("type") == "array" and "x-more" not in success.get("headers", {}):
         pages = next((place for place, has in (("paginate", members), ("root", members), ("query", query)) if PLACES[place] in has), None)
     operations[name] = {
         "method": method.upper(),

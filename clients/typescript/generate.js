@@ -35,7 +35,8 @@ for (const [path, methods] of Object.entries(document.paths))
       isRead: method === 'get' || /^(list|count|export|suggest|read)[A-Z]/.test(operation.operationId) || undefined,
       returns: types.length === 0 ? 'nothing' : types.includes('application/json') ? 'json' : 'file',
       query: query.length > 0 ? query : undefined,
-      pages: item === 'array' ? placeOfPages(body, query) : undefined,
+      // The feed has no last page: `events.follow` reads it.
+      pages: item === 'array' && !success.headers?.['x-more'] ? placeOfPages(body, query) : undefined,
       hasCursor: success.headers?.['x-next-cursor'] ? true : undefined,
     };
   }

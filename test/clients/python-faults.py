@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 from sales_data_client import (
     ConnectionFailedError,
+    CursorExpiredError,
     InsufficientCreditsError,
     NotFoundError,
     PayloadTooLargeError,
@@ -24,7 +25,7 @@ from sales_data_client import (
     ValidationError,
 )
 from sales_data_client._errors import CLASSES, error_of
-from sales_data_client.types import ContactFilters, ContactQuery, EmailToVerify
+from sales_data_client.types import ContactFilters, ContactQuery, EmailToVerify, Event
 
 base_url, key, contract = sys.argv[1:]
 ID = "00000000-0000-4000-8000-000000000000"
@@ -35,7 +36,7 @@ class Server:
 
     def __init__(self, sent: bytes, *, is_stalling: bool = False, is_listening: bool = True) -> None:
         self.requests = 0
-        self._sent, self._is_stalling = sent, is_stalling
+        self.sent, self._is_stalling = sent, is_stalling
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
@@ -54,7 +55,7 @@ class Server:
             while data and b"\r\n\r\n" not in data:
                 data += connection.recv(65_536)
             self.requests += 1
-            connection.sendall(self._sent)
+            connection.sendall(self.sent)
             if self._is_stalling:
                 self._open.append(connection)
             else:
@@ -223,6 +224,44 @@ class Faults(unittest.TestCase):
                 self.raised(SalesDataError, lambda: list(api.each("list_contacts")))
             with SalesData(Server(response(200, text)).url, key, max_retries=0) as api:
                 self.raised(SalesDataError, lambda: api.batch("create_contact_batch", [person(1)]))
+
+    def test_the_feed_is_followed_from_a_cursor(self) -> None:
+        def make(name: str) -> str:
+            return api.create_product({"name": name, "price": 1, "unit": "piece"})["data"]["id"]
+
+        with SalesData(base_url, key) as api:
+            cursor = next(api.events.follow(start="now", wait=0)).cursor
+            made = [make(name) for name in "abcde"]
+            seen: list[Any] = []
+            for is_more in (True, True, False):  # each reader handles one page and stops
+                page = next(api.events.follow(cursor, limit=2, types=["product.created"]))
+                self.assertEqual(page.has_more, is_more)
+                cursor = page.cursor
+                seen += [event["data"]["id"] for event in page.events]
+            self.assertEqual(seen, made)
+
+            def stop(events: list[Event], _: str) -> None:
+                for event in events:
+                    raise KeyError((event["record"] or {})["name"])
+
+            threading.Timer(0.5, lambda: make("f")).start()
+            error = self.raised(KeyError, lambda: api.events.follow(cursor, handler=stop, expand=True))
+            self.assertEqual(error.args, ("f",))
+
+    def test_who_follows_the_feed_waits_for_the_service_if_it_has_responded_before(self) -> None:
+        feed = Server(response(200, b"[]", b"x-next-cursor: c1", b"x-more: true"))
+        with SalesData(feed.url, key, max_retries=0) as api:
+            pages = api.events.follow()
+            self.assertEqual(next(pages).cursor, "c1")
+            feed.sent = response(503, b"{}")
+            threading.Timer(0.5, lambda: setattr(feed, "sent", response(200, b"[]", b"x-next-cursor: c2"))).start()
+            page = next(pages)
+            self.assertEqual((page.events, page.cursor, page.has_more), ([], "c2", False))
+            feed.sent = response(410, b'{"code": "cursor_expired", "message": "Export anew"}')
+            self.raised(CursorExpiredError, lambda: next(pages))
+        for status, kind in ((503, UnavailableError), (401, ResponseError)):
+            with SalesData(Server(response(status, b"{}")).url, key, max_retries=0) as api:
+                self.raised(kind, lambda: next(api.events.follow()))
 
     def test_reading_pages_ends_if_the_cursor_does_not_change(self) -> None:
         with SalesData(Server(response(200, b"[{}]", b"x-next-cursor: same")).url, key) as api:

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { expectNightlySync, expectReceiver } from './examples.ts';
 import { root, startTourService } from './tour.ts';
 
 // The client is built as a wheel, installed into an empty environment, checked by mypy and used against the real service.
@@ -13,7 +14,8 @@ const hasPython =
 const need = hasPython ? '' : ' (needs Python 3.11 with venv: see .ci/run)';
 
 describe.runIf(hasPython)(`the Python client${need}`, async () => {
-  const { argumentsOf, expectTour } = await startTourService();
+  const service = await startTourService();
+  const { argumentsOf, expectTour } = service;
   let folder: string;
   let python: string;
   let source: string;
@@ -28,14 +30,17 @@ describe.runIf(hasPython)(`the Python client${need}`, async () => {
     const pip = (...words: string[]) => run(python, ['-m', 'pip', '--quiet', '--disable-pip-version-check', ...words]);
     await pip('wheel', source, '--no-deps', '--wheel-dir', folder);
     const wheel = (await readdir(folder)).find((name) => name.endsWith('.whl'))!;
-    await pip('install', join(folder, wheel), 'mypy==1.18.2');
+    await pip('install', join(folder, wheel), 'mypy==1.18.2', 'standardwebhooks==1.1.0');
     await rm(join(source, 'sales_data_client'), { recursive: true });
     await copyFile(join(import.meta.dirname, 'python-faults.py'), join(source, 'faults.py'));
+    await copyFile(join(import.meta.dirname, 'tours', 'tour.py'), join(source, 'tour.py'));
   }, 300_000);
   afterAll(() => rm(folder, { recursive: true }));
 
   test.each([
-    ['the wheel has types for a strict program', ['examples/tour.py', 'faults.py']],
+    ['the wheel has types for a strict program', ['tour.py', 'faults.py']],
+    ['the examples have types for a strict program', ['examples/nightly_sync.py']],
+    ['the receiver too', ['examples/webhook_receiver.py']],
     ['the types of the wheel itself are right', ['-p', 'sales_data_client']],
   ])(
     '%s',
@@ -49,7 +54,7 @@ describe.runIf(hasPython)(`the Python client${need}`, async () => {
   );
 
   test('retries with the same key, cuts batches, follows cursors, waits, and raises an error of a class for each status', async () => {
-    const { stdout } = await run(python, ['examples/tour.py', ...(await argumentsOf())], { cwd: source });
+    const { stdout } = await run(python, ['tour.py', ...(await argumentsOf())], { cwd: source });
     const classes = {
       permission: 'PermissionDeniedError',
       timeout: 'TimedOutError',
@@ -67,4 +72,14 @@ describe.runIf(hasPython)(`the Python client${need}`, async () => {
     }).catch((error: { stderr: string }) => error);
     expect(stderr).toMatch(/\nOK\n$/);
   }, 180_000);
+
+  const example = (name: string) => ({ command: python, words: [join('examples', name)], cwd: source });
+
+  test('nightly_sync.py keeps a copy that is right after each run, whatever happened before', async () => {
+    await expectNightlySync(service, example('nightly_sync.py'));
+  }, 180_000);
+
+  test('webhook_receiver.py handles each event once, and nothing that is not signed', async () => {
+    await expectReceiver(service, example('webhook_receiver.py'));
+  }, 120_000);
 });

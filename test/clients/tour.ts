@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { afterAll, expect } from 'vitest';
-import { startApp } from '../setup/app.ts';
+import { loopback } from '../jobs/webhooks/receivers.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
 import { grant } from '../setup/factories.ts';
 import { startServerProcess } from '../setup/server-process.ts';
 import { startLyingProxy } from './lying-proxy.ts';
@@ -13,6 +14,8 @@ const contacts = '/api/ext/contacts';
 
 /** The real service, with a worker and a lying proxy, for the program `tour` of a client. */
 export interface TourService {
+  app: TestApp;
+  url: string;
   /** Creates a customer. Returns the arguments of the program: two URLs and two keys. */
   argumentsOf(): Promise<string[]>;
   /** Asserts what the program has printed, and that it has repeated a call with the same key. */
@@ -21,7 +24,7 @@ export interface TourService {
 
 /** Starts the service. It ends after the tests of the file. */
 export async function startTourService(): Promise<TourService> {
-  const app = await startApp();
+  const app = await startApp(loopback);
   const { url } = await startServerProcess(app.url);
   const proxy = await startLyingProxy(url, { [contacts]: ['busy', 'cut'] });
   const env = {
@@ -29,6 +32,8 @@ export async function startTourService(): Promise<TourService> {
     DATABASE_URL: app.url,
     VERIFY_DNS_SERVERS: '127.0.0.1:1',
     LOG_LEVEL: 'fatal',
+    ...loopback,
+    WEBHOOK_SECRET_KEY: app.config.WEBHOOK_SECRET_KEY,
   };
   const worker = spawn(process.execPath, ['src/cli.ts', 'work', '--json'], { cwd: root, env, stdio: 'ignore' });
   afterAll(() => {
@@ -36,6 +41,8 @@ export async function startTourService(): Promise<TourService> {
     proxy.close();
   });
   return {
+    app,
+    url,
     argumentsOf: async () => {
       const customer = await app.customer();
       await grant(app.fastify, customer.id, 'verification', 10);

@@ -1,17 +1,20 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { copyFile, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { expectNightlySync, expectReceiver } from './examples.ts';
 import { root, startTourService } from './tour.ts';
 
 // The client is packed, installed into an empty folder, compiled there and used against the real service.
 const run = promisify(execFile);
-const { argumentsOf, expectTour } = await startTourService();
+const service = await startTourService();
+const { argumentsOf, expectTour } = service;
+const examples = ['nightly-sync.ts', 'webhook-receiver.ts'];
 let folder: string;
 let packedFiles: string[];
 
@@ -23,7 +26,10 @@ beforeAll(async () => {
   packedFiles = packed.files.map(({ path }) => path);
   await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
   await run('npm', ['install', '--offline', '--no-audit', '--no-fund', packed.filename], { cwd: folder });
-  await copyFile(join(source, 'examples', 'tour.ts'), join(folder, 'tour.ts'));
+  await copyFile(join(import.meta.dirname, 'tours', 'tour.ts'), join(folder, 'tour.ts'));
+  for (const name of examples) await copyFile(join(source, 'examples', name), join(folder, name));
+  const webhooks = join('node_modules', 'standardwebhooks');
+  await symlink(join(root, webhooks), join(folder, webhooks));
 }, 240_000);
 afterAll(() => rm(folder, { recursive: true }));
 
@@ -37,9 +43,9 @@ test('the packed client has types for a strict program', async () => {
   const options = ['--strict', '--target', 'es2022', '--module', 'nodenext', '--noEmit', '--types', 'node'];
   const roots = ['--typeRoots', join(root, 'node_modules', '@types'), '--skipLibCheck'];
   const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
-  const { stdout } = await run(process.execPath, [tsc, ...options, ...roots, 'tour.ts'], { cwd: folder }).catch(
-    (error: { stdout: string }) => error,
-  );
+  const { stdout } = await run(process.execPath, [tsc, ...options, ...roots, 'tour.ts', ...examples], {
+    cwd: folder,
+  }).catch((error: { stdout: string }) => error);
   expect(stdout).toBe('');
 }, 120_000);
 
@@ -48,6 +54,16 @@ test('retries with the same key, cuts batches, follows cursors, waits, and throw
   const classes = { permission: 'PermissionError', timeout: 'TimeoutError', connection: 'ConnectionError' };
   await expectTour(stdout, classes);
 }, 180_000);
+
+const example = (name: string) => ({ command: process.execPath, words: [name], cwd: folder });
+
+test('nightly-sync.ts keeps a copy that is right after each run, whatever happened before', async () => {
+  await expectNightlySync(service, example('nightly-sync.ts'));
+}, 180_000);
+
+test('webhook-receiver.ts handles each event once, and nothing that is not signed', async () => {
+  await expectReceiver(service, example('webhook-receiver.ts'));
+}, 120_000);
 
 type Client = any; // eslint-disable-line typescript/no-explicit-any -- the types of the installed client have a test of their own
 
@@ -99,6 +115,67 @@ describe('under faults', () => {
     expect(await failure(busy.listContacts({}, later()))).toMatchObject(aborted);
     const file = await halfway.exportContacts({ body: {} }, later());
     expect(await failure(new Response(file).text())).toMatchObject(aborted);
+  });
+
+  test('the feed is followed from a cursor: nothing is missed, nothing comes twice, and an end of what is kept is told', async () => {
+    const customer = await service.app.customer();
+    const api = new SalesData({ baseUrl: service.url, key: customer.key });
+    const make = (name: string) => api.createProduct({ body: { name, price: 1, unit: 'piece' } });
+    const made: string[] = [];
+    for (const name of 'abcde') made.push((await make(name)).data.id);
+    let cursor: string | undefined;
+    const seen: string[] = [];
+    // Each reader handles one page and stops.
+    for (let n = 0; n < 3; n += 1)
+      for await (const page of api.events.follow({ cursor, limit: 2, types: ['product.created'] })) {
+        seen.push(...page.events.map(({ data }: Client) => data.id));
+        ({ cursor } = page);
+        expect(page.hasMore).toBe(n < 2);
+        break;
+      }
+    expect(seen).toEqual(made);
+    const enough = new Error('enough');
+    const waited = api.events.follow({ cursor, expand: true }, async (events: Client[], next: string) => {
+      cursor = next;
+      if (events.length === 0) return;
+      expect(events).toMatchObject([{ type: 'product.created', record: { name: 'f' } }]);
+      throw enough;
+    });
+    await Promise.all([expect(waited).rejects.toBe(enough), make('f')]);
+    const given = new AbortController();
+    const aborted = failure(api.events.follow({ cursor, signal: given.signal }, () => given.abort(enough)));
+    await make('g');
+    expect(await aborted).toMatchObject({ name: 'AbortError', cause: enough });
+    for (const table of ['events', 'event_heads'])
+      await service.app.owner`delete from ${service.app.owner(table)} where customer_id = ${customer.id}`;
+    await make('h');
+    const error = await failure(api.events.follow({ cursor }).next());
+    expect(error).toMatchObject({ name: 'CursorExpiredError', code: 'cursor_expired' });
+    expect(error.message).toMatch(/Export all records anew/);
+  });
+
+  test('who follows the feed waits while the service is unavailable, but not for a wrong URL or key', async () => {
+    const answers = [200, 503, 502, 200];
+    const asked: (string | undefined)[] = [];
+    const odd = await clientOf((request, response) => {
+      let body = '';
+      request.on('data', (part) => (body += part));
+      request.on('end', () => {
+        asked.push(JSON.parse(body).paginate.cursor);
+        response.writeHead(answers.shift()!, { 'x-next-cursor': `c${answers.length}` }).end('[]');
+      });
+    });
+    const cursors: string[] = [];
+    for await (const { cursor } of odd.events.follow()) {
+      cursors.push(cursor);
+      if (cursors.length === 2) break;
+    }
+    expect(cursors).toEqual(['c3', 'c0']);
+    expect(asked).toEqual([undefined, 'c3', 'c3', 'c3']);
+    for (const status of [503, 401]) {
+      const refusing = await clientOf((_, response) => void response.writeHead(status).end());
+      expect(await failure(refusing.events.follow().next())).toMatchObject({ status });
+    }
   });
 
   test('a file that stops coming is a TimeoutError, one that is cut off a ConnectionError', async () => {

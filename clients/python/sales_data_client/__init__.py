@@ -24,6 +24,7 @@ from ._errors import (
     UnsupportedMediaTypeError,
     ValidationError,
 )
+from ._events import Feed, FeedPage
 from ._imports import ImportResult
 from ._transport import Answer, Upload
 
@@ -33,6 +34,8 @@ __all__ = [
     "ConflictError",
     "ConnectionFailedError",
     "CursorExpiredError",
+    "Feed",
+    "FeedPage",
     "IdempotencyMismatchError",
     "ImportFailedError",
     "ImportResult",

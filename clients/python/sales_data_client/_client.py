@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, Unpack
 
 from ._errors import SalesDataError, TimedOutError
+from ._events import Feed
 from ._generated.calls import OPERATIONS, Calls
 from ._generated.schema import Import, ImportSettings, ServiceJob
 from ._imports import ImportResult, import_file
@@ -35,6 +36,11 @@ class SalesData(Calls):
     """A client of the Sales Data API. It has a method for every operation. Close it, or use it in a `with` block."""
 
     _operations = OPERATIONS
+
+    @property
+    def events(self) -> Feed:
+        """The feed of changes."""
+        return Feed(self, self._timeout)
 
     def __enter__(self) -> SalesData:
         return self

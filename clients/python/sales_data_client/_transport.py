@@ -35,8 +35,10 @@ class Answer:
     #: The version of the record that was read, for `if_match`.
     etag: str | None
     request_id: str | None
-    #: The cursor of the next page; None on the last one.
+    #: The cursor of the next page; None on the last one. The feed always has one.
     next_cursor: str | None
+    #: Whether the feed has more that can be read at once.
+    has_more: bool
     #: Whether the service had executed this call before, and returns its stored response.
     is_replayed: bool
 
@@ -129,6 +131,7 @@ class Transport:
             etag=response.headers.get("etag"),
             request_id=response.headers.get("x-request-id"),
             next_cursor=response.headers.get("x-next-cursor"),
+            has_more=response.headers.get("x-more") == "true",
             is_replayed=response.headers.get("idempotency-replayed") == "true",
         )
 

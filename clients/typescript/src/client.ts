@@ -1,4 +1,5 @@
 import { SalesDataError, TimeoutError } from './errors.ts';
+import { Feed } from './events.ts';
 import { operations } from './generated/operations.ts';
 import { importFile, type ImportOptions, type ImportResult } from './imports.ts';
 import { send, sleep, type Settings } from './transport.ts';
@@ -34,8 +35,10 @@ export interface Answer<T> {
   /** The version of the record that was read, for `ifMatch`. */
   etag: string | undefined;
   requestId: string | undefined;
-  /** The cursor of the next page; undefined on the last one. */
+  /** The cursor of the next page; undefined on the last one. The feed always has one. */
   nextCursor: string | undefined;
+  /** Whether the feed has more that can be read at once. */
+  hasMore: boolean;
   /** Whether the service had executed this call before, and returns its stored response. */
   isReplayed: boolean;
 }
@@ -83,6 +86,8 @@ const pageSize = 100;
 // oxlint-disable-next-line typescript/no-unsafe-declaration-merging -- the constructor defines the methods
 export class SalesData {
   readonly #settings: Settings;
+  /** The feed of changes. */
+  readonly events: Feed;
 
   constructor(options: ClientOptions) {
     this.#settings = {
@@ -103,6 +108,7 @@ export class SalesData {
         value: async (input?: Input<typeof name>, options?: CallOptions) =>
           (await this.request(name, input as never, options)).data,
       });
+    this.events = new Feed(this, this.#settings.timeoutMs);
   }
 
   /** Calls an operation. Unlike the method with its name, it also returns what the headers of the response say. */
@@ -134,6 +140,7 @@ export class SalesData {
       etag: headers.get('etag') ?? undefined,
       requestId: headers.get('x-request-id') ?? undefined,
       nextCursor: headers.get('x-next-cursor') ?? undefined,
+      hasMore: headers.get('x-more') === 'true',
       isReplayed: headers.get('idempotency-replayed') === 'true',
     };
   }

@@ -1,6 +1,7 @@
 export { SalesData } from './client.ts';
 export type { Answer, Calls, CallOptions, ClientOptions, WaitOptions } from './client.ts';
 export * from './errors.ts';
+export type { Feed, FeedEvent, FeedPage, FollowOptions } from './events.ts';
 export type { ImportFailure, ImportOptions, ImportResult } from './imports.ts';
 export type {
   BatchItem,

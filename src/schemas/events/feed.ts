@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Enum, Instant, Strict, Uuid } from '../base/wire.ts';
+import { Enum, Instant, Nullable, Strict, Uuid } from '../base/wire.ts';
 import { eventSources, eventTypes } from './types.ts';
 
 /** Maximum number of events in one answer. */
@@ -11,13 +11,24 @@ export const Event = Type.Object(
     type: Enum(eventTypes, { description: 'What happened.' }),
     occurred_at: Instant({ description: 'When it happened.' }),
     data: Type.Object(
-      { source: Enum(eventSources, { description: 'What made the change.' }) },
       {
-        additionalProperties: true,
-        description:
-          'What the event tells. Of a record: `id`, of contacts and companies `external_id`, of an update `changed` (names ' +
-          'of members of the record, such as `job_title` or `custom_fields.plan`), after a merge `merged_into`.',
+        source: Enum(eventSources, { description: 'What made the change.' }),
+        id: Type.Optional(Uuid({ description: 'Id of the record, job or import.' })),
+        external_id: Type.Optional(
+          Nullable(
+            Type.String({ description: 'Of a contact or company: the id that the record has in another system.' }),
+          ),
+        ),
+        changed: Type.Optional(
+          Type.Array(Type.String(), {
+            description: 'Of an update: names of members of the record, such as `job_title` or `custom_fields.plan`.',
+          }),
+        ),
+        merged_into: Type.Optional(
+          Uuid({ description: 'Of a record that was deleted by a merge: the record that has its values now.' }),
+        ),
       },
+      { additionalProperties: true, description: 'What the event tells. Other types of events have further members.' },
     ),
     record: Type.Optional(
       Type.Unsafe<object | null>({

@@ -1,0 +1,80 @@
+// Receives webhooks: verifies that each is from the service, and handles each event once.
+//
+//   npm install standardwebhooks
+//   WEBHOOK_SECRET=whsec_… node webhook-receiver.ts events.db 8080
+//
+// Put it behind a proxy with TLS, and create an endpoint with its URL. The service sends an event again until it gets a
+// status from 200 to 299 within 15 seconds, so an event can come twice, and after later ones.
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { DatabaseSync } from 'node:sqlite';
+import { Webhook } from 'standardwebhooks';
+
+interface Event {
+  id: string;
+  type: string;
+  occurred_at: string;
+  data: { id?: string; external_id?: string | null; changed?: string[] };
+}
+
+const [file = 'events.db', port = '8080'] = process.argv.slice(2);
+// After a rotation each webhook has a signature with the old secret too, for 24 hours.
+const webhook = new Webhook(process.env['WEBHOOK_SECRET']!);
+const db = new DatabaseSync(file, { timeout: 5_000 });
+db.exec(`
+  create table if not exists handled (id text primary key, at text not null default current_timestamp);
+  delete from handled where at < datetime('now', '-40 days')`);
+const note = db.prepare('insert or ignore into handled (id) values (?)');
+
+/** Your own work. What it writes belongs into the same transaction as the note, so that neither is there alone. */
+function handle({ type, data }: Event): void {
+  console.log(type, data.id ?? '', data.changed?.join(',') ?? '');
+}
+
+/** Handles an event, unless it was handled before. */
+function handleOnce(id: string, event: Event): void {
+  db.exec('begin immediate');
+  try {
+    if (note.run(id).changes > 0) handle(event);
+    db.exec('commit');
+  } catch (error) {
+    db.exec('rollback');
+    throw error;
+  }
+}
+
+/** Reads a body as it was sent, because exactly that is signed. */
+async function bodyOf(request: IncomingMessage): Promise<Buffer | undefined> {
+  const parts: Buffer[] = [];
+  let size = 0;
+  for await (const part of request as AsyncIterable<Buffer>) {
+    size += part.length;
+    if (size > 65_536) return undefined; // an event is smaller
+    parts.push(part);
+  }
+  return Buffer.concat(parts);
+}
+
+async function statusOf(request: IncomingMessage): Promise<number> {
+  const body = await bodyOf(request);
+  if (!body) return 413;
+  let event: Event;
+  try {
+    // Also refuses what was sent more than five minutes ago, or will be: somebody may have recorded it.
+    event = webhook.verify(body.toString(), request.headers as Record<string, string>) as Event;
+  } catch {
+    return 401;
+  }
+  handleOnce(request.headers['webhook-id'] as string, event);
+  return 204;
+}
+
+const server = createServer((request, response) => {
+  void statusOf(request)
+    .catch((error: unknown) => {
+      console.error(error);
+      return 500; // the service sends it again
+    })
+    .then((status) => response.writeHead(status).end());
+});
+server.listen(Number(port), '127.0.0.1', () => console.log('port', (server.address() as AddressInfo).port));
