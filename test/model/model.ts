@@ -341,6 +341,8 @@ export class Model {
     if (!stored && ['type', 'company_name'].some((name) => typeof item[name] !== 'string'))
       return failed('validation_failed');
     const { id: _id, ...values } = item;
+    // The external id of a merged company finds the one that stayed, which keeps its own.
+    if (stored && match) delete values[match];
     const fields = patched(stored?.fields ?? blankCompany, values);
     if (this.#isTaken(this.companies, fields, stored)) return failed('conflict');
     if (!stored) {
