@@ -136,7 +136,6 @@ export function buildMonitor(given: Services): FastifyInstance {
   return app;
 }
 
-/** Creates an HTTP server without plugins and routes. */
 function createServer(config: Config) {
   const app = fastify(options(config));
   // GET and HEAD accept the body `{}` and reject any other, like every call without a body.

@@ -49,7 +49,6 @@ export class DomainError extends Error {
   }
 }
 
-/** Optional properties of a `DomainError`. */
 interface ErrorDetails {
   faults?: Fault[];
   retryAfter?: number;
@@ -104,10 +103,6 @@ export function missingReferences(missing: { noun: string; path: string }[]): Do
 export const counted = (message: string, { length }: Fault[]): string =>
   length > maxFaults ? `${message} (${length} values)` : message;
 
-/**
- * Creates the error for a request that conflicts with the current state of a record.
- * @param faults The values in the request body that cause the conflict, if any.
- */
 export const conflict = (message: string, faults: Fault[] = []): DomainError =>
   new DomainError('conflict', counted(message, faults), { faults });
 
@@ -126,11 +121,6 @@ export const unavailable = (message: string, retryAfter = 1, cause?: unknown): D
 /** Returns true if an error is a temporary failure (`unavailable`), so that a retry can succeed. */
 export const isUnavailable = (error: unknown): boolean => error instanceof DomainError && error.code === 'unavailable';
 
-/**
- * Creates the error for a request that exceeds a rate limit.
- * @param policy The name of the rate limit.
- * @param retryAfter The number of seconds until the rate limit allows requests again. At least 1.
- */
 export const rateLimited = (policy: string, retryAfter: number): DomainError =>
   new DomainError('rate_limited', `Too many requests: the rate limit "${policy}" is used up`, { retryAfter });
 
@@ -154,14 +144,12 @@ export class InsufficientCredits extends TooExpensive {
 
 /** Thrown if an operation needs more credits than the API key, or this one request of it, may still spend. */
 export class SpendCapExceeded extends TooExpensive {
-  /** @param limit what leaves fewer credits */
   constructor(shortage: Shortage, limit = 'the spend cap of the API key leaves') {
     const { required, available, pool } = shortage;
     super('spend_cap_exceeded', `This needs ${required} ${pool} credits, and ${limit} ${available}`, shortage);
   }
 }
 
-/** The numbers of required and available credits in one pool (kind of credits). */
 export interface Shortage {
   required: number;
   available: number;
@@ -201,7 +189,6 @@ const unauthorizedTexts: Record<Credential, string> = {
   login: 'The provided e-mail or password is wrong',
 };
 
-/** Creates the error for a caller without the required permission (403). */
 export const forbidden = (): DomainError =>
   new DomainError('forbidden', 'The user does not have permission to perform this action');
 

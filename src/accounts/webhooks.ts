@@ -25,7 +25,6 @@ import { newSecret, requireSecretBox } from '../webhooks/secrets.ts';
 import type { Sender } from '../webhooks/sender.ts';
 import { faultOfUrl, targetRules } from '../webhooks/targets.ts';
 
-/** Who manages endpoints of which customer. */
 export interface Management {
   db: Database;
   config: Config;
@@ -110,7 +109,6 @@ export async function replayEndpoint(
   await db.transaction((sql) => startReplay(sql, customerId, id, { from: start, end }));
 }
 
-/** How long a test waits for the receiver. */
 const testMs = 8_000;
 
 /** Sends an event `webhook.test` to an endpoint, active or not. Stores nothing. */

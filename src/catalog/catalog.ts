@@ -29,7 +29,6 @@ export interface EncodedPerson {
 /** Maximum product of page number and size. Later pages need a cursor. */
 export const maxPageDepth = 10_000;
 
-/** For `catalog status`. */
 export interface CatalogStatus {
   engine: 'postgres' | 'elasticsearch';
   people: number;
@@ -64,7 +63,6 @@ export interface Catalog extends CatalogReads {
   readonly engine: 'postgres' | 'elasticsearch';
   /** PostgreSQL stores the state of this catalog under this name. */
   readonly name: string;
-  /** For metrics. */
   readonly gates: readonly Gate[];
   /** All reads are rejected at the moment, because the search cluster is down. */
   readonly isRefusing: boolean;

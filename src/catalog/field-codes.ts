@@ -15,5 +15,4 @@ export const fieldCodes = {
   location_postal_code: 'p',
 } as const satisfies Record<TextField, string>;
 
-/** For `first_name` it is `'f'`. */
 export type FieldCode<M extends TextField> = (typeof fieldCodes)[M];

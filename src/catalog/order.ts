@@ -19,7 +19,6 @@ export type SortValue = string | number | null;
 /** A prospect's place in a sort order. A page starts after the last prospect of the page before. */
 export interface ProspectPosition {
   id: string;
-  /** In the order of the sort fields. */
   values: SortValue[];
 }
 
@@ -45,10 +44,8 @@ function sortValue(prospect: Prospect, field: SortField): SortValue {
   }
 }
 
-/** Only the postal code can be null. */
 export const isNullable = (field: SortField): boolean => field === 'location_postal_code';
 
-/** Types by which the values in a client's cursor are checked. */
 export const cursorColumns = (order: ProspectOrder): Column[] =>
   order.map(({ field }) => ({
     type: prospectOrderFields.types[field],

@@ -59,7 +59,6 @@ const isMoreFrequent = (one: Spelling, other: Spelling): boolean =>
 export const compareCodePoints = (one: string, other: string): number =>
   Buffer.compare(Buffer.from(one), Buffer.from(other));
 
-/** The last array may be shorter. */
 export async function* inBatches<T>(items: AsyncIterable<T>, size: number): AsyncGenerator<T[]> {
   let batch: T[] = [];
   for await (const item of items) {

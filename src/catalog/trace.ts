@@ -1,7 +1,6 @@
 import { inSpan } from '../tracing/tracing.ts';
 import type { Catalog, CatalogReads } from './catalog.ts';
 
-/** Records a span for each read. */
 export const traceCatalog = (catalog: Catalog): Catalog => ({
   ...catalog,
   ...traceReads(catalog, catalog),

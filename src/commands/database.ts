@@ -60,7 +60,6 @@ async function withWebhookKey(config: Config): Promise<Config> {
   return { ...config, WEBHOOK_SECRET_KEY: await keyFromFile(config.DATA_DIR) };
 }
 
-/** Opens the database, with the settings for a distributed database if it is one. */
 async function openPlanned(
   config: Config,
   url: string,

@@ -65,7 +65,6 @@ async function serve(options: Options): Promise<Serving> {
   }
 }
 
-/** Warns if the demo was not loaded because the database contains other customers. Throws every other error. */
 function warnOfOthers(error: unknown): null {
   if (!(error instanceof OtherCustomerError)) throw error;
   process.stderr.write(`warning: ${error.message}\n`);

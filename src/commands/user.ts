@@ -64,7 +64,6 @@ async function reset(options: { user: string }): Promise<User> {
   return changeUser(options.user, (sql, customerId, userId) => resetPassword(sql, customerId, userId, passwordHash));
 }
 
-/** @param change receives the ids of the user's customer and of the user */
 const changeUser = (
   userId: string,
   change: (sql: Transaction, customerId: string, userId: string) => Promise<void>,

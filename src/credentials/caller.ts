@@ -8,7 +8,6 @@ import type { TokenHash } from './tokens.ts';
  */
 export type Caller = KeyCaller | SessionCaller;
 
-/** A caller that has authenticated with an API key. */
 export interface KeyCaller {
   kind: 'key';
   keyId: string;
@@ -20,7 +19,6 @@ export interface KeyCaller {
   maxCredits?: number | undefined;
 }
 
-/** A caller that has authenticated with a session token: a logged-in user. */
 export interface SessionCaller {
   kind: 'session';
   userId: string;

@@ -24,7 +24,6 @@ export class RawToken {
     return this.#text;
   }
 
-  /** Returns the hash of the token, which is stored in the database. */
   hash(): TokenHash {
     // Converted via a string, because that allocates from Node's shared buffer pool; a separate buffer per request is
     // several times slower.
@@ -52,7 +51,6 @@ export class RawToken {
   }
 }
 
-/** The prefix of all session tokens. */
 export const sessionPrefix = 'sdsession';
 
 /**

@@ -1,4 +1,3 @@
-/** By transaction object (`sql`). */
 const actions = new WeakMap<object, (() => void)[]>();
 
 /**

@@ -62,7 +62,6 @@ export interface ConnectionOptions {
   planner: Record<string, string>;
   prepare?: boolean;
   describe_first?: boolean;
-  /** Called when a connection has closed. */
   onclose?: () => void;
 }
 
@@ -86,15 +85,12 @@ const plannedAnew = {
   describe_first: false,
 };
 
-/** Settings of PostgreSQL's query planner: one set for prepared statements, one for searches. */
 export interface QueryPlans {
-  /** For prepared statements, which are planned once. */
   plannedOnce: Omit<ConnectionOptions, 'max'>;
   /** For searches, which are planned for their actual parameter values. */
   plannedAnew: Omit<ConnectionOptions, 'max'>;
 }
 
-/** Settings of PostgreSQL's query planner for a database on one server. */
 export const plansOfPostgres: QueryPlans = { plannedOnce, plannedAnew };
 
 /**

@@ -65,7 +65,6 @@ export class LaneSet {
     return [this.lookup, this.search, this.transaction];
   }
 
-  /** Waits at most 10 s for running operations. */
   async close(): Promise<void> {
     await Promise.all(this.lanes.map((lane) => lane.close()));
   }

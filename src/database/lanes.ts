@@ -4,7 +4,6 @@ import { Gate, type GateLimits } from '../limits/gate.ts';
 import type { Requester } from '../credentials/requester.ts';
 import { inLane } from '../tracing/tracing.ts';
 
-/** An instance of the driver. */
 interface Connections {
   end(options: { timeout: number }): Promise<void>;
 }
@@ -36,7 +35,6 @@ export class SharedLane<Sql extends Connections> {
     return translateErrors(() => this.#gate.run(requester, () => this.#traced(work)));
   }
 
-  /** Like `run`, for the service itself. */
   runAlone<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return translateErrors(() => this.#gate.runAlone(() => this.#traced(work)));
   }
@@ -60,7 +58,6 @@ export class SharedLane<Sql extends Connections> {
 /** An instance of the driver with only one connection. */
 interface Line<Sql> {
   sql: Sql;
-  /** Called when the connection has closed. */
   closed: () => void;
 }
 

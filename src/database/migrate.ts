@@ -169,7 +169,6 @@ function compare(
   };
 }
 
-/** `session` is the id of the one that holds the migration lock. */
 interface Target {
   session: number;
   distributed: boolean;

@@ -5,7 +5,6 @@ import type postgres from 'postgres';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Sql } from './db.ts';
 
-/** A database compared with this program's migrations. */
 export type SchemaState = 'current' | 'behind' | 'ahead';
 
 /** Also says whether this release can use the database. */
@@ -14,7 +13,6 @@ export interface SchemaCheck {
   isSupported: boolean;
 }
 
-/** A file in `sql/migrations`. `sha256` is the hash of its text. */
 export interface Migration {
   name: string;
   sha256: string;
@@ -23,7 +21,6 @@ export interface Migration {
   oldestRelease: string;
 }
 
-/** A row of `schema_migrations`. */
 export interface AppliedMigration {
   name: string;
   sha256: string;

@@ -8,7 +8,6 @@ export interface Origin {
   isRecording: boolean;
 }
 
-/** By transaction object (`sql`). */
 const origins = new WeakMap<object, Origin>();
 
 /** Must be called when a transaction is opened. */

@@ -15,7 +15,6 @@ export class Outages {
   #isChecking = false;
   #isClosed = false;
 
-  /** @param ping runs a test statement */
   constructor(ping: () => Promise<unknown>) {
     this.#ping = ping;
   }
@@ -32,12 +31,10 @@ export class Outages {
     void this.#check(this.#log).finally(() => (this.#isChecking = false));
   }
 
-  /** Stops a running check, and prevents further ones. */
   close(): void {
     this.#isClosed = true;
   }
 
-  /** Logs an outage, if there is one, and its end. */
   async #check(log: FastifyBaseLogger): Promise<void> {
     let fault = await this.#faultOf();
     if (!fault || this.#isClosed) return;

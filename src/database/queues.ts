@@ -4,7 +4,6 @@ import type { JobType } from '../schemas/jobs.ts';
 import { hasCitus } from './citus/citus.ts';
 import { withSessionSettings } from './session-settings.ts';
 
-/** The schema of pg-boss. */
 export const queueSchema = 'pgboss';
 
 /** Between two signs of life of a worker, for its messages, leases and slots. */
@@ -61,7 +60,6 @@ export const queues = {
 
 export type JobKind = keyof typeof queues;
 
-/** A queue that is processed in turns. */
 export type TurnKind = { [K in JobKind]: (typeof queues)[K] extends typeof turns ? K : never }[JobKind];
 
 export const turnKinds = (Object.keys(queues) as JobKind[]).filter((kind): kind is TurnKind => queues[kind] === turns);
@@ -86,7 +84,6 @@ const queueOfType = {
 
 export type RunQueue = (typeof queueOfType)[RunType];
 
-/** A queue for rows of the table `jobs`. */
 export type JobQueue = (typeof queueOfType)[JobType];
 
 export const queueOf = <T extends RunType>(type: T): (typeof queueOfType)[T] => queueOfType[type];

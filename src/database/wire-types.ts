@@ -30,7 +30,6 @@ const oid = {
   jsonb: 3802,
 } as const;
 
-/** An element type and its array type. */
 const arrays: readonly (readonly [Oid, Oid])[] = [
   [oid.boolean, 1000],
   [oid.bytea, 1001],
@@ -50,7 +49,6 @@ const arrays: readonly (readonly [Oid, Oid])[] = [
   [oid.jsonb, 3807],
 ];
 
-/** A `Date` becomes an ISO string. */
 const asText = (value: unknown): string => (value instanceof Date ? value.toISOString() : String(value));
 
 /** The driver's option `types`. Decimals and 64-bit integers become JavaScript numbers. */
@@ -71,7 +69,6 @@ export function toInstant(text: string): string {
   return `${text.slice(0, 10)}T${text.slice(11, 19)}.${fraction.slice(0, 3).padEnd(3, '0')}Z`;
 }
 
-/** The driver's internal parsers and serialisers. */
 interface Codecs {
   parsers: Record<Oid, ((text: string) => unknown) | undefined>;
   serializers: Record<Oid, ((value: unknown) => unknown) | undefined>;

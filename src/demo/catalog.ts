@@ -45,7 +45,6 @@ async function loadUnlessFilled(db: Database, catalog: Catalog): Promise<number>
   return catalog.count({ criteria: [] });
 }
 
-/** 100 lines at a time. */
 function* lines(): Generator<Buffer> {
   let text = '';
   let made = 0;

@@ -24,7 +24,6 @@ import { makeDemoSales } from './sales.ts';
 
 export interface Demo {
   customerId: string;
-  /** False if the customer already existed. */
   created: boolean;
   email: string;
   /** Password of the demo login. Null if this call did not change it. */
@@ -99,7 +98,6 @@ export async function loadDemo({ db, catalog, config }: Services, force = false)
 const lockKey = 7_203_466_152;
 const lockPollMs = 100;
 
-/** Waits for the lock, which is held until the transaction ends. */
 async function lockDemo(sql: Transaction): Promise<void> {
   // A statement that waits for the lock would end at the statement timeout.
   for (;;) {

@@ -29,7 +29,6 @@ export interface EmbeddedPostgres {
 export interface EmbeddedOptions {
   /** For tests: no fsync, data in the system's temporary folder, deleted by `close`. */
   throwaway?: boolean;
-  /** Used only if `throwaway` is true. */
   settings?: Record<string, string>;
 }
 
@@ -41,7 +40,6 @@ export interface Passwords {
 }
 
 const database = 'sales_data_api';
-/** Names of the logins: superuser, owner of the database, and the service, which has few permissions. */
 export const logins: Record<keyof Passwords, string> = {
   superuser: 'postgres',
   owner: 'sales_owner',

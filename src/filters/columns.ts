@@ -9,7 +9,6 @@ export interface Column {
   value: string;
   /** The stored value, to test whether the field is empty. */
   raw: string;
-  /** `value` is never null. */
   required: boolean;
   /** `value` reads a key of `folded` in the record's own table. */
   isFolded?: true;
@@ -59,7 +58,6 @@ const ofCompany = (name: string): Column => ({
   shownAs: '',
 });
 
-/** Filter fields that have no column of their own. */
 const withoutColumn = new Set(['list_id', 'search']);
 
 /**
@@ -104,7 +102,6 @@ export const contactSource: Source = {
   indexed: ['updated_at', 'score', 'last_name', 'work_email'],
 };
 
-/** Companies that are not deleted. */
 export const companySource: Source = {
   fields: companyFilterFields,
   table: 'companies',

@@ -43,11 +43,9 @@ export function withLongTexts({ id, values }: Position, texts: readonly unknown[
 /** The last row of a page. The next page starts after it. */
 export interface Position {
   id: string;
-  /** One for each sort key. */
   values: KeyValue[];
 }
 
-/** A position that has all its texts. */
 export interface WholePosition extends Position {
   values: Exclude<KeyValue, LongText>[];
 }
@@ -76,7 +74,6 @@ function canonical(filter: Filter): string {
   return JSON.stringify(filter);
 }
 
-/** @param scope the hash that `scopeOf` returns */
 export function encodeCursor(scope: string, { id, values }: Position): string {
   // The cursor contains only values that the page showed.
   const carried = values.map((value) =>
@@ -85,7 +82,6 @@ export function encodeCursor(scope: string, { id, values }: Position): string {
   return Buffer.from(JSON.stringify([scope, id, carried])).toString('base64url');
 }
 
-/** @param path JSON pointer to the cursor in the request body */
 export const cursorFault = (message: string, path = '/paginate/cursor') => validationFailed([{ path, message }]);
 
 /**

@@ -29,7 +29,6 @@ export function foldRecord(source: Source, record: RecordFields): Folded {
   return folded;
 }
 
-/** The columns from which `folded` is computed. */
 export const foldedColumns = (source: Source): string[] => [
   ...textsOf(source).map(({ name }) => name),
   'custom_fields',

@@ -1,6 +1,5 @@
 import { LRUCache } from 'lru-cache';
 
-/** Uses after which a text is frequent. */
 const manyUses = 5;
 /** Frequent texts in one period. A server process of PostgreSQL keeps a plan of some 50 KiB for each. */
 const most = 64;

@@ -4,7 +4,6 @@ import type { Column, Source } from './columns.ts';
 import type { Folded } from './fields.ts';
 import type { Comparison, Filter, FilterValue } from './tree.ts';
 
-/** Tests a record against a filter. */
 export type Matches = (record: FilteredRecord) => boolean;
 
 /** A row with the columns that `filteredColumns` lists. */
@@ -18,7 +17,6 @@ export interface FilteredRecord {
 type FieldTest = Extract<Filter, { field: string }>;
 
 interface Reader {
-  /** The value for comparisons, or null if there is none. */
   value: (record: FilteredRecord) => FilterValue | null;
   isEmpty: Matches;
 }
@@ -100,7 +98,6 @@ const comparisons: Record<Comparison, (order: number) => boolean> = {
   lte: (order) => order <= 0,
 };
 
-/** For <, ≤, > and ≥. */
 function compileComparison(value: Reader['value'], test: Extract<Filter, { kind: 'compare' }>): Matches {
   const holds = comparisons[test.operator];
   const other = test.value;

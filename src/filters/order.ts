@@ -13,7 +13,6 @@ export interface OrderKey {
 /** Most important first. Ties are sorted by id, descending. */
 export type Order = readonly OrderKey[];
 
-/** Newest first. */
 export const defaultOrder: Order = [{ field: 'created_at', direction: 'DESC' }];
 
 /**
@@ -93,7 +92,6 @@ interface GivenKey {
   direction?: unknown;
 }
 
-/** @param paths JSON pointers to the key's field and direction in the request body */
 function checkKey(
   fields: FilterFields,
   { field, direction }: GivenKey,

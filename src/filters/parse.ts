@@ -37,7 +37,6 @@ export function readFilters(
   return { filter, faults: parsing.faults };
 }
 
-/** State of parsing: allowed fields, faults and number of conditions so far. */
 interface Parsing {
   fields: FilterFields;
   faults: Fault[];
@@ -46,7 +45,6 @@ interface Parsing {
 
 const nothing = any([]);
 
-/** True if an error response lists no more faults, so parsing can stop. */
 const isFull = ({ faults }: Parsing): boolean => faults.length > maxFaults;
 
 /** Stops early if there are more faults than an error response lists. */

@@ -6,14 +6,12 @@ import { parseOrder, type Order } from './order.ts';
 import { parseFilters } from './parse.ts';
 import type { Filter } from './tree.ts';
 
-/** All fields are optional. */
 export interface ListRequest {
   filters?: unknown;
   order_by?: unknown;
   paginate?: { page?: number; limit?: number; cursor?: string };
 }
 
-/** A parsed request for one page of a customer's records. */
 export interface RecordQuery {
   source: Source;
   customerId: string;

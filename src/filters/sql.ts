@@ -1,6 +1,5 @@
 import type postgres from 'postgres';
 
-/** A piece of a statement with its parameters. */
 export type Fragment = postgres.Fragment;
 
 type Part = string | number | boolean | string[] | Fragment | Fragment[];

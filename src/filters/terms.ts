@@ -52,11 +52,9 @@ export const hasValueTerm = ({ alias, columns }: Source, field: string, value: F
   value !== '' &&
   (customKey(field) !== undefined || columns[field]?.isFolded === true || ownValues[alias].includes(field));
 
-/** True if terms stand for the parts of this field's text. */
 export const hasTextTerms = ({ columns }: Source, field: string): boolean =>
   customKey(field) !== undefined || columns[field]?.isFolded === true || ['external_id', 'search'].includes(field);
 
-/** Computes the terms of one customer's records. */
 export class Terms {
   readonly #alias: Source['alias'];
   readonly #seed: number;
@@ -147,7 +145,6 @@ export class Terms {
   }
 }
 
-/** For a parameter of the type `integer[]`. */
 export const arrayLiteral = (terms: readonly number[]): string => `{${terms.join(',')}}`;
 
 function hashText(seed: number, text: string): number {
@@ -164,7 +161,6 @@ function mix(hash: number, value: number): number {
   return (Math.imul((h << 13) | (h >>> 19), 5) + 0xe6546b64) | 0;
 }
 
-/** The last step of MurmurHash3. */
 function finish(hash: number): number {
   let h = hash ^ (hash >>> 16);
   h = Math.imul(h, 0x85ebca6b);

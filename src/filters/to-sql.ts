@@ -90,7 +90,6 @@ export const typeOf = (column: Column): SqlType => {
   return column.type === 'integer' || column.type === 'uuid' ? column.type : 'text';
 };
 
-/** Returns a parameter with a cast to its SQL type. */
 export const parameter = (sql: FragmentMaker, value: FilterValue, type: SqlType): Fragment =>
   sql`${String(value)}::${constant(sql, type)}`;
 

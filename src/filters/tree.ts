@@ -47,7 +47,6 @@ export function singleList(filter: Filter): string | undefined {
   return String(filter.values[0]);
 }
 
-/** Returns the names of all fields that a filter uses, as in requests. */
 export function fieldsOf(filter: Filter): Set<string> {
   if (filter.kind === 'all' || filter.kind === 'any') return new Set(filter.of.flatMap((one) => [...fieldsOf(one)]));
   if (filter.kind === 'not') return fieldsOf(filter.of);

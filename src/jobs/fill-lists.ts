@@ -2,7 +2,6 @@ import { fillNextBatch } from '../queries/memberships/list-fills.ts';
 import { runBatches } from './batches.ts';
 import type { Handler } from './handler.ts';
 
-/** Maximum time of a turn. */
 const turnSeconds = 1;
 /** Delay if other workers are already filling all lists of this customer. */
 const busySeconds = 2;

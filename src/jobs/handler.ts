@@ -25,7 +25,6 @@ export interface JobContext {
   background: Set<Promise<void>>;
 }
 
-/** The data of a queue message. */
 export type Payload<K extends JobKind> = K extends TurnKind ? Turn : Record<string, never>;
 
 /** Processes one message. Must be idempotent: a message can be delivered again after an interruption. */

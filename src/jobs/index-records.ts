@@ -3,7 +3,6 @@ import type { JobContext } from './handler.ts';
 
 /** Records that one transaction writes and locks. */
 const batchSize = 100;
-/** Customers that one query returns. */
 const customersAtOnce = 1_000;
 const firstId = '00000000-0000-0000-0000-000000000000';
 

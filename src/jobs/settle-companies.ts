@@ -2,7 +2,6 @@ import { settleBatch } from '../queries/memberships/company-settlements.ts';
 import { runBatches } from './batches.ts';
 import type { Handler } from './handler.ts';
 
-/** Maximum time of a turn. */
 const turnSeconds = 5;
 /** Delay if another worker is already updating this customer's contacts. */
 const busySeconds = 5;

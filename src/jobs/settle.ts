@@ -8,7 +8,6 @@ import { lockRun, type Leased, type LeasedJob, type Run } from '../queries/jobs/
 import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs/jobs.ts';
 import type { JobContext } from './handler.ts';
 
-/** Results of a batch, to be stored in one transaction. */
 export interface Delivery {
   /** One for an input that already has a result is ignored and not charged again. */
   results: NewResult[];

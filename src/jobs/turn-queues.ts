@@ -16,7 +16,6 @@ import { deliverWebhooks } from './webhooks/deliver-webhooks.ts';
 
 interface TurnQueue<K extends TurnKind> {
   handle: Handler<K>;
-  /** Messages that one process handles at the same time. */
   atOnce: number;
   /** Returns one page of ids of customers with work in the queue, in ascending order. */
   findCustomers: (sql: Sql, page: { after: string; limit: number }) => Promise<string[]>;

@@ -126,7 +126,6 @@ export async function runOneBatch<Q extends RunQueue, C extends RunContext>(
 const nounOf = ({ type }: Run): 'import' | 'job' | 'webhook' =>
   type === 'import' || type === 'webhook' ? type : 'job';
 
-/** Log lines of the copy contain the run's id and type. */
 const contextOf = <C extends RunContext>(context: C, run: Run): C => ({
   ...context,
   log: context.log.child({ [`${nounOf(run)}_id`]: run.id, type: run.type }),
@@ -164,7 +163,6 @@ async function runUntilYield<Q extends RunQueue>(
   return hasEnded;
 }
 
-/** Waits for the end of a background batch, releases the lease and enqueues the customer's remaining work. */
 async function endInBackground({ db, log }: JobContext, run: Leased, ended: Promise<unknown>): Promise<void> {
   try {
     await ended;
@@ -178,7 +176,6 @@ async function endInBackground({ db, log }: JobContext, run: Leased, ended: Prom
   }
 }
 
-/** Runs one batch of a leased run. Renews the lease, and handles errors. */
 export function runBatch<Q extends RunQueue, C extends RunContext>(
   context: C,
   run: Leased<Q>,

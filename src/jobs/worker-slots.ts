@@ -14,13 +14,11 @@ import { sendTurn } from '../queries/records/turns.ts';
 
 /** Delay before a customer who uses its share of the slots is tried again. */
 const retrySeconds = 1;
-/** Pause between attempts to free a slot. */
 const releaseRetryMs = 1_000;
 
 export interface WorkerSlotsContext {
   db: Database;
   log: FastifyBaseLogger;
-  /** Aborts when the process is asked to stop. */
   stopping: AbortSignal;
 }
 

@@ -31,17 +31,14 @@ export class FairSlots {
     this.#perHolder = perHolder;
   }
 
-  /** Number of slots that are in use now. */
   get taken(): number {
     return this.#taken;
   }
 
-  /** Returns the number of slots that a holder uses now. */
   heldBy(holder: SlotHolder): number {
     return this.#held.get(holder) ?? 0;
   }
 
-  /** Takes `count` slots for a holder, if it may take them. Returns whether it did. */
   tryTake(holder: SlotHolder, count = 1): boolean {
     const isAdmitted = this.#admits(holder, count);
     if (isAdmitted) this.take(holder, count);
@@ -54,7 +51,6 @@ export class FairSlots {
     this.#taken += count;
   }
 
-  /** Returns `count` slots of a holder to the free slots. */
   release(holder: SlotHolder, count = 1): void {
     const left = this.heldBy(holder) - count;
     if (left === 0) this.#held.delete(holder);
@@ -71,13 +67,9 @@ export class FairSlots {
   }
 }
 
-/** The limits of a `Gate`. */
 export interface GateLimits {
-  /** The name of the gate in the metrics. */
   name: string;
-  /** Maximum number of slots in use. */
   limit: number;
-  /** Maximum number of slots that one holder uses. */
   perHolder?: number;
   /** Maximum number of waiting operations. If it is missing, their number is not limited. */
   maxWaiting?: number;
@@ -89,7 +81,6 @@ export interface GateLimits {
 type Patience = Pick<Requester, 'signal' | 'patienceMs' | 'waitMs'>;
 
 interface Waiter {
-  /** The number of slots that the operation needs. */
   count: number;
   admit: () => void;
 }
@@ -124,22 +115,18 @@ export class Gate {
     this.#queue = new FairSlots(maxWaiting);
   }
 
-  /** Number of slots that are in use now. */
   get inside(): number {
     return this.#inside.taken;
   }
 
-  /** Number of operations that are waiting to start. */
   get waiting(): number {
     return this.#queue.taken;
   }
 
-  /** Returns the number of slots that a holder uses now. */
   heldBy(holder: SlotHolder): number {
     return this.#inside.heldBy(holder);
   }
 
-  /** Takes `count` slots, or returns undefined if the limits do not allow this now. */
   tryTake(holder: SlotHolder, count = 1): Release | undefined {
     return this.#inside.tryTake(holder, count) ? this.#release(holder, count) : undefined;
   }

@@ -20,7 +20,6 @@ const variables = {
   unauthenticated: 'RATE_LIMIT_UNAUTHENTICATED',
 } as const satisfies Record<string, keyof Config>;
 
-/** The name of a rate limit, e.g. `default` or `login`. */
 export type Policy = keyof typeof variables;
 
 /** The names of all rate limits, in the order in which they are checked. */
@@ -38,9 +37,7 @@ export const windowSeconds = 60;
  */
 export interface Use {
   limit: Limit;
-  /** Number of requests that were counted in the current time window. */
   used: number;
-  /** Milliseconds until the current time window ends. */
   msLeft: number;
   /** The end of the current time window, on the clock of `performance.now()` (ms). */
   endsAt: number;
@@ -133,7 +130,6 @@ export class Limit {
 /** The number of requests of a key and the time until its time window ends, in the format of the rate limit library. */
 type Counted = Pick<RateLimiterRes, 'consumedPoints' | 'msBeforeNext'>;
 
-/** The count of a key that has sent no request in the last minute. */
 const unused: Counted = { consumedPoints: 0, msBeforeNext: 0 };
 
 /**

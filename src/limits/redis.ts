@@ -7,7 +7,6 @@ import { Redis } from 'ioredis';
 const answerMs = 75;
 /** Maximum time that the service, when it starts, waits for the connection to Redis (ms). */
 const openMs = 1_000;
-/** Delay before a reconnect to Redis (ms). */
 const reconnectMs = 250;
 /**
  * Maximum time that a connection to Redis receives no data while a response is expected (ms). After this time the

@@ -8,13 +8,11 @@ import { refuseIfPast, type Limit } from './rate-limits.ts';
 const trustMs = 1_000;
 /** Maximum number of look-ups that run at the same time for one IP address that exceeds its rate limit. */
 const maxLookUps = 8;
-/** Maximum time that a look-up waits to start (ms). */
 const maxWaitMs = 10_000;
 
 /** Limits the number of requests without a valid API key or session token from each IP address. */
 export class UnauthenticatedLimit {
   readonly #limit: Limit | undefined;
-  /** Limits the look-ups of each IP address. */
   readonly #lookUps = new Gate({ name: 'look_ups', limit: Infinity, perHolder: maxLookUps, maxWaitMs });
   /** Cache by IP address: true if the address had reached its rate limit at the last check. */
   readonly #known = new LRUCache<string, boolean>({ max: 10_000, ttl: trustMs });

@@ -1,7 +1,6 @@
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
-/** Ranges of addresses with the same leading bits. */
 export type AddressRanges = readonly [base: ipaddr.IPv4 | ipaddr.IPv6, bits: number][];
 
 /** Names that a configuration may use, and what each stands for. */

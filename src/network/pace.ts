@@ -1,7 +1,6 @@
 /** Measures how fast a number of bytes grows, at regular times. */
 export class Pace {
   readonly #span: number;
-  /** Oldest first. */
   #measured: number[] = [];
 
   /** @param span the number of intervals over which the growth is calculated */

@@ -15,7 +15,6 @@ const access = { public: true } as const;
  */
 export default fp(async (app) => app.register(documentation), { name: 'docs', dependencies: ['openapi'] });
 
-/** Reads a file from the folder `docs` beside this source file. */
 const asset = (name: string): Buffer => readFileSync(new URL(`docs/${name}`, import.meta.url));
 
 /** The handbook as text, for programs that read it. By path. */

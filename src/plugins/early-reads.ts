@@ -46,7 +46,6 @@ interface EarlyRead {
   record?: Promise<Identified | undefined>;
 }
 
-/** The owner of an API key that was accepted for an earlier request. */
 interface Owner {
   customerId: string;
   /**

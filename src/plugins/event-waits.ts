@@ -9,7 +9,6 @@ declare module 'fastify' {
   }
 }
 
-/** A request that waits for events of a customer behind a position. */
 interface Wait {
   position: number;
   wake: () => void;
@@ -17,7 +16,6 @@ interface Wait {
 
 /** Maximum number of waiting requests of a customer, per process. */
 const mostWaits = 20;
-/** Time between two polls (ms). */
 const pollMs = 700;
 
 type Poll = (waiting: ReadonlyMap<string, number>) => Promise<Iterable<string>>;
@@ -66,7 +64,6 @@ class EventWaits {
     this.#timer = this.#waits.size > 0 && !this.#isClosed ? setTimeout(() => void this.#run(), pollMs) : undefined;
   }
 
-  /** Ends all waits. */
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#timer);

@@ -80,13 +80,11 @@ function idempotencyKey(request: FastifyRequest): string | undefined {
 const fingerprintOf = (request: FastifyRequest): Buffer =>
   createHash('sha256').update(`${request.method} ${request.url}\n`).update(request.bodyBytes).digest();
 
-/** The idempotency key of a request, and the hash of the request. */
 interface Use {
   key: string;
   fingerprint: Buffer;
 }
 
-/** The response to a request. `replayed` is true if an earlier request has stored the response. */
 interface Outcome {
   answer: StoredAnswer;
   replayed: boolean;

@@ -10,7 +10,6 @@ interface InsideLimits {
 
 const inside = new AsyncLocalStorage<InsideLimits>();
 
-/** The response to a request that the service sent itself. */
 export interface InsideAnswer {
   status: number;
   headers: OutgoingHttpHeaders;
@@ -40,5 +39,4 @@ export async function callInside(
   return { status: answer.statusCode, headers: answer.headers, body: JSON.parse(answer.body || 'null') };
 }
 
-/** Returns the limits of this request if `callInside` has sent it. */
 export const insideLimits = (): InsideLimits | undefined => inside.getStore();

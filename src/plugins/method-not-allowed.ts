@@ -10,7 +10,6 @@ declare module 'fastify' {
   }
 }
 
-/** Returns a set that collects the paths of all routes which are added after this call. */
 export function watchPaths(app: FastifyInstance): Set<string> {
   const paths = new Set<string>();
   app.addHook('onRoute', ({ url }) => void paths.add(url));

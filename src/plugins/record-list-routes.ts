@@ -19,20 +19,17 @@ export function rowsOf<Row>(reply: FastifyReply, { rows, nextCursor }: Page<Row>
   return rows;
 }
 
-/** A kind of record that callers filter. */
 interface Kind {
   path: string;
   tags: string[];
   scope: 'contacts' | 'companies';
   noun: 'contact' | 'company';
-  /** The bodies of the requests, and the record as the list shows it. */
   schemas: { list: TSchema; count: TSchema; export: TSchema; shown: TSchema };
   list: (db: Database, customerId: string, request: ListRequest) => Promise<Page<object>>;
   count: (db: Database, customerId: string, request: ListRequest) => Promise<Metadata>;
   export: (db: Database, customerId: string, request: ListRequest) => ExportedRecords;
 }
 
-/** Adds the routes that list, count and export the records of one kind. */
 export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], kind: Kind): void {
   const { path, tags, noun, scope: plural, schemas } = kind;
   const access = { scope: `${plural}:read` } as const;

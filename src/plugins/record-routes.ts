@@ -10,7 +10,6 @@ import type { Scope } from '../schemas/base/scopes.ts';
 import { done, DoneWithId, ErrorBody, IdParams } from '../schemas/base/wire.ts';
 import { etagOf } from '../text/etag.ts';
 
-/** A kind of record, as its routes name it. */
 interface Kind {
   path: string;
   tags: string[];

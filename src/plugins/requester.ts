@@ -16,7 +16,6 @@ declare module 'fastify' {
     isLong?: true;
   }
   interface FastifyInstance {
-    /** Counts the running requests of each customer. */
     inFlight: FairSlots;
   }
   interface FastifyRequest {

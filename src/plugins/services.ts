@@ -29,10 +29,6 @@ declare module 'fastify' {
   }
 }
 
-/**
- * Fastify plugin that makes the configuration, the database and the prospect catalog available as `app.config`,
- * `app.db` and `app.catalog`.
- */
 export default fp(
   async (app, services: Services) => {
     app.decorate('config', services.config);

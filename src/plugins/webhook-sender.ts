@@ -8,7 +8,6 @@ declare module 'fastify' {
   }
 }
 
-/** Fastify plugin that opens `app.webhookSender`, and closes it with the app. */
 export default fp(
   async (app) => {
     app.decorate('webhookSender', openSender(app.config));

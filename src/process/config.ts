@@ -486,7 +486,6 @@ function databaseUrlFaults(value: string): string[] {
 const isWebhookKey = (text: string): boolean =>
   /^[A-Za-z0-9+/]{43}=$/.test(text) && Buffer.from(text, 'base64').length === 32;
 
-/** True if the URL's parts can be decoded. */
 const isEncodedUrl = (text: string): boolean => URL.canParse(text) && isPercentEncoded(text);
 
 /** True if the percent-encoding is valid and contains no NUL character. */
@@ -516,7 +515,6 @@ export const readConfig = (): Config => parseConfig(process.env);
 export const environmentWithout = (pattern: RegExp): Record<string, string | undefined> =>
   Object.fromEntries(Object.entries(process.env).filter(([variable]) => !pattern.test(variable)));
 
-/** Returns a message that describes the allowed values of a variable. */
 function expectation(schema: TProperties[string]): string {
   if (schema['anyOf']) return `must be one of ${schema['anyOf'].map((one: { const: string }) => one.const).join(', ')}`;
   if (schema['type'] === 'integer') return `must be a whole number from ${schema['minimum']} to ${schema['maximum']}`;

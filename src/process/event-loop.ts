@@ -22,7 +22,6 @@ const timeSliceMs = 10;
 export class TimeSlice {
   #since = performance.now();
 
-  /** True if the computation must call `pause`. */
   get isOver(): boolean {
     return performance.now() - this.#since >= timeSliceMs;
   }

@@ -7,7 +7,6 @@ type FormatConfig = Pick<Config, 'LOG_FORMAT'>;
 export const isJsonLog = ({ LOG_FORMAT }: FormatConfig): boolean =>
   (LOG_FORMAT ?? (process.stderr.isTTY ? 'pretty' : 'json')) === 'json';
 
-/** Returns a function that converts a line from JSON to the configured format. */
 export function logFormat(config: FormatConfig): (line: string) => string {
   if (isJsonLog(config)) return (line) => line;
   const { isTTY } = process.stderr;

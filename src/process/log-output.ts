@@ -17,7 +17,6 @@ export class LogOutput {
   #timer: NodeJS.Timeout | undefined;
   readonly #format: (line: string) => string;
 
-  /** @param format converts a line from JSON to the configured format */
   constructor(format: (line: string) => string) {
     this.#format = format;
   }

@@ -39,7 +39,6 @@ const loggableFailure = ({ name, code, message, cause }: DomainError): Record<st
   ...(cause === undefined ? {} : { cause: withoutStack(cause) }),
 });
 
-/** Like `loggableError`, without the stack trace. */
 export function withoutStack(error: unknown): Record<string, unknown> {
   const { stack, ...rest } = loggableError(error);
   void stack;

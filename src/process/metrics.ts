@@ -28,7 +28,6 @@ export const requestDuration = new Histogram({
   registers,
 });
 
-/** How long an operation waited at a `Gate` (seconds), 0 if it did not. */
 export const gateWait = new Histogram({
   name: 'sales_data_gate_wait_seconds',
   help: 'Time that an operation waited for a slot, by gate: a lane of the database, or the reads of the search cluster.',
@@ -45,7 +44,6 @@ export const gateRefusals = new Counter({
   registers,
 });
 
-/** Requests checked against a rate limit. `policy` is its name, `outcome` is `allowed` or `refused`. */
 export const limitedRequests = new Counter({
   name: 'sales_data_rate_limit_requests_total',
   help: 'Requests counted under a rate limit, by policy and outcome.',
@@ -53,7 +51,6 @@ export const limitedRequests = new Counter({
   registers,
 });
 
-/** Seconds. */
 export const catalogCallDuration = new Histogram({
   name: 'sales_data_catalog_call_duration_seconds',
   help: 'Duration of calls to the search cluster, by outcome.',
@@ -62,7 +59,6 @@ export const catalogCallDuration = new Histogram({
   registers,
 });
 
-/** By type and final status. */
 export const finishedJobs = new Counter({
   name: 'sales_data_jobs_finished_total',
   help: 'Jobs that ended, by type and final status.',
@@ -81,7 +77,6 @@ export const movedCredits = new Counter({
   registers,
 });
 
-/** Tries to deliver an event to an endpoint. `outcome` is `delivered` or `failed`. */
 export const webhookDeliveries = new Counter({
   name: 'sales_data_webhook_deliveries_total',
   help: 'Tries to deliver an event to the endpoint of a webhook, by outcome.',

@@ -32,7 +32,6 @@ interface Secret {
 
 const bothGiven = (name: string): Secret => ({ fault: `${name} is set too; set only one of them` });
 
-/** Bytes. */
 const maxBytes = 64 * 1024;
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 

@@ -35,5 +35,4 @@ export function isResourceAttribute(text: string): boolean {
   }
 }
 
-/** True for a number from 0 to 1. */
 export const isRatio = (text: string): boolean => text.trim() !== '' && Number(text) >= 0 && Number(text) <= 1;

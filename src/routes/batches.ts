@@ -19,13 +19,10 @@ import {
 import type { Access } from '../schemas/base/scopes.ts';
 import { ErrorBody } from '../schemas/base/wire.ts';
 
-/** A kind of record that is read and written in batches. */
 interface Resource {
   kind: BatchKind;
-  /** First part of the paths. */
   path: string;
   plural: 'contacts' | 'companies';
-  /** Sentences for the documentation. */
   texts: { update: string; delete: string };
   write: (sql: Transaction, customerId: string, batch: Batch, last: LastWrites) => Promise<Outcome[]>;
   read: (sql: Sql, customerId: string, batch: Pick<Batch, 'match' | 'items'>) => Promise<ReadOutcome<object>[]>;

@@ -95,7 +95,6 @@ async function beginningOf(
   return from !== undefined && isInstant(from) ? findPlaceAt(db, customerId, from) : 'start';
 }
 
-/** Reads a page. If it is empty and the request waits, reads again when there are events. */
 async function readOrWait(
   { db, body, caller: { customerId }, requester: { signal }, server }: FastifyRequest,
   given: Parameters<typeof readEvents>[2],

@@ -28,7 +28,6 @@ export const capPeriods = ['day', 'month', 'total'] as const;
 
 export const maxCap = 1_000_000_000;
 
-/** What a key may spend of one pool. */
 const SpendCap = (description: string) =>
   Nullable(
     Strict(
@@ -52,7 +51,6 @@ const caps = (more: string) =>
     verification: SpendCap(`Cap on credits for verifying e-mail addresses. ${more}`),
   }) satisfies Record<Pool, unknown>;
 
-/** The caps of the pools that a request names. */
 const SpendCapChanges = (description: string) =>
   Type.Partial(Strict(caps('Null: no cap.')), {
     additionalProperties: false,
@@ -81,7 +79,6 @@ const Spent = Type.Object(
 );
 export type Spent = Static<typeof Spent>;
 
-/** A key without `permissions` gets all scopes. */
 export const KeyRequest = Strict(
   {
     name: KeyName(),
@@ -110,7 +107,6 @@ export type KeyRequest = Static<typeof KeyRequest>;
 export const KeyChange = Type.Partial(KeyRequest, { additionalProperties: false, examples: [{ expiration: 30 }] });
 export type KeyChange = Static<typeof KeyChange>;
 
-/** Pools that are not named keep their caps. */
 export const SpendCapsChange = Strict(
   { spend_caps: SpendCapChanges('The new caps. A pool that is not named keeps its own.') },
   { title: 'SpendCapsChange', examples: [{ spend_caps: { verification: { amount: 500, per: 'day' } } }] },
@@ -118,7 +114,6 @@ export const SpendCapsChange = Strict(
 
 export const keyStatuses = ['active', 'expired', 'revoked'] as const;
 
-/** A key without its secret. */
 export const ApiKey = Type.Object(
   {
     id: Uuid({ description: 'Id of the key. It is not the key itself.' }),

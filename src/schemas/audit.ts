@@ -34,11 +34,9 @@ export interface NewAuditEvent {
   details?: Record<string, string>;
 }
 
-/** Who caused an event. */
 export interface Actor {
   /** The user's e-mail address, or `command line`, or `anonymous`, or `service` for what it does by itself. */
   actor: string;
-  /** Null for the command line. */
   address: string | null;
 }
 

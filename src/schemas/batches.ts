@@ -5,7 +5,6 @@ import { Email, Enum, ErrorBody, FaultList, Strict, Uuid } from './base/wire.ts'
 
 export type BatchOperation = 'create' | 'update' | 'upsert' | 'delete' | 'read';
 
-/** The fields by which an item can name its record. */
 const matchSchemas = {
   id: Uuid({ description: 'Id of the record. It names the record if `match` is `id`.' }),
   external_id: Type.String({
@@ -26,7 +25,6 @@ export interface BatchKind {
   readonly create: TObject;
   readonly patch: TObject;
   readonly shown: TObject;
-  /** The fields that can identify a record of this kind. */
   readonly matches: readonly MatchField[];
   /** A new record needs one field of each group, beside what `create` requires. */
   readonly needsOneOf?: readonly (readonly string[])[];
@@ -71,7 +69,6 @@ export const fileCompanies: BatchKind = {
 
 export const maxBatchItems = 1_000;
 
-/** Bytes of the request body. */
 export const maxBatchBytes = 5 * 1024 * 1024;
 
 /** Faults in one response: of an item, and of all items together. */
@@ -197,7 +194,6 @@ const MatchingIds = () =>
     Type.Array(Uuid(), { description: 'Up to 10 of the records that have the value, if there are several.' }),
   );
 
-/** The body of 409. `matching_ids` says which records match an item, if there are several. */
 export const BatchConflict = Type.Composite([ErrorBody, Type.Object({ matching_ids: MatchingIds() })], {
   title: 'BatchConflict',
 });
@@ -221,7 +217,6 @@ const ItemError = Type.Object(
   { title: 'BatchItemError', description: 'Why the item failed. Absent if it did not.' },
 );
 
-/** For `read`, each result also contains the record. */
 export const batchAnswer = (kind: BatchKind, operation: BatchOperation) => {
   const description = 'The record, as GET returns it. Absent if the item failed.';
   const record =

@@ -66,7 +66,6 @@ export type Company = Static<typeof Company>;
 
 const { type, company_name, ...optional } = writable;
 
-/** Several companies may have the same name. */
 export const CompanyCreate = Type.Composite(
   [Type.Object({ type, company_name }), Type.Partial(Type.Object(optional))],
   {

@@ -102,7 +102,6 @@ const contactProperties = {
 export const Contact = Type.Object(contactProperties, { title: 'Contact' });
 export type Contact = Static<typeof Contact>;
 
-/** `list_ids` contains the lists of which the contact is a manual member. */
 export const ContactDetail = Type.Object(
   {
     ...contactProperties,

@@ -76,13 +76,11 @@ export function importableNames({ create }: FileFields): string[] {
 export const readableNames = ({ labels }: FileFields): string[] =>
   Object.keys(labels).filter((name) => labels[name] !== null);
 
-/** Sets of fields that have a name. */
 export const fieldSets = ['importable', 'readable', 'all'] as const;
 
 /** Not validated yet: the name of a set, or field names. */
 export type GivenFields = string | string[];
 
-/** The set of fields that an export has if its request names none. */
 export const defaultFields = (format: ExportFormat): (typeof fieldSets)[number] =>
   format === 'xlsx' ? 'readable' : 'importable';
 
@@ -91,7 +89,6 @@ export const maxReadableKeys = 1_000;
 
 export const maxFileFields = 200;
 
-/** Validated by the keyword `x-file-fields`. */
 const Fields = (fields: FileFields): TUnsafe<GivenFields> =>
   Type.Unsafe<GivenFields>({
     type: ['string', 'array'],

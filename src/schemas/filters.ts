@@ -12,7 +12,6 @@ export interface FilterFields {
   /** As in the URL path. Part of each cursor. */
   readonly noun: string;
   readonly types: Readonly<Record<string, FieldType>>;
-  /** Fields that `order_by` does not accept. */
   readonly unordered: readonly string[];
   /** Filters can use `custom_fields.<key>`. */
   readonly customFields: boolean;
@@ -121,7 +120,6 @@ export function customKey(name: string): string | undefined {
   return fits ? name.slice(customPrefix.length) : undefined;
 }
 
-/** The fields that `order_by` accepts. */
 export const orderable = (fields: FilterFields): string[] =>
   Object.keys(fields.types).filter((name) => !fields.unordered.includes(name));
 
@@ -138,7 +136,6 @@ const filtersText = [
   'Without any letter or digit it matches nothing.',
 ].join('\n');
 
-/** Validated by the keyword `x-filters`. */
 const Filters = (fields: FilterFields): TUnsafe<GivenFilters> =>
   Type.Unsafe<GivenFilters>({
     type: 'object',
@@ -150,7 +147,6 @@ const Filters = (fields: FilterFields): TUnsafe<GivenFilters> =>
     ],
   });
 
-/** Validated by the keyword `x-order-by`. */
 export const OrderBy = (fields: FilterFields): TUnsafe<GivenOrder> =>
   Type.Unsafe<GivenOrder>({
     type: ['object', 'array'],
@@ -179,7 +175,6 @@ export const PaginateOrContinue = Strict(
   { description: Paginate.description },
 );
 
-/** Returns Markdown for the API documentation. */
 export function filterTable(): string {
   const rows = (Object.keys(typeNames) as (keyof typeof typeNames)[]).map((type) => {
     const names = (fields: FilterFields): string =>

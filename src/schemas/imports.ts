@@ -9,7 +9,6 @@ export type ImportObject = (typeof importObjects)[number];
 export const importModes = ['create', 'update', 'upsert'] as const;
 export type ImportMode = (typeof importModes)[number];
 
-/** The fields that can identify an existing record. */
 export const importMatches: Record<ImportObject, readonly MatchField[]> = {
   contacts: contactBatches.matches,
   companies: companyBatches.matches,
@@ -54,14 +53,12 @@ export const anyImportScope: readonly Scope[] = [
   ...new Set(importObjects.flatMap((object) => importModes.flatMap((mode) => importScopes(object, mode)))),
 ];
 
-/** The types that a column of a custom field can have. */
 export const customTypes = ['text', 'number', 'boolean', 'date'] as const;
 export type CustomType = (typeof customTypes)[number];
 
 /** What a column is read as. Null: it is left out. The type is that of a custom field. */
 export type MappedField = string | { field: string; type: CustomType } | null;
 
-/** Fields by header of a CSV file. */
 export type Mapping = Record<string, MappedField>;
 
 export const fieldOfMapped = (mapped: MappedField): string | null =>
@@ -96,11 +93,9 @@ const Mapping = () =>
   });
 
 export const mappingOrigins = ['given', 'name', 'remembered', 'guess'] as const;
-/** Where the field of a column comes from. */
 export type MappingOrigin = (typeof mappingOrigins)[number];
 
 export const invalidValues = ['skip', 'fail'] as const;
-/** What happens to a value that cannot be read. */
 export type InvalidValues = (typeof invalidValues)[number];
 
 const changeable = {
@@ -163,7 +158,6 @@ const changeable = {
   ),
 };
 
-/** The file is sent in a later request. */
 export const ImportCreate = Strict(
   {
     object: Enum(importObjects, { description: 'What the file contains.' }),
@@ -203,7 +197,6 @@ export const ImportCreate = Strict(
 );
 export type ImportCreate = Static<typeof ImportCreate>;
 
-/** Starts an import that waits, or runs a dry run for real. */
 export const ImportStart = Strict(
   {
     dry_run: Type.Optional(
@@ -218,7 +211,6 @@ export const ImportStart = Strict(
 );
 export type ImportStart = Static<typeof ImportStart>;
 
-/** Only for an import that has not started. */
 export const ImportPatch = Strict(changeable, {
   title: 'ImportPatch',
   examples: [{ mapping: { 'E-Mail': 'work_email' } }],
@@ -328,7 +320,6 @@ export const ImportPreview = Type.Object(
 );
 export type ImportPreview = Static<typeof ImportPreview>;
 
-/** Any content type. */
 export const FileBody = {
   description:
     'The file, of at most 256 MiB (XLSX: 50 MiB). Any content type is accepted, and `Content-Encoding: gzip`.',
@@ -368,7 +359,6 @@ export const ImportFailure = Type.Object(
   { title: 'ImportFailure' },
 );
 
-/** A CSV file with the failed records. */
 export const ErrorsFile = {
   description:
     'The records that failed, and those with warnings: the columns of the file (of NDJSON the line as `_record`), then ' +

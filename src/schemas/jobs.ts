@@ -32,10 +32,8 @@ export const jobNeeds: Partial<Record<JobType, Scope>> = { enrich_contacts: 'con
 export const jobStatuses = ['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
 export type JobStatus = (typeof jobStatuses)[number];
 
-/** What a job can wait for. */
 export const jobWaits = ['name_server'] as const;
 
-/** These never change again. */
 export const finalStatuses = ['COMPLETED', 'FAILED', 'CANCELLED'] as const satisfies readonly JobStatus[];
 export type FinalStatus = (typeof finalStatuses)[number];
 
@@ -96,7 +94,6 @@ export const Job = Type.Object(
 );
 export type Job = Static<typeof Job>;
 
-/** A prospect or an e-mail address, with its outcome. */
 export const JobItem = Type.Object(
   {
     item: Type.String({ description: 'The id of a prospect or of a contact, or an e-mail address.' }),
@@ -201,7 +198,6 @@ const verifying = {
   dry_run: Type.Optional(Type.Boolean({ default: false, description: 'Only return an estimate; verify nothing.' })),
 };
 
-/** All members are optional, and so is the body. */
 export const VerifyList = Strict(verifying, { title: 'VerifyList', examples: [{ fresh: false, dry_run: true }] });
 export type VerifyList = Static<typeof VerifyList>;
 
@@ -219,7 +215,6 @@ export const VerifyEmail = Strict(
 );
 export type VerifyEmail = Static<typeof VerifyEmail>;
 
-/** The response of a dry run. */
 export const Estimate = Type.Object(
   {
     matches: Type.Integer({
@@ -232,7 +227,6 @@ export const Estimate = Type.Object(
 );
 export type Estimate = Static<typeof Estimate>;
 
-/** The response of a dry run. It has the members of `Estimate`. */
 export const VerificationEstimate = Type.Object(
   {
     matches: Type.Integer({ description: 'Distinct addresses.' }),

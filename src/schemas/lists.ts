@@ -49,7 +49,6 @@ export type Rule = Static<typeof Rule>;
 
 const { field, operator, value, logic_operator } = ruleProperties;
 
-/** In requests, `logic_operator` is optional. */
 const RuleGiven = Strict(
   { field, operator, value, logic_operator: Type.Optional(logic_operator) },
   { title: 'ListRuleGiven' },
@@ -109,7 +108,6 @@ export const ListCreate = Strict(
 );
 export type ListCreate = Static<typeof ListCreate>;
 
-/** Omitted fields do not change. */
 export const ListPatch = Type.Partial(Strict({ name, description, rules: RulesGiven }), {
   additionalProperties: false,
   title: 'ContactListPatch',

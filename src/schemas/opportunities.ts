@@ -26,7 +26,6 @@ const Line = Strict(
 );
 export type Line = Static<typeof Line>;
 
-/** Keeps the product's name after the product was deleted. */
 const Detail = Type.Object(
   {
     product_id: Uuid({ description: 'The product. It may have been deleted since.' }),

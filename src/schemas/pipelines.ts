@@ -50,11 +50,9 @@ const listed = {
   active: Type.Boolean({ description: 'Whether the pipeline is in use.' }),
 };
 
-/** Has fewer fields than a single pipeline. */
 export const PipelineListItem = Type.Object(listed, { title: 'PipelineListItem' });
 export type PipelineListItem = Static<typeof PipelineListItem>;
 
-/** Stages are sorted by `order`. */
 export const Pipeline = Type.Object(
   {
     ...listed,

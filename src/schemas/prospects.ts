@@ -252,7 +252,6 @@ export const ProspectMetadata = Type.Composite([Metadata, Type.Object({ filters_
 });
 export type ProspectMetadata = Static<typeof ProspectMetadata>;
 
-/** A field, and the first letters of a word in the suggested values. */
 export const SuggestionQuery = Strict(
   {
     source: Enum([...textFields, 'all'] as const, {
@@ -269,7 +268,6 @@ export const SuggestionQuery = Strict(
 );
 export type SuggestionQuery = Static<typeof SuggestionQuery>;
 
-/** A value that at least one prospect has, in its most frequent spelling. */
 export const Suggestion = Type.Object(
   {
     type: Enum(textFields, { description: 'The field that has the value.' }),

@@ -11,7 +11,6 @@ export const Login = Strict(
 );
 export type Login = Static<typeof Login>;
 
-/** The client sends `token` with later requests, as `Authorization: Bearer <token>`. */
 export const Session = Type.Object(
   {
     token: Type.String({

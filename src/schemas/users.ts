@@ -6,7 +6,6 @@ export type Role = (typeof roles)[number];
 
 export const Role = () => Enum(roles, { description: 'An `admin` can manage API keys; a `member` cannot.' });
 
-/** In other records, `assigned_to` and `user_id_assigned` contain a user's id. */
 export const User = Type.Object(
   {
     id: Uuid({ description: 'Id of the user, for `assigned_to` and `user_id_assigned`.' }),
@@ -19,7 +18,6 @@ export const User = Type.Object(
 );
 export type User = Static<typeof User>;
 
-/** 12–128 characters. */
 export const NewPassword = () =>
   Type.String({
     minLength: 12,

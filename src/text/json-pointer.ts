@@ -18,7 +18,6 @@ export function pointerTo(tokens: readonly (string | number)[]): string {
   return pointer;
 }
 
-/** Returns the property names and array indexes of a pointer. */
 export const tokensOf = (pointer: string): string[] =>
   pointer
     .split('/')

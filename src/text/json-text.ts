@@ -1,8 +1,6 @@
 /** What a JSON text may contain. Texts with more could block the event loop for too long. */
 export interface JsonLimits {
-  /** Maximum number of property names in the text. */
   names?: number;
-  /** Maximum number of values in the text. */
   values?: number;
   /** Maximum number of elements of one array, or properties of one object. */
   members?: number;
@@ -64,10 +62,6 @@ function shapeOf(text: Buffer): JsonShape {
   return shape;
 }
 
-/**
- * Returns the index of the quote that ends a string in a JSON text.
- * @param start the index after the opening quote
- */
 function endOfString(text: Buffer, start: number): number {
   let i = start;
   while (i < text.length && text[i] !== quote) i += text[i] === backslash ? 2 : 1;

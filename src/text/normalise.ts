@@ -1,6 +1,5 @@
 /** Fields stored without white space at start and end. */
 const names = new Set(['name', 'first_name', 'last_name', 'company_name']);
-/** Fields stored in upper case. */
 const codes = new Set(['location_country', 'currency']);
 
 /** Prepares fields for storage: trims names, and converts codes to upper case. Others stay unchanged. */
@@ -15,7 +14,6 @@ function normaliseField(field: string, value: unknown): unknown {
   return codes.has(field) ? value.toUpperCase() : value;
 }
 
-/** Returns the form in which e-mail addresses are compared. */
 export const emailKey = (address: string): string => address.trim().toLowerCase();
 
 /**

@@ -78,7 +78,6 @@ function exportFaultOf(error: unknown): string {
   return typeof code === 'string' ? code : String(message);
 }
 
-/** The lane's name in OpenTelemetry's context. */
 const laneKey = createContextKey('lane');
 
 function tracingWith(tracer: Tracer, shutdown: () => Promise<void>): Tracing {

@@ -3,7 +3,6 @@ import type { IncomingHttpHeaders } from 'node:http';
 /** Must not contain secrets, values of SQL parameters or customer data. */
 export type SpanAttributes = Record<string, string | number>;
 
-/** A timed operation that is about to start. */
 export interface NewSpan {
   name: string;
   attributes?: SpanAttributes;
@@ -33,7 +32,6 @@ export interface RequestSpan {
 export interface Statement {
   /** The SQL text, with placeholders instead of values. Undefined until the statement is sent. */
   string?: string;
-  /** The driver has been asked to send the statement. */
   executed: boolean;
   /** Asks the driver to send the statement. Only the first call has an effect. */
   handle(): unknown;

@@ -14,7 +14,6 @@ export function summaryOf(statement: string): string {
   return [operation.toUpperCase(), ...(table === undefined ? [] : [table])].join(' ').slice(0, maxLength);
 }
 
-/** Finds the table name, by operation. */
 const tableOf: Record<string, RegExp> = {
   select: /\bfrom\s+"?([a-z_][\w.]*)/,
   insert: /\binto\s+"?([a-z_][\w.]*)/,

@@ -30,15 +30,12 @@ export const isTracing = (): boolean => tracing !== undefined;
 export const inSpan = <T>(span: NewSpan, work: () => Promise<T>): Promise<T> =>
   tracing ? tracing.inSpan(span, work) : work();
 
-/** Runs `work` and records its statements as spans with the lane's name. */
 export const inLane = <T>(lane: string, work: () => Promise<T>): Promise<T> =>
   tracing ? tracing.inLane(lane, work) : work();
 
-/** Returns undefined if tracing is off. */
 export const startRequestSpan = (name: string, headers: IncomingHttpHeaders): RequestSpan | undefined =>
   tracing?.startRequest(name, headers);
 
-/** Does nothing if tracing is off. */
 export const watchStatements = (statements: { prototype: Statement }): void => tracing?.watchStatements(statements);
 
 /** Can be stored with work that another process does later. Empty if no span is active. */

@@ -4,7 +4,6 @@ import { batchItem, maxBatchFaults, type BatchKind, type BatchOperation, type Ma
 import { findUnstorableText } from '../text/unstorable.ts';
 import { compile, type Validator } from './validator.ts';
 
-/** Compiled schemas of items, each from its first use on. */
 const validators = new Map<string, Validator>();
 
 function validatorOf(kind: BatchKind, operation: BatchOperation, match: MatchField): Validator {

@@ -29,7 +29,6 @@ for (const keyword of faultKeywords(finder, maxFaults)) {
 
 export interface Validator {
   (value: unknown): true | { error: DomainError };
-  /** Returns at most `maxFaults` + 1 faults. */
   faultsOf(value: unknown): Fault[];
   /** Costs less than `faultsOf`. */
   isValid(value: unknown): boolean;
@@ -54,7 +53,6 @@ export function compile(schema: object): Validator {
   return Object.assign(validate, { faultsOf, isValid });
 }
 
-/** Returns one fault for each path, at most `maxFaults` + 1. */
 function toFaults(errors: ErrorObject[]): Fault[] {
   const faults = new Map<string, Fault>();
   for (const error of errors) {
@@ -71,7 +69,6 @@ function pointerOf({ instancePath, params }: ErrorObject): string {
   return property === undefined ? instancePath : `${instancePath}/${escapePointer(property)}`;
 }
 
-/** Returns the message that the caller sees. */
 function messageOf(error: ErrorObject): string {
   const { keyword, params, parentSchema } = error;
   switch (keyword) {
@@ -89,7 +86,6 @@ function messageOf(error: ErrorObject): string {
   }
 }
 
-/** As in "must be a UUID". */
 const formatNames: Record<string, string> = {
   uuid: 'a UUID',
   email: 'an e-mail address',

@@ -1,6 +1,5 @@
 import { parseEnvelope } from '@haraka/email-address';
 
-/** A parsed address, in the form that is sent to mail servers. */
 export interface Address {
   /** Unchanged, because only the mail server knows whether its case matters. */
   local: string;

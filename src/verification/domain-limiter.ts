@@ -1,9 +1,7 @@
 import PQueue from 'p-queue';
 
 export interface DomainLimits {
-  /** Tasks at the same time for one mail domain. */
   perDomain: number;
-  /** Tasks at the same time for all mail domains together. */
   overall: number;
   /** Minimum time between the starts of two tasks for one mail domain (ms). */
   domainIntervalMs: number;
@@ -27,7 +25,6 @@ export class DomainLimiter {
     this.#overall = new Line({ concurrency: limits.overall });
   }
 
-  /** Number of mail domains that have a queue. */
   get domains(): number {
     return this.#domains.size;
   }
@@ -62,7 +59,6 @@ export class DomainLimiter {
 /** A queue that is fair between owners: the first waiting task of each runs before the second of any, and so on. */
 class Line {
   readonly #queue: PQueue;
-  /** Number of waiting tasks by owner. */
   readonly #waiting = new Map<string, number>();
 
   constructor(options: ConstructorParameters<typeof PQueue>[0]) {

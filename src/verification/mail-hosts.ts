@@ -22,7 +22,6 @@ export interface DnsOptions {
   servers: readonly string[];
   /** Of one try (ms). */
   timeoutMs: number;
-  /** Maximum number of tries for each query. */
   tries: number;
   /** Domains that certainly have a mail host. While the server knows none of them, it is not believed. */
   canaries: readonly string[];
@@ -32,17 +31,13 @@ export interface DnsOptions {
 export interface Dns {
   mailHosts(domain: string): Promise<MailHosts>;
   addresses(host: string): Promise<HostAddresses>;
-  /** Cancels all running queries. */
   close(): void;
 }
 
-/** In each of the two caches. */
 const maxCachedAnswers = 10_000;
-/** How long an answer is cached (ms). */
 const cacheMs = 5 * 60_000;
 /** How long a failure is cached (ms). Short, so that the query is repeated soon. */
 const cacheFailureMs = 5_000;
-/** Mail servers that are used for one domain. */
 const hostsOfDomain = 8;
 
 /** Asks DNS servers directly, and ignores the system's hosts file. */

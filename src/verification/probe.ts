@@ -15,7 +15,6 @@ export interface ProbeOptions {
   name?: string | undefined;
   /** For the connection and for each reply (ms). */
   timeoutMs: number;
-  /** Allows connections to IP addresses that are not public. */
   allowPrivate: boolean;
 }
 
@@ -31,10 +30,8 @@ export type Probe = (address: Address, hosts: readonly string[], signal: AbortSi
 const maxServers = 6;
 /** Domains of which is stored whether they accept mail for any mailbox (catch-all). */
 const maxCachedDomains = 10_000;
-/** How long that is stored (ms). */
 const cacheMs = 10 * 60_000;
 
-/** Caches which domains accept mail for any mailbox (catch-all). */
 export function openProbe(dns: Dns, options: ProbeOptions): Probe {
   const catchAll = new LRUCache<string, boolean>({ max: maxCachedDomains, ttl: cacheMs });
 
@@ -71,7 +68,6 @@ export function openProbe(dns: Dns, options: ProbeOptions): Probe {
   }
 }
 
-/** A host and one of its IP addresses. */
 interface Server {
   host: string;
   address?: string;

@@ -10,7 +10,6 @@ export interface DialogOptions {
   port: number;
   /** For the connection and for each reply (ms). */
   timeoutMs: number;
-  /** Closes the connection at once. */
   signal: AbortSignal;
 }
 

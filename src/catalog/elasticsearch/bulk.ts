@@ -14,7 +14,6 @@ export interface Operation {
 export const operationText = (action: object, source?: object): string =>
   source ? `${JSON.stringify(action)}\n${JSON.stringify(source)}\n` : `${JSON.stringify(action)}\n`;
 
-/** A delete has no `source`. */
 export const toOperation = (id: string, action: object, source?: object): Operation => ({
   id,
   bytes: Buffer.from(operationText(action, source)),
@@ -23,7 +22,6 @@ export const toOperation = (id: string, action: object, source?: object): Operat
 interface ItemResult {
   status: number;
   result?: string | undefined;
-  /** Type of the error, if the operation failed. */
   type?: string | undefined;
 }
 

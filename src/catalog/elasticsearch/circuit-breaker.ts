@@ -19,7 +19,6 @@ export class CircuitBreaker {
     this.#openMs = openMs;
   }
 
-  /** Callers are rejected at the moment. */
   get isOpen(): boolean {
     return this.#isDown && performance.now() < this.#openUntil;
   }

@@ -24,7 +24,6 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
-/** Sends reads for one customer or for the service itself. */
 export interface Reader {
   /**
    * Waits first if too many reads are running.
@@ -83,7 +82,6 @@ export class SearchNodes {
   readonly #breaker = new CircuitBreaker('The prospect catalog', 1_000);
   readonly #closing = new AbortController();
   #next = 0;
-  /** Consecutive failed reads. */
   #failures = 0;
   #watching = false;
   #probing: Promise<unknown> | undefined;
@@ -102,7 +100,6 @@ export class SearchNodes {
     this.#writeMs = config.ELASTICSEARCH_BULK_TIMEOUT_MS;
   }
 
-  /** For metrics. */
   get gate(): Gate {
     return this.#gate;
   }
@@ -136,7 +133,6 @@ export class SearchNodes {
     };
   }
 
-  /** For the service itself, not for a customer. */
   read<T>(call: Call<T>): Promise<T> {
     return this.for({ customerId: serviceItself }).read(call);
   }

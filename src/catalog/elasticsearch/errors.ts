@@ -85,7 +85,6 @@ export const isNoAnswer = (error: unknown): boolean =>
   error instanceof errors.ConnectionError ||
   error instanceof errors.NoLivingConnectionsError;
 
-/** The node may be lost or only busy. */
 export const isTimeout = (error: unknown): boolean => error instanceof errors.TimeoutError;
 
 const statusOf = (error: unknown): number | undefined =>
@@ -113,7 +112,6 @@ export const mayBeBetterElsewhere = (error: unknown): boolean =>
 export const isRejected = (error: unknown): boolean =>
   error instanceof errors.ResponseError && typeOf(error) === 'es_rejected_execution_exception';
 
-/** The caller aborted the call. */
 export const isAborted = (error: unknown): boolean => error instanceof errors.RequestAbortedError;
 
 /**

@@ -6,11 +6,9 @@ import { fieldCodes, type FieldCode } from '../field-codes.ts';
 
 /** The aliases of the catalog's indexes. */
 export interface Names {
-  /** For searches of people. */
   people: string;
   /** All indexes that store people: the one that searches use and, during a reindex, the new one. */
   everywhere: string;
-  /** For searches of suggested values. */
   values: string;
 }
 
@@ -49,9 +47,7 @@ const half: estypes.MappingProperty = { type: 'long', index: false };
 /** A small number. Filters scan its values, because indexing would slow imports. */
 const small: estypes.MappingProperty = { type: 'byte', index: false };
 
-/** Index field of a folded text. */
 export const foldedField = <M extends TextField>(field: M): FieldCode<M> => fieldCodes[field];
-/** Index field of the words of a text. */
 export const wordsField = <M extends WordField>(field: M): `${FieldCode<M>}w` => `${fieldCodes[field]}w`;
 /** Index field of a text's original spelling, which is stored unless it is the `usualSpelling`. */
 export const spelledField = <M extends TextField>(field: M): `${FieldCode<M>}s` => `${fieldCodes[field]}s`;

@@ -48,7 +48,6 @@ function print(criterion: Criterion): Query {
   }
 }
 
-/** The field that searches and sort orders use. */
 const fieldOf = (member: SortField | TextField): string => (isText(member) ? foldedField(member) : member);
 const isText = (member: string): member is TextField => member in fieldCodes;
 
@@ -72,7 +71,6 @@ const ends = (gte: number | undefined, lte: number | undefined): { gte?: number;
 const toMilliseconds = (instant: string | undefined): number | undefined =>
   instant === undefined ? undefined : Date.parse(instant);
 
-/** The order's fields, then the id. */
 export const sortBy = (order: ProspectOrder): estypes.SortOptions[] => [
   ...order.map(({ field, direction }): estypes.SortOptions => ({
     [fieldOf(field)]: {
@@ -84,7 +82,6 @@ export const sortBy = (order: ProspectOrder): estypes.SortOptions[] => [
   { id_low: 'asc' },
 ];
 
-/** One value for each field of `sort`. */
 export const searchAfter = (order: ProspectOrder, { id, values }: ProspectPosition): estypes.SortResults => [
   ...order.map(({ field }, i) => (field === 'date_verified' ? Date.parse(String(values[i])) : values[i]!)),
   ...idHalvesOf(id),

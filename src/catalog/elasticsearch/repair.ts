@@ -143,7 +143,6 @@ async function deleteLeftovers(
   );
 }
 
-/** Skips indexes that do not exist. */
 export async function deleteIndexes(nodes: SearchNodes, index: string[]): Promise<void> {
   if (index.length === 0) return;
   await nodes.work((client, options) => client.indices.delete({ index, ignore_unavailable: true }, options));
@@ -174,7 +173,6 @@ export async function createIndex({ nodes, config, names }: Indexes, aliases: st
   return made;
 }
 
-/** Saves the index to which people are written, and whether searches use it. */
 export const saveTarget = ({ db, names }: Indexes, { uuid, isSearched }: Pick<WriteTarget, 'uuid' | 'isSearched'>) =>
   db.transaction((sql) => saveIncarnation(sql, names.people, { incarnation: uuid, is_searched: isSearched }));
 

@@ -131,7 +131,6 @@ async function* spellings(
   }
 }
 
-/** A value of an index field, with its number of people. */
 interface Term {
   key: string;
   doc_count: number;

@@ -6,7 +6,6 @@ import { Arena } from './arena.ts';
 /** A position in the input, with the numbers of records before it. */
 type Reached = Omit<ImportState, 'started_at'>;
 
-/** People written in one call. */
 const batchSize = 1_000;
 /** Batches written at the same time. Limits the memory of an import. */
 const maxWritesInFlight = 6;
@@ -15,7 +14,6 @@ const arenaSize = 3 * 1024 * 1024;
 /** Minimum time between two saves of the progress (ms). */
 const saveEveryMs = 500;
 
-/** Why a record is not written. */
 type LeftOut = 'bad' | 'suppressed';
 
 interface RunningWrite {
@@ -111,7 +109,6 @@ export class BatchWriter {
     this.#arenas.push(arena);
   }
 
-  /** Waits until one of the running writes has ended. */
   async #waitForOne(): Promise<void> {
     await Promise.race(this.#inFlight.values().map(({ ended }) => ended));
     await this.#saveProgress();

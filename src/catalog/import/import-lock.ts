@@ -126,7 +126,6 @@ class ImportLock {
     }
   }
 
-  /** Sleeps for `heartbeatMs`, or until the lock is released. */
   #rest(): Promise<void> {
     return sleep(heartbeatMs, undefined, { signal: this.#released.signal }).catch(() => undefined);
   }

@@ -148,13 +148,11 @@ function unlessSuppressed(document: CatalogDocument, suppressed: SuppressedPeopl
   return suppressed.has({ _id: document.id, work_email, emails, profnet_url }) ? 'suppressed' : document;
 }
 
-/** A record with its person, or with what is wrong. */
 interface ReadRecord {
   record: RawRecord;
   result: ImportedPerson | string;
 }
 
-/** Returns the parsed records after the saved position. */
 function readNew(reader: RecordReader, records: readonly RawRecord[], position: number): ReadRecord[] {
   const read: ReadRecord[] = [];
   for (const record of records) {

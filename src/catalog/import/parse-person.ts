@@ -11,7 +11,6 @@ import type { PersonId, PersonIds } from './person-ids.ts';
 /** Not checked yet. */
 export type ImportedFields = Readonly<Record<string, unknown>>;
 
-/** The message says what is wrong. */
 export class InvalidRecord extends Error {}
 
 const maxLength = { text: 255, url: 2048, email: 254, emails: 50, source: maxSourceLength };

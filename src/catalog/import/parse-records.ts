@@ -5,7 +5,6 @@ import { toDocument } from '../document.ts';
 import { InvalidRecord, parsePerson, type ImportedFields } from './parse-person.ts';
 import type { ImportedPerson, PersonIds } from './person-ids.ts';
 
-/** One JSON object per line, or CSV. */
 export type Format = 'ndjson' | 'csv';
 
 /** Parses one file's records, in their order, from the header of a CSV file on. */

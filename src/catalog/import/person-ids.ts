@@ -47,7 +47,6 @@ const urlNamespace = Buffer.from('6ba7b8119dad11d180b400c04fd430c8', 'hex');
 export const uuidOfUrl = (url: string): string =>
   toUuid(createHash('sha1').update(urlNamespace).update(url).digest(), 5);
 
-/** From the first 16 bytes. */
 function toUuid(digest: Buffer, version: number): string {
   const bytes = digest.subarray(0, 16);
   bytes[6] = (bytes[6]! & 0x0f) | (version << 4);

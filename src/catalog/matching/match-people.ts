@@ -18,7 +18,6 @@ export interface Wanted {
   location_country?: string | undefined;
 }
 
-/** What decided about a match. */
 export type MatchedOn = 'email' | 'profnet_url' | 'name_and_company' | 'location_country';
 
 /** The people who are the same as somebody: none, one, or several who cannot be told apart, at most `maxCandidates`. */
@@ -29,7 +28,6 @@ export interface Match {
 
 /** People in an ambiguous match. */
 export const maxCandidates = 5;
-/** People that one search of the catalog returns. */
 const mostFound = 1_000;
 
 type Reads = Pick<CatalogReads, 'search'>;
@@ -55,14 +53,10 @@ export async function matchPeople(catalog: Reads, wanted: readonly Wanted[], cod
   return matches.map((match, i) => decided(match, wanted[i]!, codeOf));
 }
 
-/** A way to find people. */
 interface Step {
   name: MatchedOn;
-  /** Returns the values by which the person is found. */
   valuesOf: (wanted: Wanted) => string[];
-  /** Returns the same values of a person in the catalog. */
   valuesIn: (prospect: Prospect) => string[];
-  /** The condition of a search for people with one of these values. */
   criterion: (values: string[]) => Criterion;
 }
 

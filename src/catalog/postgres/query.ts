@@ -81,9 +81,7 @@ function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: '
 const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
   not exists (select 1 from unlocks u where u.customer_id = ${customerId}::uuid and u.prospect_id = p.id offset 0)`;
 
-/** A field of a sort order as SQL. */
 interface Printed {
-  /** To sort by. */
   column: Fragment;
   /** Converts a value, so that it can be compared with `column`. */
   value: (value: SortValue) => Fragment;
@@ -107,7 +105,6 @@ function printKey(sql: FragmentMaker, { field, direction }: SortKey): Printed {
   return { column, value, descending, nullable: isNullable(field) };
 }
 
-/** SQL types of sort fields that are not texts. */
 const types: Partial<Record<SortField, string>> = {
   score: 'int',
   date_verified: 'timestamptz',
@@ -115,10 +112,8 @@ const types: Partial<Record<SortField, string>> = {
   has_phone: 'int',
 };
 
-/** Sort booleans as 0 and 1. */
 const columns: Partial<Record<SortField, string>> = { has_email: 'p.has_email::int', has_phone: 'p.has_phone::int' };
 
-/** The order's fields, then the id. */
 export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
   const keys = order.map((key) => {
     const { column, descending, nullable } = printKey(sql, key);
@@ -127,7 +122,6 @@ export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
   return join(sql, [...keys, sql`p.id`], ',', '');
 }
 
-/** Prospects (`p`) after a position in the sort order. */
 export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }: ProspectPosition): Fragment {
   const keys = order.map((key) => printKey(sql, key));
   if (keys.every(({ descending, nullable }) => !descending && !nullable)) return isRowAfter(sql, keys, { id, values });

@@ -8,10 +8,8 @@ import { tokensOf } from './search-tokens.ts';
 
 const batchSize = 1_000;
 
-/** A row of `prospects` as JSON. */
 export const encode = (document: CatalogDocument): string => JSON.stringify(toRow(document));
 
-/** Replaces people with the same id. */
 export const writePeople = (db: Database, people: EncodedPerson[]): Promise<void> =>
   writeRows(
     db,
@@ -78,7 +76,6 @@ const toRow = (document: CatalogDocument): object => {
   };
 };
 
-/** Returns the number of people deleted. */
 export async function eraseDocuments(db: Database, ids: string[]): Promise<number> {
   const { count } = await db.transaction((sql) => sql`delete from prospects where id = any(${ids}::uuid[])`);
   return count;

@@ -8,7 +8,6 @@ import { ofAll, storesOf, type RightsServices } from './stores.ts';
 /** Where the service itself keeps people. Contacts are customers' own. */
 export type Place = 'catalog' | 'former catalog' | 'held' | 'job results';
 
-/** A person as one place has the person. */
 export interface Copy {
   place: Place;
   person: Prospect;

@@ -16,7 +16,6 @@ import { findPeople, type Copy } from './find-people.ts';
 import { keyOf, type Noted } from './requests.ts';
 import { ofAll, type RightsServices } from './stores.ts';
 
-/** With the name of the customer. */
 type Named<T> = T & { customer: string };
 
 /** What the installation holds about the people who have an identifier. */

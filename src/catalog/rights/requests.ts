@@ -20,7 +20,6 @@ import { SuppressedPeople } from './suppressed-people.ts';
 import { sweepCatalog } from './sweep.ts';
 import { erasePeople, hold, release, sumOf, type Effects } from './take-out.ts';
 
-/** About a request: who processes it, and what is noted of it. */
 export interface Noted {
   operator: string;
   case_ref?: string | undefined;
@@ -107,7 +106,6 @@ export async function lift(
   return { lifted, shown: await release(services, await SuppressedPeople.open(services.db)) };
 }
 
-/** A saved list of suppressions. */
 export interface SavedList {
   /** Tells whether the digests were made with this installation's secret. */
   secret_check: string;

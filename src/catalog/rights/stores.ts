@@ -6,11 +6,9 @@ import type { Catalog } from '../catalog.ts';
 import { withImportLock, type StillHeld } from '../import/import-lock.ts';
 import { postgresCatalog } from '../postgres/engine.ts';
 
-/** What requests of people are processed with. */
 export interface RightsServices {
   db: SharedDatabase;
   catalog: Catalog;
-  /** Tells the operator what is waited for. */
   notify: (text: string) => unknown;
 }
 

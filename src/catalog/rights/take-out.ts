@@ -11,7 +11,6 @@ import { toDocument } from '../document.ts';
 import { ofAll, storesOf, type RightsServices } from './stores.ts';
 import type { SuppressedPeople } from './suppressed-people.ts';
 
-/** Numbers of what was written. */
 export interface Effects {
   /** People who were deleted from a catalog. */
   deleted: number;
@@ -19,9 +18,7 @@ export interface Effects {
   held: number;
   /** Customers who had unlocked a person, and were told of the removal now. */
   told: number;
-  /** Contacts that got `removal_requested_at`. */
   contacts: number;
-  /** Job results whose data was removed. */
   results: number;
 }
 

@@ -67,7 +67,6 @@ const list = ({ customer }: { customer: string }): Promise<Endpoint[]> =>
     return showEndpoints({ db, customerId: customer });
   });
 
-/** Runs `work` for the customer whose endpoint this is. */
 const withEndpoint = <T>(id: string, work: (management: Management) => Promise<T>): Promise<T> =>
   withServices(async ({ db, config }) => {
     const customerId = await db.search((sql) => findCustomerOfEndpoint(sql, id));

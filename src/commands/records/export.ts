@@ -13,10 +13,8 @@ import { withDatabase } from '../database.ts';
 import { progressOn } from '../shell/progress.ts';
 
 export interface Exportable {
-  /** As in messages, e.g. `contacts`. */
   noun: string;
   fields: FileFields;
-  /** Returns all records of a customer. */
   open: (db: Database, customerId: string) => ExportedRecords;
 }
 
@@ -106,7 +104,6 @@ async function exportToFile(exportable: Exportable, options: ChosenOptions & { o
   }
 }
 
-/** Returns the number of records. */
 const exportTo = (
   stream: Writable,
   { noun, open }: Exportable,

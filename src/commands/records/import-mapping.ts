@@ -6,7 +6,6 @@ import { allImports, requireImport } from '../../queries/imports/imports.ts';
 import { fieldOfMapped } from '../../schemas/imports.ts';
 import type { Progress } from '../shell/progress.ts';
 
-/** True if a question can be asked and answered. */
 export const canAsk = (isStandardInput: boolean): boolean =>
   !isStandardInput && process.stdin.isTTY && process.stderr.isTTY;
 
@@ -32,7 +31,6 @@ export async function showAndStart(
   throw new Error(fault ? `The file cannot be imported: ${fault.message}` : 'Nothing was imported');
 }
 
-/** A line for each column: its header, the field, where that comes from, and a value. */
 function linesOf({ columns, mapping, mapping_from: from }: DetailedPreview): string[] {
   const rows = columns.map(({ header, samples, type }) => {
     const field = fieldOfMapped(mapping?.[header] ?? null);

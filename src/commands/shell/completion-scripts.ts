@@ -8,7 +8,6 @@ export interface Flag extends Word {
   value: 'none' | 'any' | 'file' | readonly string[];
 }
 
-/** A command or subcommand, with what can follow it. */
 export interface Place {
   /** E.g. `customer` and `create`. Empty for the program itself. */
   words: readonly string[];

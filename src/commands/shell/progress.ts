@@ -13,7 +13,6 @@ export interface Progress {
    * @throws the error of the stream, except if the reader has closed it
    */
   line(text: string): Promise<void>;
-  /** Removes the bar from the terminal. */
   end(): void;
 }
 
@@ -21,7 +20,6 @@ export interface Progress {
 const onTerminalMs = 100;
 /** Shortest time between two progress lines elsewhere (ms). */
 const elsewhereMs = 5_000;
-/** Width of the bar (characters). */
 const width = 24;
 
 /** @param total the final value of the progress; undefined if it is unknown at the start */
@@ -69,7 +67,6 @@ export function progressOn(stream: NodeJS.WriteStream, total: number | undefined
   };
 }
 
-/** @param share from 0 to 1 */
 function drawn(share: number): string {
   const full = Math.round(Math.min(share, 1) * width);
   return `[${'='.repeat(full)}${' '.repeat(width - full)}] ${Math.floor(Math.min(share, 1) * 100)} %`;

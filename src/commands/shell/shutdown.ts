@@ -25,7 +25,6 @@ export class Shutdown {
     this.#apps.push(app);
   }
 
-  /** Registers a function that stops workers. */
   add(stop: () => Promise<void>): void {
     this.#stops.push(stop);
   }

@@ -1,7 +1,6 @@
 import type postgres from 'postgres';
 import { distributionColumn, placementOf } from './placement.ts';
 
-/** A connection, or an open transaction. */
 type Session = postgres.Sql | postgres.TransactionSql;
 
 /**
@@ -10,7 +9,6 @@ type Session = postgres.Sql | postgres.TransactionSql;
  */
 const firstTable = 'contacts';
 
-/** Returns true if the extension Citus is installed in the database, even if no table is distributed. */
 export async function hasCitus(sql: Session): Promise<boolean> {
   const [extension] = await sql`select from pg_extension where extname = 'citus'`;
   return extension !== undefined;
@@ -23,7 +21,6 @@ export async function isDistributed(sql: Session): Promise<boolean> {
   return table !== undefined;
 }
 
-/** Returns the names of tables in the order in which the tables must be distributed with Citus. */
 export const inOrderOfPlacing = (tables: readonly string[]): string[] =>
   tables.toSorted((a, b) => Number(b === firstTable) - Number(a === firstTable));
 

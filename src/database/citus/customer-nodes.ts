@@ -21,16 +21,13 @@ const candidates = 20_000;
  */
 export class CustomerNodes {
   readonly #read: Read;
-  /** The shard of each customer: a part of the tables that is on one node. */
   readonly #shards = new Map<string, string>();
-  /** The node of each shard. */
   #nodes = new Map<string, string>();
   /** For each node, an id whose rows would be there, if a customer had it. */
   #samples = new Map<string, string>();
   #readAt = -Infinity;
   #reading: Promise<void> | undefined;
 
-  /** @param read runs a query on the coordinator */
   constructor(read: Read) {
     this.#read = read;
   }

@@ -74,7 +74,6 @@ async function requireRole(sql: postgres.Sql): Promise<void> {
     );
 }
 
-/** A foreign key of a table. `definition` is its SQL. */
 interface ForeignKey {
   table: string;
   name: string;

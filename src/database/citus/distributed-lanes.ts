@@ -4,7 +4,6 @@ import type { CustomerNodes } from './customer-nodes.ts';
 import { databaseUnavailable } from '../lanes.ts';
 import { NodeMonitor, type Probe } from './node-monitor.ts';
 
-/** Groups of database connections that can be closed. */
 interface Closable {
   /** Waits at most 10 s for running operations, then closes all connections. */
   close(): Promise<void>;
@@ -15,13 +14,11 @@ interface Closable {
 /** The name that stands for the coordinator where the name of a node is expected. */
 export const coordinatorItself = 'coordinator';
 
-/** The connections for one node, and whether it responds. */
 interface Node<Lanes> {
   lanes: Lanes;
   monitor: NodeMonitor;
 }
 
-/** What `DistributedLanes` needs. */
 interface DistributedLanesOptions<Lanes> {
   customers: CustomerNodes;
   /**
@@ -29,7 +26,6 @@ interface DistributedLanesOptions<Lanes> {
    * @param name suffix for the names of the set in the metrics
    */
   open: (name: string) => Lanes;
-  /** Opens a connection that sends test queries to a node, or to the coordinator (`coordinatorItself`). */
   openProbe: (node: string) => Probe;
   /** Time without a response after which a node counts as down (ms). */
   silenceMs: number;
@@ -64,7 +60,6 @@ export class DistributedLanes<Lanes extends Closable> {
     });
   }
 
-  /** All sets of connections. */
   get sets(): Lanes[] {
     return [this.#coordinator, this.#everywhere, ...[...this.#nodes.values()].map(({ lanes }) => lanes)];
   }
@@ -91,7 +86,6 @@ export class DistributedLanes<Lanes extends Closable> {
     return result;
   }
 
-  /** Divides customers by their nodes. */
   async group(customerIds: readonly string[]): Promise<string[][]> {
     const nodes = await Promise.all(
       customerIds.map(async (id) => [await this.#options.customers.find(id), id] as const),

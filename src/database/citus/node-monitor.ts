@@ -2,17 +2,14 @@ import type { FastifyBaseLogger } from 'fastify';
 
 /** A connection that sends test queries to one node of a distributed database. */
 export interface Probe {
-  /** Sends a test query. Rejects if it fails. */
   send(): Promise<unknown>;
   /** Closes the connection. Its running test query rejects. */
   close(): void;
 }
 
-/** What a `NodeMonitor` needs. */
 export interface NodeMonitorOptions {
   /** Name of the node in the log: host and port. */
   node: string;
-  /** Opens a connection for test queries. */
   openProbe: () => Probe;
   /** Time without a response after which the node counts as down (ms). */
   silenceMs: number;
@@ -59,7 +56,6 @@ export class NodeMonitor {
     return this.#isWaiting && this.#probeTicks >= 2;
   }
 
-  /** False while the node does not respond. */
   get isUp(): boolean {
     return this.#isUp;
   }

@@ -9,7 +9,6 @@ interface Ascent {
   value: Fragment;
   /** Value ascending, then id ascending. */
   scan: Fragment;
-  /** The record has this sort value. */
   equals: (value: Fragment) => Fragment;
   /** The record's sort value is greater than that of `after`. */
   above: (after: Position) => Fragment;
@@ -17,7 +16,6 @@ interface Ascent {
   tied: (after: Position) => Fragment;
 }
 
-/** Sorts by an indexed field, ascending. */
 export function indexAscending(context: PageContext): Clauses {
   const { sql, query, id } = context;
   const value = constant(sql, columnsOf(query.source, query.order)[0]!.value);

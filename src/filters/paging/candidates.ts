@@ -16,7 +16,6 @@ interface Printing {
 
 /** Candidates: all records that pass a filter, and perhaps others. */
 interface Candidates {
-  /** The record is a candidate. */
   condition: Fragment;
   /** Selects the candidates' ids. Undefined if a statement with `condition` is just as fast. */
   ids?: Fragment;
@@ -164,7 +163,6 @@ const hasParts = (printing: Printing, field: string, text: string): Fragment =>
 const hasTerms = ({ sql, source }: Printing, terms: readonly number[]): Fragment =>
   sql`${constant(sql, `${source.alias}.terms`)} @> ${arrayLiteral(terms)}::integer[]`;
 
-/** Returns the candidates with one of these terms. */
 function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[]): Candidates {
   // Each term is looked up separately, because the planner assumes that most records meet an array overlap (`&&`). It
   // also assumes that 0.5 % of all records have a given term, and would rather read all records of a small customer. So
@@ -225,7 +223,6 @@ function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Tes
   return field === undefined ? undefined : { ...filter, field };
 }
 
-/** Returns the contacts that meet at least one of the conditions. */
 function isAnyOf(printing: Printing, conditions: Fragment[]): Candidates {
   const { sql } = printing;
   // Each condition has a statement of its own, so that the planner uses an index for each.
@@ -234,7 +231,6 @@ function isAnyOf(printing: Printing, conditions: Fragment[]): Candidates {
   return { condition: sql`c.id = any(array(${ids}))`, ids };
 }
 
-/** Selects the ids of the customer's records that meet a condition. */
 const idsThat = ({ sql, source, customerId }: Printing, condition: Fragment): Fragment => {
   const alias = constant(sql, source.alias);
   return sql`
@@ -244,12 +240,10 @@ const idsThat = ({ sql, source, customerId }: Printing, condition: Fragment): Fr
       and ${condition}`;
 };
 
-/** Returns the contacts whose company passes the filter. */
 const printCompanies = (printing: Printing, filter: Filter): Candidates => ({
   condition: printing.sql`c.company_id = any(array(${companiesThat(printing, filter)}))`,
 });
 
-/** Selects the ids of the companies that pass a filter. */
 function companiesThat({ sql, customerId }: Printing, filter: Filter): Fragment {
   const candidates = candidateCondition(sql, companySource, customerId, filter) ?? constant(sql, 'true');
   return sql`

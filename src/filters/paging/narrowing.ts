@@ -24,7 +24,6 @@ export const moreOfNewest = 10_000;
 /** If at least this many of the newest records pass, terms are not used: they would select too many records. */
 export const manyOfNewest = 40;
 
-/** The default order. */
 export const isNewestFirst = ({ order }: RecordQuery): boolean =>
   order.length === 1 && order[0]!.field === 'created_at' && order[0]!.direction === 'DESC';
 
@@ -65,12 +64,10 @@ export const candidateConditionOf = (
   { source, customerId, filter }: RecordQuery,
 ): Fragment | undefined => candidateCondition(sql, source, customerId, filter);
 
-/** True if filter or order read fields of the contacts' companies. */
 export const usesCompany = ({ source, filter, order }: RecordQuery): boolean =>
   source.alias === 'c' &&
   (filterUsesCompany(source, filter) || order.some(({ field }) => source.columns[field]?.isOfCompany));
 
-/** True if the filter reads fields of the contacts' companies. */
 export const filterUsesCompany = (source: Source, filter: Filter): boolean =>
   source.alias === 'c' &&
   [...fieldsOf(filter)].some((field) => field === 'search' || source.columns[field]?.isOfCompany === true);
@@ -100,7 +97,6 @@ export function newestRows(sql: FragmentMaker, query: RecordQuery, size: number)
   ) ${constant(sql, source.alias)}`;
 }
 
-/** Condition: the record is a candidate. */
 export function isCandidate(sql: FragmentMaker, query: RecordQuery): Fragment {
   const { source, customerId, filter } = query;
   const id = constant(sql, `${source.alias}.id`);

@@ -66,7 +66,6 @@ export function candidatePageClauses(sql: FragmentMaker, query: RecordQuery): Pa
   );
 }
 
-/** For all records that pass the filter: `select count(*) from ${from} where ${where}`. */
 export function countClauses(sql: FragmentMaker, query: RecordQuery): MatchClauses {
   const { from, matches } = pageContextOf(sql, query);
   return { from, where: matches };

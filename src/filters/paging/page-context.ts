@@ -19,11 +19,9 @@ export interface PageContext {
   query: RecordQuery;
   /** With what the filter and the order need. */
   from: Fragment;
-  /** The id column of the records. */
   id: Fragment;
   /** The record belongs to the customer, and callers may see it. */
   owned: Fragment;
-  /** `owned`, and it passes the filter. */
   matches: Fragment;
 }
 

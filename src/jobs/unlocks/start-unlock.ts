@@ -86,7 +86,6 @@ export async function estimateSelectedUnlock(
   return { matches, cost, available: await findSpendable(sql, spender, pool) };
 }
 
-/** A repeated id counts once. */
 export const countExisting = async (catalog: Pick<Catalog, 'find'>, ids: string[]): Promise<number> =>
   (await catalog.find(distinct(ids))).length;
 

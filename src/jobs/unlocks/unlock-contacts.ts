@@ -8,9 +8,7 @@ import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './un
 
 /** Stored with the job. The next batch resumes from it. */
 interface Progress {
-  /** Position of the last processed prospect in the search. */
   after?: ProspectPosition;
-  /** All search results are processed. */
   isExhausted?: boolean;
 }
 

@@ -12,7 +12,6 @@ import { settle } from '../settle.ts';
 /** Maximum number of prospects that one batch unlocks. With more, other customers wait longer. */
 const maxBatchSize = 250;
 
-/** Returns how many prospects one batch of a job unlocks. */
 export const unlockBatchSize = async ({ db }: JobContext, { customer_id, sync_crm }: LeasedJob): Promise<number> =>
   sync_crm ? db.lookup((sql) => contactsAtOnce(sql, customer_id, maxBatchSize)) : maxBatchSize;
 

@@ -3,7 +3,6 @@ import type { Verification } from '../../schemas/verification.ts';
 import { isDoubted } from '../../verification/verifier.ts';
 import type { JobContext } from '../handler.ts';
 
-/** Emails that one batch verifies at the same time. */
 const maxInFlight = 1_000;
 /** Emails of one domain at the same time, so that a slow domain leaves capacity for others. */
 const maxPerDomain = 50;
@@ -70,12 +69,10 @@ export class EmailsInFlight {
     return this.#inFlight.size;
   }
 
-  /** Domains that have reached their maximum. */
   get fullDomains(): string[] {
     return [...this.#countDomains()].filter(([, count]) => count >= this.#maxPerDomain).map(([domain]) => domain);
   }
 
-  /** Finished and not stored yet. */
   get verified(): VerifiedEmail[] {
     return [...this.#verified.values()];
   }
@@ -94,7 +91,6 @@ export class EmailsInFlight {
     return this.#hasDoubts;
   }
 
-  /** The first unexpected error of a verification. */
   get fault(): unknown {
     return this.#fault;
   }

@@ -217,7 +217,6 @@ interface Outcome extends ContactVerification {
   position: number;
 }
 
-/** Converts a verified input to the outcome for each contact with this email. Nothing for a duplicate input. */
 const forContacts =
   (duplicates: Duplicates) =>
   ({ input, verification }: Item): Outcome[] => {

@@ -79,7 +79,6 @@ function isNextToAnswer(socket: Socket): boolean {
   return !response.headersSent && response.socket !== null; // null while earlier responses are pending
 }
 
-/** Returns an error response's body as JSON text. */
 export const bodyOf = ([statusCode, code, message]: Refusal): string =>
   JSON.stringify({ statusCode, error: STATUS_CODES[statusCode], code, message });
 

@@ -33,7 +33,6 @@ export default fp(
   { name: 'declared-responses' },
 );
 
-/** Creates the error for a response with a status that its route does not declare. */
 const undeclared = ({ method, routeOptions }: FastifyRequest, { statusCode }: FastifyReply): Error =>
   new Error(`${method} ${routeOptions.url} sends the undeclared status ${statusCode}`);
 

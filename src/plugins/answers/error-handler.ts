@@ -123,7 +123,6 @@ function toDomainError(thrown: unknown, request: FastifyRequest): DomainError | 
 /** Maximum size of an error response's body (bytes). */
 const maxBytes = 64 * 1024;
 
-/** The content of an error response. */
 export interface ErrorAnswer {
   status: number;
   code: string;

@@ -38,7 +38,6 @@ export default fp(
   { name: 'response-pieces', dependencies: ['requester'] },
 );
 
-/** Returns the schema of a success response, or undefined if there is none. */
 function schemaOf({ routeOptions }: FastifyRequest, { statusCode }: FastifyReply): Schema | undefined {
   const responses = routeOptions.schema?.response as Record<number, Schema> | undefined;
   return statusCode < 400 ? responses?.[statusCode] : undefined;

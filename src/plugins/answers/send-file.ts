@@ -2,11 +2,9 @@ import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { CallerHungUp } from '../../credentials/requester.ts';
 
-/** A file that is streamed as a response. */
 interface StreamedFile {
   /** Starts to read the file. An error becomes an error response. Not called for a HEAD request. */
   read: () => Promise<AsyncIterable<string | Buffer>>;
-  /** The content type of the file. */
   type: string;
   name: string;
   /** The word for this kind of file in log lines, such as `export`. */

@@ -3,7 +3,6 @@ import type { Fault } from '../../errors.ts';
 /** Maximum length of a text in an error response (UTF-16 code units). */
 const maxTextLength = 500;
 
-/** Shortens a text that is too long for an error response. A shortened text ends with an ellipsis (…). */
 export const cutText = (text: string): string =>
   (text.length > maxTextLength ? `${text.slice(0, maxTextLength - 1)}…` : text).toWellFormed();
 

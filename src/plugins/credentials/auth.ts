@@ -64,7 +64,6 @@ function requireAccess(route: RouteOptions): void {
 /** Maximum size of a request body with a credential, if the route sets no other limit (bytes). */
 const maxBodyBytes = 1024 * 1024;
 
-/** Allows request bodies of up to `maxBodyBytes` for a new route that requires a credential. */
 function allowBody(route: RouteOptions): void {
   if (!('public' in route.config!.access!)) route.bodyLimit ??= maxBodyBytes;
 }

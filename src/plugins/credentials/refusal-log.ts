@@ -17,7 +17,6 @@ interface Counted {
   message: string;
   cause: Record<string, unknown> | undefined;
   count: number;
-  /** The id of one of the counted requests. */
   example: string;
 }
 
@@ -34,10 +33,6 @@ export class RefusalLog {
     this.#log = log;
   }
 
-  /**
-   * Counts a request that gets the response 503.
-   * @param error The reason for the response.
-   */
   add(request: FastifyRequest, error: DomainError): void {
     request.isCounted = true;
     const cause = error.cause === undefined ? undefined : withoutStack(error.cause);

@@ -5,7 +5,6 @@ import type { Config } from '../../process/config.ts';
 
 /** The names and attributes of the cookies that the web pages under `/app` use. */
 export interface SessionCookies {
-  /** Name of the cookie that holds the session token. */
   session: string;
   /**
    * Name of the cookie that protects the login form against cross-site request forgery. The login form contains a token
@@ -14,7 +13,6 @@ export interface SessionCookies {
   login: string;
   /** The attributes of both cookies, such as `HttpOnly`. */
   attributes: CookieSerializeOptions;
-  /** Returns the session token from the cookie of a request, or undefined if the request has no session cookie. */
   tokenOf: (request: FastifyRequest) => string | undefined;
 }
 
@@ -37,5 +35,4 @@ export function sessionCookies({ PUBLIC_URL }: Config): SessionCookies {
   };
 }
 
-/** Returns true if the public URL of the service is an https URL. */
 export const isHttps = (publicUrl: string | undefined): boolean => publicUrl?.startsWith('https:') === true;

@@ -8,7 +8,6 @@ import { serviceItself } from '../../credentials/requester.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Returns the room that was reserved for the body of the request. Undefined if the request has no body. */
     releaseBody: Release | undefined;
   }
 }

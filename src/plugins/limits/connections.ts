@@ -8,12 +8,10 @@ import { isWithin, normaliseAddress, parseRanges, type AddressRanges } from '../
 import { Pace } from '../../network/pace.ts';
 import { readUnacknowledged, receivedBytes, type Unacknowledged } from '../../network/socket-progress.ts';
 
-/** An open network connection of a caller. */
 interface Connection {
   socket: Socket;
   /** Who shares a limit with this connection: its IPv4 address, or the /64 prefix of its IPv6 address. */
   holder: SlotHolder;
-  /** The request that is being handled on this connection, or undefined. */
   request: FastifyRequest | undefined;
   /**
    * The functions that start the waiting requests of this connection, in order of arrival. A request waits until all

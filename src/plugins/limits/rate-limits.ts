@@ -34,10 +34,6 @@ declare module 'fastify' {
   }
 }
 
-/**
- * Fastify plugin that creates the rate limits (`app.rateLimits`) when the app starts, and closes them when the app
- * closes.
- */
 export default fp(
   async (app) => {
     const limits = await openRateLimits(app.config, app.log);
@@ -82,7 +78,6 @@ interface RouteLimits {
   described: string;
 }
 
-/** Creates the function that counts requests toward the enabled rate limits of their routes. */
 export function requestCounter(all: RateLimits): RequestCounter {
   const byRoute = new WeakMap<FastifyContextConfig, RouteLimits>();
   const limitsOf = (config: FastifyContextConfig): RouteLimits => {

@@ -92,13 +92,11 @@ function scopesOf(
   return 'allScopes' in access ? access.allScopes : access.anyScope;
 }
 
-/** Returns the names of a route's rate limits as the field `x-rate-limits` of the OpenAPI document. */
 function limitsOf({ config = {} }: RouteOptions): Json {
   const policies = policiesOf(config);
   return policies.length > 0 ? { 'x-rate-limits': policies } : {};
 }
 
-/** Adds the headers and a description to each response of a route. */
 const describeResponses = (route: RouteOptions, body: unknown, response: Record<string, Json> = {}): Json =>
   Object.fromEntries(
     Object.entries(response).map(([status, schema]) => [
@@ -184,7 +182,6 @@ const limitHeaders = (config: FastifyContextConfig = {}): Json =>
     ? {}
     : { 'ratelimit-policy': headers['ratelimit-policy'], ratelimit: headers.ratelimit };
 
-/** Returns true if a request body has the field `cursor` or the field `paginate.cursor`. */
 function takesCursor(body: unknown): boolean {
   const fields = (body as { properties?: Record<string, { properties?: object }> } | undefined)?.properties ?? {};
   return 'cursor' in fields || 'cursor' in (fields['paginate']?.properties ?? {});
@@ -192,7 +189,6 @@ function takesCursor(body: unknown): boolean {
 
 const item = String.raw`"[a-z]+"`;
 
-/** The response headers in the OpenAPI document. */
 const headers = {
   'x-request-id': {
     type: 'string',
@@ -234,7 +230,6 @@ const headers = {
   'retry-after': { type: 'integer', minimum: 1, description: 'Seconds after which to try again.' },
 } satisfies Json;
 
-/** Returns the optional request headers of a route (`Idempotency-Key`, `If-Match`) for the OpenAPI document. */
 function describeHeaders({ config }: RouteOptions, response: object = {}): Json {
   const supported = {
     ...(config?.idempotent ? { 'idempotency-key': idempotencyKey } : {}),

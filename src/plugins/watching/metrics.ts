@@ -4,9 +4,7 @@ import { measureProcess, requestDuration } from '../../process/metrics.ts';
 import { ServiceMetrics } from './service-metrics.ts';
 
 interface Options {
-  /** True if this app measures the duration of its requests. */
   isMeasured: boolean;
-  /** True if this app serves `GET /metrics`. */
   isExposed: boolean;
 }
 

@@ -5,7 +5,6 @@ import { processMetrics } from '../../process/metrics.ts';
 import { readBacklog, type Backlog } from '../../queries/jobs/backlog.ts';
 import { allCustomers } from '../../credentials/requester.ts';
 
-/** The services whose state is reported in the metrics. */
 export interface Observed {
   db: Pick<SharedDatabase, 'for' | 'gates' | 'nodes'>;
   catalog: Pick<Catalog, 'engine' | 'gates' | 'isRefusing'>;
@@ -47,10 +46,8 @@ export class ServiceMetrics {
   }
 }
 
-/** One value of a gauge metric, with its labels. */
 type Value = [labels: Record<string, string>, value: number];
 
-/** Registers a gauge metric. The function `read` computes the values of the metric at each request for metrics. */
 function addGauge(state: Registry, name: string, help: string, labelNames: string[], read: () => Value[]): void {
   const gauge = new Gauge({
     name,

@@ -6,7 +6,6 @@ import { isTracing, startRequestSpan } from '../../tracing/tracing.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The trace span of this request, or undefined if the request is not traced. */
     span: RequestSpan | undefined;
   }
 }

@@ -19,7 +19,6 @@ export interface KeyState {
   use_unrecorded: boolean;
 }
 
-/** Leaves out hashes that belong to no key. */
 export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
   sql<KeyState[]>`
     select k.key_hash, k.id, k.customer_id, k.created_by, k.permissions,
@@ -174,7 +173,6 @@ export interface KeyVersion {
   status: ApiKey['status'];
 }
 
-/** Leaves out keys that do not exist. */
 export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' | 'id'>[]): Promise<KeyVersion[]> =>
   sql<KeyVersion[]>`
     select customer_id, id, key_hash, ${status(sql)} as status

@@ -15,7 +15,6 @@ export interface SessionState {
   refusal: Extract<RefusalCause, 'expired' | 'deactivated' | 'suspended'> | null;
 }
 
-/** Leaves out hashes that belong to no session. */
 export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionState[]> =>
   sql<SessionState[]>`
     select s.token_hash, s.customer_id, s.user_id, u.email, u.role,
@@ -78,7 +77,6 @@ async function deleteExpiredSessions(sql: Transaction, customerId: string, userI
       and expires_at <= now()`;
 }
 
-/** Also records the logout as an audit event. */
 export async function deleteSession(
   sql: Transaction,
   session: { customerId: string; userId: string; tokenHash: TokenHash },

@@ -9,7 +9,6 @@ import { blockLogins, deleteSessions } from './sessions.ts';
 
 const columns = (sql: Sql | Transaction) => sql`id, name, email, role, active`;
 
-/** Newest first. */
 export const listUsers = (sql: Sql | Transaction, customerId: string): Promise<User[]> =>
   sql<User[]>`
     select ${columns(sql)}
@@ -17,7 +16,6 @@ export const listUsers = (sql: Sql | Transaction, customerId: string): Promise<U
     where customer_id = ${customerId}
     order by id desc`;
 
-/** Returns the oldest active admin. */
 export async function findFirstAdmin(sql: Sql | Transaction, customerId: string): Promise<User | undefined> {
   const [row] = await sql<User[]>`
     select ${columns(sql)}
@@ -70,7 +68,6 @@ async function insertUser(sql: Transaction, customerId: string, given: NewUser):
   }
 }
 
-/** A user with the fields that a login checks. */
 export interface Account {
   id: string;
   customer_id: string;
@@ -82,7 +79,6 @@ export interface Account {
   refusal: 'deactivated' | 'suspended' | null;
 }
 
-/** Without a `where` clause. */
 const account = (sql: Sql | Transaction) => sql`
   select u.id, u.customer_id, u.email, u.name, u.role, u.password_hash,
     case when not u.active then 'deactivated' when c.status <> 'OK' then 'suspended' end as refusal

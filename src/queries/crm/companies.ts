@@ -18,7 +18,6 @@ import { recordReads } from './record-reads.ts';
 /** The columns of a company that callers can set. */
 export type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
 
-/** The default values of a new company's columns. */
 export const blankCompany: CompanyColumns = {
   external_id: null,
   company_name: '',
@@ -157,7 +156,6 @@ export async function deleteCompany(sql: Transaction, customerId: string, id: st
   });
 }
 
-/** Returns the columns of a company after a PATCH. */
 export function patchedCompany(current: CompanyColumns, { custom_fields, ...fields }: CompanyPatch): CompanyColumns {
   return {
     ...current,
@@ -204,16 +202,11 @@ export const lockCompanyRows = (
   order by id
   for ${sql.unsafe(strength)}`;
 
-/**
- * Returns the columns of a company to insert or update, together with the columns that searches use (`folded` and
- * `terms`).
- */
 export function companyRow(customerId: string, columns: CompanyColumns) {
   const { folded, terms } = searchColumnsOfCompany(customerId, columns);
   return { ...columns, folded, terms: arrayLiteral(terms) };
 }
 
-/** The table of companies, for batches. */
 export const companiesWritten: WrittenTable<ReturnType<typeof companyRow>> = {
   name: 'companies',
   columns: [...companyFields, 'folded', 'terms'],

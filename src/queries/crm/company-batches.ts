@@ -96,7 +96,6 @@ async function write(
   return changed.map(({ stored, columns }) => ({ id: stored!.id, before: stored!, after: columns! }));
 }
 
-/** Reads the companies that the items identify. Returns one result for each item. */
 export const readCompanyBatch = (
   sql: Sql,
   customerId: string,

@@ -16,7 +16,6 @@ import { detachOpportunities } from '../sales/opportunities.ts';
 /** The fields of a company that also appear in its contacts. */
 const shownByContacts = ['company_name', 'industry'] as const;
 
-/** An updated company: its fields before and after this transaction. */
 export interface ChangedCompany {
   id: string;
   before: Pick<Company, (typeof shownByContacts)[number]>;

@@ -8,7 +8,6 @@ import type { LastWrites } from '../records/last-writes.ts';
 import { findSuccessors } from '../records/merged-records.ts';
 import { lockValues, type LockedValue } from '../records/value-locks.ts';
 
-/** The name and industry of a company. A contact can refer to its company by name. */
 export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
 
 /**
@@ -41,15 +40,12 @@ export interface LockedCompanies {
    * waited for the lock.
    */
   byName: Map<string, string | null>;
-  /** The requested ids that belong to existing companies, in lower case. */
   byId: Set<string>;
 }
 
-/** The names, ids and other values that `lockCompanies` locks. */
 interface Wanted {
   /** Names of companies in lower case, without accents. */
   names: readonly string[];
-  /** Ids of companies. */
   ids?: readonly string[];
   /** Other values that the transaction needs to lock. They are locked together with the names. */
   values?: readonly LockedValue[];
@@ -76,13 +72,11 @@ export async function lockCompanies(
   return locked;
 }
 
-/** SQL condition: the company `r` is not deleted and has the name `wanted.name`. */
 const hasName = `
   r.customer_id = $1::uuid
   and (r.folded ->> 'company_name') collate "C" = wanted.name
   and r.deleted_at is null`;
 
-/** Returns the ids of the oldest companies with the given names, by name. */
 async function findOldest(
   sql: Transaction,
   customerId: string,
@@ -125,7 +119,6 @@ async function lockRows(
 }
 
 // Lateral subqueries, no joins, for the reason that `lookUp` gives.
-/** SQL query: the name and the id of the oldest company with each of the names `$2`. */
 const oldest = `
   select wanted.name, oldest.id
   from unnest($2::text[]) as wanted (name)

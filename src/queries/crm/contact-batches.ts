@@ -96,11 +96,9 @@ async function writeAll(sql: Transaction, customerId: string, batch: Batch, last
   return outcomesOf(items);
 }
 
-/** Returns the field `company` of an item. */
 const companyOf = ({ body }: ContactItem): CompanyReference | null | undefined =>
   body['company'] as CompanyReference | null | undefined;
 
-/** Returns the list ids in the field `list_ids` of an item, or undefined if the item has no such field. */
 const listsOf = ({ body }: ContactItem): string[] | undefined => body['list_ids'] as string[] | undefined;
 
 /**
@@ -210,7 +208,6 @@ const changesOf = (items: readonly ContactItem[]) =>
 
 const idOf = ({ outcome }: ContactItem): string => (outcome as { id: string }).id;
 
-/** Sets the result of an item to `unchanged` if the item changes nothing in its contact. */
 async function setUnchanged(
   sql: Transaction,
   customerId: string,
@@ -228,7 +225,6 @@ async function setUnchanged(
   }
 }
 
-/** Reads the contacts that the items identify. Returns one result for each item. */
 export const readContactBatch = (
   sql: Sql,
   customerId: string,

@@ -7,7 +7,6 @@ import { withLastWrites } from '../records/last-writes.ts';
 import { refreshMembers } from '../memberships/list-members.ts';
 import { lockAndReadRules } from '../memberships/list-rules.ts';
 
-/** The result of verifying an email address, for one contact that has this address. */
 export interface ContactVerification {
   address: string;
   status: Verification['status'];
@@ -64,7 +63,6 @@ export async function saveVerifications(
   });
 }
 
-/** Locks contacts until the transaction ends. */
 const lockAddresses = (
   sql: Transaction,
   customerId: string,

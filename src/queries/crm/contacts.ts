@@ -42,7 +42,6 @@ import { recordReads } from './record-reads.ts';
 /** The columns of a contact that callers can set. */
 export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
 
-/** The default values of a new contact's columns. */
 export const blank: ContactColumns = {
   external_id: null,
   first_name: '',
@@ -262,7 +261,6 @@ export async function statesOf(
   });
 }
 
-/** The verification of a contact that was never verified. */
 const unverified = { verification_status: 'unverified', last_verified: null };
 
 /**
@@ -397,10 +395,6 @@ async function resolveCompany(
   return id === undefined ? null : lockCompanyForContact(sql, customerId, id, '/company/id');
 }
 
-/**
- * Returns the columns of a contact to insert or update, together with the columns that searches use (`folded` and
- * `terms`).
- */
 export function contactRow(customerId: string, columns: ContactColumns) {
   const { folded, terms } = searchColumnsOfContact(customerId, columns);
   return { ...columns, folded, terms: arrayLiteral(terms) };
@@ -415,7 +409,6 @@ const verificationOf = (sql: Transaction, email: Fragment): Fragment => sql`
   verification_status = case when r.folded ->> 'work_email' = ${email} then r.verification_status else 'unverified' end,
   last_verified = case when r.folded ->> 'work_email' = ${email} then r.last_verified end`;
 
-/** The table of contacts, for batches. */
 export const contactsWritten: WrittenTable<ReturnType<typeof contactRow>> = {
   name: 'contacts',
   columns: [...contactFields, 'company_id', 'folded', 'terms'],

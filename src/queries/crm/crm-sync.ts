@@ -112,7 +112,6 @@ export const valuesToLock = (prospects: readonly Prospect[], given: readonly Syn
   ...emailsOf(given).map((value) => ({ kind: 'work_email' as const, value })),
 ];
 
-/** Returns the distinct work emails of contacts, in lower case. */
 const emailsOf = (given: readonly SyncedContact[]): string[] =>
   [...new Set(given.map(({ work_email }) => fold(work_email)))].filter((email) => email !== '');
 
@@ -236,7 +235,6 @@ async function write(
   for (const row of stored) tellSynced(last, { ...row, stored: row.stored! });
 }
 
-/** Records the event of a contact that `updateSynced` has updated. */
 export function tellSynced(last: LastWrites, row: Pick<SyncedRow, 'id' | 'contact'> & { stored: SyncedContact }): void {
   const { prospect_id: _hidden, ...columns } = row.contact;
   last.updated('contact', toldOf(row), row.stored, { ...columns, crm_synced_at: 'now' });
@@ -257,7 +255,6 @@ export async function updateSynced(sql: Transaction, customerId: string, stored:
       and c.id = given.id`;
 }
 
-/** Inserts contacts. Returns a map from prospect id to contact id. */
 async function insertContacts(
   sql: Transaction,
   customerId: string,

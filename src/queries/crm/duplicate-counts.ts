@@ -15,7 +15,6 @@ import { enqueueTurn, type BatchOutcome } from '../records/turns.ts';
  * asks for them gets the last count. Workers count again every few minutes, until a day after the customer asked last.
  */
 
-/** The values by which workers count duplicates. */
 export type CountedKey = Extract<DuplicateKey, 'name_and_company' | 'external_name'>;
 
 /** A count that is older is not shown any more (SQL interval). */
@@ -134,20 +133,16 @@ async function count(
       and kind = ${kind}`;
 }
 
-/** A record and the value by which it is compared. */
 interface Valued {
   id: string;
   value: string;
 }
 
-/** Records that one statement reads. */
 const recordsAtOnce = 5_000;
-/** Groups that one statement writes. */
 const groupsAtOnce = 1_000;
 /** Records whose values are in memory at the same time. A record needs about 250 bytes. */
 const recordsInMemory = 200_000;
 
-/** Reads all records of the customer that have a value, in the order of their ids. */
 async function* readValues(sql: Transaction, customerId: string, kind: CountedKey): AsyncGenerator<Valued> {
   const slice = new TimeSlice();
   for (let after = lowestId; ;) {

@@ -18,14 +18,12 @@ import { companyOf, isEmpty, toContact, type SyncedContact } from './prospect-co
 /** A contact as enrichment reads it. A deleted company counts as none. */
 export type EnrichedContact = SyncedContact & { id: string; company_name: string | null };
 
-/** Which fields enrichment fills. */
 export interface EnrichOptions {
   fields: readonly EnrichedField[];
   /** True: also those that are not empty. */
   overwrite: boolean;
 }
 
-/** What a prospect changes in a contact. */
 export interface Enrichment {
   contact: EnrichedContact;
   prospect: Prospect;
@@ -78,7 +76,6 @@ async function selectContacts(
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-/** Returns what a prospect would change in a contact. */
 export function enrichmentOf(
   contact: EnrichedContact,
   prospect: Prospect,

@@ -37,7 +37,6 @@ const source = (sql: Sql | Transaction) => sql`
   lists l
   join users u on u.customer_id = l.customer_id and u.id = l.owner_id`;
 
-/** Returns a page of the customer's lists, newest first. */
 export async function listLists(db: Database, customerId: string, query: ListQuery): Promise<RecordPage<List>> {
   const { page = 1, limit = defaultLimit } = query;
   const scope = scopeOf('list-contact', customerId, all([]), []);
@@ -59,7 +58,6 @@ export async function listLists(db: Database, customerId: string, query: ListQue
   return { rows, nextCursor: isFull ? encodeCursor(scope, { id: rows.at(-1)!.id, values: [] }) : undefined };
 }
 
-/** Returns a list, or undefined if the customer has no such list. */
 export async function findList(db: Database, customerId: string, id: string): Promise<List | undefined> {
   const [list] = await readLists(db, customerId, (sql) => selectList(sql, customerId, id));
   return list;
@@ -203,7 +201,6 @@ async function update(
   if (patch.rules && !isSame(rules, current.rules)) await beginFill(sql, customerId, id, rules, last);
 }
 
-/** Returns the columns of a list as its GET shows them. */
 const toldOf = ({ name, description, rules }: ListColumns, source: string) => ({
   name,
   description,

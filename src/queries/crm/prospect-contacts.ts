@@ -55,13 +55,11 @@ export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedConta
   };
 }
 
-/** Returns the company that a prospect works for, or undefined if the prospect has no company name. */
 export function companyOf(prospect: Prospect): { company_name: string; industry: string } | undefined {
   const company_name = clip(prospect.job_company_name.trim());
   return company_name === '' ? undefined : { company_name, industry: clip(prospect.job_company_industry) };
 }
 
-/** Cuts a text to the maximum length of a contact's text. */
 const clip = (text: string): string =>
   text.length <= maxLengths.text ? text : Array.from(text).slice(0, maxLengths.text).join('');
 

@@ -27,7 +27,6 @@ import { storedCountClauses, readCount } from '../records/counters.ts';
 import { countStale } from '../memberships/list-counts.ts';
 import { readExactly, type ExactQuery } from '../memberships/stale-lists.ts';
 
-/** A page of records. `nextCursor` is the cursor for the next page, or undefined if no page follows. */
 export interface RecordPage<Row> {
   rows: Row[];
   nextCursor: string | undefined;
@@ -155,10 +154,6 @@ async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise
   }
 }
 
-/**
- * Returns the keys of the custom fields of all records that match a query, in alphabetical order.
- * @param most maximum number of keys to return
- */
 export async function readCustomKeys(db: Database, query: RecordQuery, most: number): Promise<string[]> {
   const keys = constant(recorder, `jsonb_object_keys(${query.source.alias}.custom_fields)`);
   return readExactly(db, db.search, query, async (sql, exact) => {
@@ -289,10 +284,6 @@ function laneOf(db: Database, { filter, order, offset }: RecordQuery): Database[
 
 const asksForAll = (filter: Filter): boolean => filter.kind === 'all' && filter.of.length === 0;
 
-/**
- * Returns the ids of the records that match a query, the oldest first.
- * @param most maximum number of ids to return
- */
 export const readIds = (db: Database, query: RecordQuery, most: number): Promise<string[]> =>
   readExactly(db, db.search, query, async (sql, exact) => {
     const { from, where } = countClauses(recorder, exact);

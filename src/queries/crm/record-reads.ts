@@ -6,10 +6,8 @@ import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
 import type { Metadata } from '../../schemas/base/wire.ts';
 import { countRecords, readAllRecords, readCustomKeys, readRecordPage, type RecordPage } from './record-pages.ts';
 
-/** A request for all records that match. */
 type Selection = Pick<ListRequest, 'filters' | 'order_by'>;
 
-/** How the records of one kind are shown. */
 interface Shown extends Pick<ExportedRecords, 'fields' | 'title'> {
   source: Source;
   /** SQL columns of a record, as responses show it. */
@@ -20,7 +18,6 @@ interface Shown extends Pick<ExportedRecords, 'fields' | 'title'> {
 
 /** Returns the functions that read, count and export records of one kind. Each takes the filters of a request. */
 export const recordReads = <Row extends object>({ source, projection, withLists, fields, title }: Shown) => ({
-  /** Returns one page of the customer's records, with the filters and order of the request. */
   list: (db: Database, customerId: string, request: ListRequest): Promise<RecordPage<Row>> =>
     readRecordPage(db, parseRecordQuery(source, customerId, request), projection),
 
@@ -42,7 +39,6 @@ export const recordReads = <Row extends object>({ source, projection, withLists,
   countUpTo: (db: Database, customerId: string, filters: unknown, most: number): Promise<number> =>
     countRecords(db, parseRecordQuery(source, customerId, { filters }), most),
 
-  /** Returns the customer's records that match the request, for an export. */
   export: (db: Database, customerId: string, request: Selection): ExportedRecords => {
     const query = parseRecordQuery(source, customerId, request);
     const columns = withLists ? (sql: FragmentMaker) => withLists(sql, customerId) : projection;

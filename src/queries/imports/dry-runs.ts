@@ -3,7 +3,6 @@ import { deleteFile } from './import-files.ts';
 import { lockNewImports } from './imports.ts';
 import type { OwnedImport } from './import-retention.ts';
 
-/** How long the file of a dry run is kept after its end. */
 const keptFor = '24 hours';
 /** Of one customer; the oldest go. */
 const maxKept = 3;

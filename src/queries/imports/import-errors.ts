@@ -20,7 +20,6 @@ export async function insertErrors(
 /** Length of the text that `readErrors` returns (characters). */
 const partLength = 128 * 1024;
 
-/** A place in an import's errors file. */
 export interface ErrorsPlace {
   /** The `position` of the stored lines. */
   position: number;

@@ -75,7 +75,6 @@ async function lockDependantsOfAll(
   if (large.size > 0) await beginSettling(sql, customerId, [...large], { isDeletion: false }, last);
 }
 
-/** Returns names and ids of the companies that contacts refer to. */
 function companiesOf(items: readonly object[]): { names: string[]; ids: string[] } {
   const references = items.flatMap((item) => (item as { company?: CompanyReference | null }).company ?? []);
   return {

@@ -1,7 +1,6 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 import { settingColumns, type ImportSettings } from './imports.ts';
 
-/** The position of a record in an import's file. */
 export interface ImportPosition {
   /** Offset in the uncompressed file. */
   bytes: number;
@@ -9,7 +8,6 @@ export interface ImportPosition {
   line: number;
 }
 
-/** An import as a worker needs it. */
 export interface ImportRow extends ImportSettings {
   type: 'import';
   customer_id: string;
@@ -20,11 +18,9 @@ export interface ImportRow extends ImportSettings {
   layout: object | null;
   /** Where the next record starts; null at the beginning. */
   position: ImportPosition | null;
-  /** Records that the first pass has counted so far. */
   counted: number;
   /** Records in the file. Null until the first pass, which counts them, has ended; the second writes them. */
   total: number | null;
-  /** Records with warnings so far. */
   warnings: number;
   /** Unexpected errors in a row. */
   failures: number;
@@ -65,7 +61,6 @@ export async function endReading(
       and id = ${id}`;
 }
 
-/** Records that an import has processed, by outcome. */
 export interface ImportCounts {
   created: number;
   updated: number;

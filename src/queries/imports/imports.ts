@@ -180,7 +180,6 @@ async function requireLists(sql: Transaction, customerId: string, settings: read
   return [...new Set(settings)];
 }
 
-/** In the order of their ids. */
 async function findExistingLists(sql: Transaction, customerId: string, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const lists = await sql<{ id: string }[]>`

@@ -2,14 +2,12 @@ import type { Sql } from '../../database/db.ts';
 import type { RunType } from '../../database/queues.ts';
 import type { JobStatus } from '../../schemas/jobs.ts';
 
-/** The unfinished work of all customers, for operators. */
 export interface Backlog {
   /**
    * By type and status: how many, and the age of the oldest (seconds). An import counts once its file is completely
    * uploaded.
    */
   jobs: { type: RunType; status: JobStatus; jobs: number; oldest_seconds: number }[];
-  /** Number of unindexed unlocks. */
   unindexed: number;
 }
 
@@ -42,7 +40,6 @@ export async function readBacklog(sql: Sql): Promise<Backlog> {
   return { jobs, unindexed: unlocks.unindexed };
 }
 
-/** Whether jobs can go on. */
 export interface JobHealth {
   /** False if a run has waited for a minute, and no worker process has sent a heartbeat for a minute. */
   has_workers: boolean;

@@ -1,6 +1,5 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 
-/** An inconsistency in a customer's credits. */
 export interface CreditFault {
   customer_id: string;
   /** The pool, ledger entry, job or API key that has it. */
@@ -8,7 +7,6 @@ export interface CreditFault {
   fault: string;
 }
 
-/** Returns up to `limit` ids in ascending order. */
 export async function listCustomersAfter(sql: Sql, after: string, limit: number): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`
     select id

@@ -17,7 +17,6 @@ import { findRoomOfKey, spendWithKey } from './key-spending.ts';
  * just before.
  */
 
-/** Two balances, each with 0 credits. */
 export async function insertBalances(sql: Transaction, customerId: string): Promise<void> {
   await sql`
     insert into credit_balances (customer_id, pool)
@@ -27,11 +26,9 @@ export async function insertBalances(sql: Transaction, customerId: string): Prom
 
 export interface Amount {
   pool: Pool;
-  /** An integer. */
   amount: number;
 }
 
-/** Credits that a job reserves. */
 export interface Reservation extends Amount, Pick<Spender, 'apiKeyId' | 'maxCredits'> {}
 
 /**
@@ -122,7 +119,6 @@ interface Move extends Amount {
   kind: EntryKind;
   /** Change of the available credits. */
   available: number;
-  /** Change of the reserved credits. */
   reserved: number;
   jobId?: string;
   note?: string | null;
@@ -232,7 +228,6 @@ export async function listEntries(
   return { rows, nextCursor: cursorAfter(keyset, paginate, rows, ({ id }) => ({ id, values: [] })) };
 }
 
-/** Credits that jobs spent on one day. */
 export interface DailyCharge {
   /** In UTC, e.g. `2026-03-04`. */
   day: string;

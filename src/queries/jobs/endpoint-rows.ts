@@ -1,13 +1,11 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 import type { EventType } from '../../schemas/events/types.ts';
 
-/** Events that may be set aside for one endpoint. */
 export const maxSetAside = 1_000;
 
 /** After so many failures in a row, only the oldest event that is set aside is tried. */
 export const stuckAfter = 20;
 
-/** An endpoint as a worker sees it. */
 export interface EndpointRow {
   customer_id: string;
   id: string;

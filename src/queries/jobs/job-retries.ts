@@ -21,7 +21,6 @@ export async function copyOpenInputs(
   return { total: rows.length, items: rows.filter((row) => !row.is_duplicate).map(({ item }) => item) };
 }
 
-/** Returns the id of the job that was started as a retry. */
 export async function findRetry(sql: Transaction, customerId: string, id: string): Promise<string | undefined> {
   const [retry] = await sql<{ id: string }[]>`
     select id

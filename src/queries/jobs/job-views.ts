@@ -47,7 +47,6 @@ export async function requireJobView(
   return job;
 }
 
-/** Returns the customer's jobs with these ids whose types are in `visible`, in any order. */
 export const findJobViews = (
   sql: Sql | Transaction,
   customerId: string,

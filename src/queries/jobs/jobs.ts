@@ -13,7 +13,6 @@ export interface Reusing {
 
 export const reuseHoursOf = ({ request }: Pick<JobRow, 'request'>): number => (request as Reusing).reuse_hours ?? 0;
 
-/** The columns that workers use. */
 export interface JobRow {
   customer_id: string;
   id: string;
@@ -22,7 +21,6 @@ export interface JobRow {
   /** The request that started the job, by type, with its `traceparent` if it was traced. */
   request: unknown;
   pool: Pool;
-  /** Number of items. */
   total: number;
   /** Of one item, in credits. */
   cost: number;
@@ -107,7 +105,6 @@ export interface NewResult {
   contact_id?: string | null;
   status: ItemStatus;
   reason?: ItemReason | null;
-  /** In credits. */
   charged: number;
   result?: object | null;
   /** The folded address of a verification that later jobs can reuse. */

@@ -5,7 +5,6 @@ import { importColumns, type ImportRow } from '../imports/import-progress.ts';
 import { endpointColumns, type EndpointRow } from './endpoint-rows.ts';
 import { jobColumns, type JobRow } from './jobs.ts';
 
-/** The row of a run, by queue. */
 interface RunRows extends Record<RunQueue, JobRow | ImportRow | EndpointRow> {
   unlock: JobRow;
   verify: JobRow;
@@ -22,7 +21,6 @@ export type LeasedJob = Leased<JobQueue>;
 export type LeasedImport = Leased<'import'>;
 export type LeasedEndpoint = Leased<'webhooks'>;
 
-/** How the runs of a queue are stored. */
 interface Store {
   table: Fragment;
   columns: Fragment;
@@ -217,7 +215,6 @@ export async function enqueueNextTurn(sql: Transaction, queue: RunQueue, custome
   await sendTurn(sql, queue, customerId, { name: String(next.at), seconds: next.seconds });
 }
 
-/** Returns true if any customer other than `customerId` has a waiting run in this queue. */
 export async function areOthersWaiting(sql: Sql, customerId: string, queue: RunQueue): Promise<boolean> {
   const [row] = await sql<[{ wait: boolean }]>`
     select exists (

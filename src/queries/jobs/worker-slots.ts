@@ -55,7 +55,6 @@ export async function takeWorkerSlot(sql: Transaction, customerId: string, slot:
   return count === 1;
 }
 
-/** Does nothing if the slot is not reserved for this customer. */
 export async function releaseWorkerSlot(sql: Sql | Transaction, customerId: string, slot: WorkerSlot): Promise<void> {
   await sql`
     update worker_slots
@@ -66,14 +65,12 @@ export async function releaseWorkerSlot(sql: Sql | Transaction, customerId: stri
       and customer_id = ${customerId}`;
 }
 
-/** For a process that is shutting down. */
 export async function deleteWorkerSlots(sql: Sql | Transaction, processId: string): Promise<void> {
   await sql`
     delete from worker_slots
     where process_id = ${processId}`;
 }
 
-/** Of processes without a heartbeat for a minute. */
 export async function deleteDeadWorkerSlots(sql: Sql | Transaction): Promise<void> {
   await sql`
     delete from worker_slots

@@ -32,7 +32,6 @@ const maxAtOnce = 500;
  */
 export type CompanyField = 'company.company_name' | 'company.industry' | 'company_id';
 
-/** The names of all fields of a contact that can change when the contact's company changes or is deleted. */
 const companyFields: readonly CompanyField[] = ['company.company_name', 'company.industry', 'company_id'];
 
 /**

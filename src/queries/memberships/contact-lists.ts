@@ -6,7 +6,6 @@ import type { Rule } from '../../schemas/lists.ts';
 import { compileRules } from './list-rules.ts';
 import { isStale, listState, snapshot, type ListState } from './stale-lists.ts';
 
-/** A list that a contact is in. */
 export interface ListOfContact {
   id: string;
   name: string;

@@ -10,7 +10,6 @@ import { earlierVerification, sinceNow } from '../records/earlier-verifications.
 import { lockRulesShared } from './list-rules.ts';
 import { listState, memberOf, type StaleList } from './stale-lists.ts';
 
-/** Maximum number of list members that one job can verify. */
 const maxMembers = 100_000;
 
 /**

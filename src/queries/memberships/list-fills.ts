@@ -109,7 +109,6 @@ export async function fillNextBatch(sql: Transaction, customerId: string): Promi
   return 'more';
 }
 
-/** Removes the next members of a deleted list. If no members are left, removes the list. */
 async function removeBatch(sql: Transaction, { customerId, listId }: Fill): Promise<BatchOutcome> {
   const outcome = await removeNextMembers(sql, customerId, listId);
   if (outcome !== 'done') return outcome;
@@ -172,9 +171,7 @@ async function fillBatch(sql: Transaction, fill: Fill, rules: readonly Rule[], l
 
 /** The result of checking a batch of contacts: which stored memberships do not agree with the list's rules. */
 interface CheckedContacts {
-  /** Number of contacts that were checked. */
   looked: number;
-  /** Id of the last contact checked. */
   last: string | null;
   /** Ids of the contacts whose stored membership does not agree with the list's rules. */
   wrong: string[];

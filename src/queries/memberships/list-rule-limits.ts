@@ -53,7 +53,6 @@ export async function contactsAtOnce(
   return Math.min(most, Math.ceil(membersAtOnce / Math.max(1, lists + moreLists)));
 }
 
-/** Returns the number of a customer's lists with rules, and the number of all their rules. */
 async function countRules(sql: Sql | Transaction, customerId: string): Promise<{ lists: number; rules: number }> {
   const [row] = await sql<[{ lists: number; rules: number }]>`
     select count(*) as lists, coalesce(sum(rule_count), 0) as rules

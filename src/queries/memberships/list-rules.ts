@@ -8,10 +8,8 @@ import { rulesFilter, rulesFilterInPieces } from '../../filters/rules.ts';
 import type { Filter } from '../../filters/tree.ts';
 import type { Rule } from '../../schemas/lists.ts';
 
-/** A list whose rules are compiled to a function. */
 export interface RuleList {
   id: string;
-  /** Returns whether a contact matches the list's rules. */
   matches: Matches;
 }
 
@@ -82,11 +80,9 @@ export async function bumpRuleVersion(sql: Transaction, customerId: string): Pro
   return renewed!.version;
 }
 
-/** Compiles the rules of a list into a function that tests a contact. */
 export const compileRules = (rules: readonly Rule[]): Matches =>
   compileFilter(contactSource, rulesFilter(contactSource.fields, rules));
 
-/** The compiled rules of all lists of one customer, as stored in the cache. */
 interface CompiledRules {
   version: string;
   /** The customer's contact lists that have rules; undefined if their compiled rules are too large to cache. */

@@ -138,7 +138,6 @@ async function lockListAndContacts(
   return wanted;
 }
 
-/** Returns a JSON pointer, for the error `not_found`, to each id in `given` that is not in `found`. */
 function missingOf(given: readonly string[], found: readonly string[]): { noun: string; path: string }[] {
   const known = new Set(found);
   return given.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'contact', path: `/contact_ids/${i}` }]));

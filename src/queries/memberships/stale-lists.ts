@@ -32,7 +32,6 @@ export const isStale = (list: ListState): boolean => list.stale !== null;
 const followsCompanies = (sql: FragmentMaker, customerId: string): Fragment =>
   sql`(${usesCompanyFields(sql)} and not (${noneSettling(sql, customerId)}))`;
 
-/** SQL select list: the columns of `ListState` for the list `l`. */
 export const listState = (sql: FragmentMaker, customerId: string): Fragment => sql`
   case
     when l.fill_version is not null then 'all'
@@ -89,7 +88,6 @@ export async function readExactly<T>(
   return settled!;
 }
 
-/** SQL condition: no list of the customer is stale. */
 const noneStale = (sql: FragmentMaker, customerId: string): Fragment => sql`
   ${noneSettling(sql, customerId)}
   and not exists (select 1 from lists f where f.customer_id = ${customerId}::uuid and f.fill_version is not null)`;
@@ -127,7 +125,6 @@ async function findStaleLists(sql: Transaction, customerId: string): Promise<Sta
   };
 }
 
-/** Adapts a query to lists that are stale: the new query evaluates their rules. */
 function evaluateStaleLists(query: RecordQuery, stale: StaleLists): ExactQuery {
   const list = singleList(query.filter);
   const staleList = stale.lists.find(({ id }) => id === list);
@@ -161,7 +158,6 @@ export function memberOf(lists: string[] | 'any', { customerId, lists: stale, de
   return any([member, ...copied, ...stale.map((list) => matchesRules(customerId, list))]);
 }
 
-/** Returns a filter that matches the contacts that are members of a stale list because of its rules. */
 function matchesRules(customerId: string, { id, rules, stale }: StaleList): Filter {
   const matching = rulesFilter(contactSource.fields, rules);
   if (stale === 'all') return matching;

@@ -5,7 +5,6 @@ import type { RecordTable } from './batch-matches.ts';
 import { alive, fail, type Item } from './batches.ts';
 import type { LockedValue } from './value-locks.ts';
 
-/** The columns of a record that the functions in this file use. */
 interface Row {
   external_id: string | null;
 }
@@ -60,7 +59,6 @@ const newExternalId = ({ stored, columns }: Item<Row>): string[] => {
   return wanted === null || wanted === stored?.external_id ? [] : [wanted];
 };
 
-/** Returns those of the `wanted` external ids that the customer's records already use. */
 async function findTaken(
   sql: Transaction,
   customerId: string,

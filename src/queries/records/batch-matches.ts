@@ -28,7 +28,6 @@ interface Comparison {
   canonical: (value: string) => string;
   /** SQL expression: the comparable form of the field of a record `r`. */
   column: string;
-  /** SQL type of `column`. */
   type: 'uuid' | 'text';
   /**
    * The kind of lock that protects values of this field. Undefined for `id`: ids need no lock, because the database
@@ -62,7 +61,6 @@ export function lockedValuesOf(match: MatchField, items: readonly Item<unknown>[
     : alive(items).flatMap(({ value }) => (value === undefined ? [] : [{ kind: lock, value }]));
 }
 
-/** The table in which the records of one kind are stored. */
 export interface RecordTable {
   kind: BatchKind;
   table: 'contacts' | 'companies';
@@ -70,11 +68,9 @@ export interface RecordTable {
   visible: string;
 }
 
-/** A kind of record that batches lock, write and show. */
 export interface BatchRecords<Row extends object, Shown extends { id: string }> extends RecordTable {
   /** The same kind for records of files, of which less is required. */
   fileKind: BatchKind;
-  /** Locks records by id, and returns those that exist. */
   lock: (
     sql: Transaction,
     customerId: string,
@@ -87,7 +83,6 @@ export interface BatchRecords<Row extends object, Shown extends { id: string }> 
 export const contactTable: RecordTable = { kind: contactBatches, table: 'contacts', visible: 'true' };
 export const companyTable: RecordTable = { kind: companyBatches, table: 'companies', visible: 'r.deleted_at is null' };
 
-/** Maximum number of record ids in the error for a value that matches several records. */
 const maxMatchingIds = 10;
 
 /**
@@ -136,7 +131,6 @@ async function findIds(
 export const matchItems = async (...given: Parameters<typeof matchAll>): Promise<Map<string, string>> =>
   (await matchAll(...given)).ids;
 
-/** The records that the items of a batch identify, by match value (such as an external id). */
 interface Matched {
   ids: Map<string, string>;
   /** The external ids of merged records, by which items identify the record that replaces it. */

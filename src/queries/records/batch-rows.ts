@@ -7,7 +7,6 @@ import { alive, bodyOf, fail, lacksRequired, type Batch, type Item } from './bat
 import type { LastWrites } from './last-writes.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
 
-/** The columns of a record, by column name. */
 type Row = Record<string, unknown>;
 
 /** A table to which batches write rows of the type `R`. */
@@ -19,11 +18,9 @@ export interface WrittenTable<R extends object> {
   alsoSet?: (sql: Transaction) => Fragment;
 }
 
-/** SQL expression that converts records to rows of the table. */
 const rowsOf = (sql: Transaction, table: string, rows: readonly Row[]) =>
   sql`jsonb_populate_recordset(null::${constant(sql, table)}, ${sql.json(rows as never)})`;
 
-/** Maximum number of records that one statement writes. */
 const rowsAtOnce = 250;
 
 /**
@@ -186,11 +183,9 @@ export const toldOf = ({ outcome, columns }: Item<{ external_id: string | null }
   external_id: columns!.external_id,
 });
 
-/** Returns true if every value in `columns` equals the value of the same column in `stored`. */
 export const isUnchanged = (stored: Row, columns: Row): boolean =>
   Object.keys(columns).every((name) => isSame(stored[name], columns[name]));
 
-/** Returns a copy of an object without the property `member`. */
 function without<T extends object, K extends PropertyKey>(member: K, given: T): Omit<T, K> {
   const { [member as unknown as keyof T]: _, ...others } = given;
   return others as Omit<T, K>;

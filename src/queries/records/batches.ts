@@ -29,11 +29,9 @@ export interface Batch {
   items: readonly (object | DomainError)[];
 }
 
-/** The result of one item of a batch that writes records. */
 export type Outcome =
   { status: 'created' | 'updated' | 'unchanged' | 'deleted'; id: string } | { status: 'failed'; error: DomainError };
 
-/** The result of one item of a batch that reads records. */
 export type ReadOutcome<Shown> =
   { status: 'found'; id: string; record: Shown } | { status: 'failed'; error: DomainError };
 
@@ -42,7 +40,6 @@ export type ReadOutcome<Shown> =
  * write.
  */
 export interface Item<Row> {
-  /** The item as the client sent it. */
   readonly body: Readonly<Record<string, unknown>>;
   /**
    * The value that identifies the record (an id, external id or e-mail address) in its comparable form, such as lower
@@ -51,7 +48,6 @@ export interface Item<Row> {
   readonly value: string | undefined;
   /** The stored record that the item changes or deletes. Undefined if the item creates a record. */
   stored?: Row & { id: string };
-  /** The columns of the record after the item is applied. */
   columns?: Row;
   outcome?: Outcome;
 }
@@ -59,7 +55,6 @@ export interface Item<Row> {
 /** Returns the items that do not have a result yet. An item that has failed already has a result, so it is left out. */
 export const alive = <Row>(items: readonly Item<Row>[]): Item<Row>[] => items.filter(({ outcome }) => !outcome);
 
-/** Returns the body that changes the record of an item. */
 export const bodyOf = <Row extends object>(
   { fit }: Pick<Batch, 'fit'>,
   { body, stored }: Item<Row>,
@@ -139,19 +134,14 @@ export async function withRepeats<T>(
 const isUniqueViolation = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '23505' && fromDatabase(error) !== undefined;
 
-/**
- * Creates the error for an item that has the same match value (such as the same id) as an earlier item of the batch.
- */
 const namedTwice = (match: MatchField): DomainError =>
   conflict(`An earlier item has the same ${match}`, [{ path: `/${match}`, message: 'an earlier item has it' }]);
 
-/** Creates the error for an item whose record is also the record of an earlier item of the batch. */
 export const sameRecord = ({ noun }: BatchKind, match: MatchField): DomainError =>
   conflict(`An earlier item has the same ${noun}, which was merged`, [
     { path: `/${match}`, message: `an earlier item has the same ${noun}` },
   ]);
 
-/** Creates the error for an item whose match value (such as an id) belongs to no record of the customer. */
 export const noRecord = ({ noun }: BatchKind, match: MatchField): DomainError =>
   new DomainError('not_found', `No such ${noun}`, { faults: [{ path: `/${match}`, message: `no such ${noun}` }] });
 

@@ -11,7 +11,6 @@ export const lockedInOrder = (sql: Sql | Transaction, limit?: number): Fragment 
     ${limit === undefined ? sql`` : sql`limit ${limit}`}
     for no key update`;
 
-/** Returns those of the ids that belong to contacts of the customer. */
 export async function findContactIds(sql: Sql, customerId: string, ids: readonly string[]): Promise<string[]> {
   const contacts = await sql<{ id: string }[]>`
     select id
@@ -21,7 +20,6 @@ export async function findContactIds(sql: Sql, customerId: string, ids: readonly
   return contacts.map(({ id }) => id);
 }
 
-/** Locks contacts until the transaction ends, and returns the ids of those that exist. */
 export async function lockContacts(sql: Transaction, customerId: string, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const contacts = await sql<{ id: string }[]>`
@@ -33,7 +31,6 @@ export async function lockContacts(sql: Transaction, customerId: string, ids: re
   return contacts.map(({ id }) => id);
 }
 
-/** Locks the contacts of companies until the transaction ends, and returns their ids. */
 export async function lockContactsOfCompanies(
   sql: Transaction,
   customerId: string,

@@ -56,14 +56,12 @@ export async function readCount(sql: Sql | Transaction, customerId: string, coun
   return row!.records;
 }
 
-/** Returns the SQL clauses that read a counter. Use them as `select ${total} from ${from} where ${where}`. */
 export const storedCountClauses = (sql: FragmentMaker, customerId: string, counted: Counted) => ({
   total: sql`coalesce(sum(records), 0)`,
   from: sql`counters`,
   where: sql`customer_id = ${customerId} and counted = ${counted}`,
 });
 
-/** SQL expression: the stored number of members of the list `l`. */
 export const storedMembers = (sql: FragmentMaker, customerId: string) => sql`(
   select coalesce(sum(k.records), 0)
   from counters k

@@ -29,7 +29,6 @@ export const earlierVerification = (
 export const sinceOfJob = (sql: FragmentMaker, jobId: string, hours: number): Fragment =>
   sql`uuid_extract_timestamp(${jobId}::uuid) - ${hours}::float8 * interval '1 hour'`;
 
-/** SQL: the same for a job that starts now. */
 export const sinceNow = (sql: FragmentMaker, hours: number): Fragment =>
   sql`now() - ${hours}::float8 * interval '1 hour'`;
 

@@ -2,13 +2,11 @@ import { promisify } from 'node:util';
 import { deflateRaw, inflateRaw } from 'node:zlib';
 import type { Sql, Transaction } from '../../database/db.ts';
 
-/** A stored response, which is sent again for a repeated request. */
 export interface StoredAnswer {
   status: number;
   body: object;
 }
 
-/** What is stored for an Idempotency-Key: the response, and a hash (fingerprint) of the request. */
 export interface IdempotencyRecord extends StoredAnswer {
   fingerprint: Buffer;
 }
@@ -73,7 +71,6 @@ export async function storeAnswer(
     set fingerprint = excluded.fingerprint, status = excluded.status, body = excluded.body, created_at = excluded.created_at`;
 }
 
-/** Deletes up to 1,000 idempotency records older than 24 hours. Returns the number of deleted records. */
 export async function removeExpiredRecords(sql: Transaction): Promise<number> {
   const expired = await sql<{ customer_id: string; key: string }[]>`
     select customer_id, key

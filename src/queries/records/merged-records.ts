@@ -5,7 +5,6 @@ import type { BatchKind } from '../../schemas/batches.ts';
 /** How long a merged record is remembered (SQL interval). */
 const remembered = '400 days';
 
-/** A record that was merged into another one. */
 export interface MergedRecord {
   id: string;
   external_id: string | null;

@@ -3,12 +3,10 @@ import type { Column } from '../../filters/columns.ts';
 import { encodeCursor, readPosition, type Position } from '../../filters/cursor.ts';
 import { defaultLimit, type Paginate } from '../../schemas/base/wire.ts';
 
-/** SQL clauses `limit` and `offset` for a page number. The first page has number 1. */
 export const limitAndOffset = (sql: Sql, { page = 1, limit = defaultLimit }: Paginate = {}) => sql`
   limit ${limit}
   offset ${(page - 1) * limit}`;
 
-/** A request for one page of a list, by page number or by cursor. */
 export type PageOrCursor = Paginate & { cursor?: string };
 
 /** The settings for the cursors of one list. A cursor is a text that tells where a page ended. */

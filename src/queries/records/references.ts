@@ -16,11 +16,9 @@ const tables = {
 /** Kinds of records whose rows can stay in the table after a deletion, with a time in `deleted_at`. */
 const marksDeleted: ReadonlySet<Reference['noun']> = new Set(['company', 'product'] as const);
 
-/** An id in a request body that must be the id of one of the customer's records. */
 export interface Reference {
   noun: keyof typeof tables;
   id: string;
-  /** JSON pointer of the id in the body. */
   path: string;
 }
 

@@ -19,7 +19,6 @@ export interface Turn extends TraceContext {
  */
 export type BatchOutcome = 'more' | 'done' | 'busy';
 
-/** A delay before a turn may start. */
 export interface Delay {
   seconds: number;
   /** Deduplication key: the queue keeps at most one delayed message for each customer and name. */
@@ -93,7 +92,6 @@ export async function enqueueTurns(sql: Transaction, queue: TurnKind, customerId
   return ids?.length ?? 0;
 }
 
-/** The transaction in which `sender` executes its statements. */
 const callersTransaction = new AsyncLocalStorage<Transaction>();
 
 /** The pg-boss (job queue) client that enqueues messages. All its SQL statements run in the caller's transaction. */

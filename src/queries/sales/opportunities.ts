@@ -27,7 +27,6 @@ import { withLastWrites } from '../records/last-writes.ts';
 import { limitAndOffset } from '../records/paging.ts';
 import { lockReferences, requireReferences, type Reference } from '../records/references.ts';
 
-/** The columns that callers can write. */
 type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number]>;
 
 /** As the API returns it. A line has the name of its product, even if that is deleted. A deleted company is null. */
@@ -96,7 +95,6 @@ function matches(sql: Sql, customerId: string, { stage_id, company_id, contact_i
     }`;
 }
 
-/** Returns the number of opportunities that match the filters. */
 export async function countOpportunities(sql: Sql, customerId: string, filters: OpportunityFilters): Promise<number> {
   const [row] = await sql<[{ total: number }]>`
     select count(*) as total
@@ -105,7 +103,6 @@ export async function countOpportunities(sql: Sql, customerId: string, filters: 
   return row.total;
 }
 
-/** Newest first. */
 export const listOpportunities = (
   sql: Sql,
   customerId: string,
@@ -214,7 +211,6 @@ export async function updateOpportunity(
 /** The members of an opportunity that other tables determine. */
 type Parts = Partial<Pick<Opportunity, 'contacts_ids' | 'details' | 'price'>>;
 
-/** Reads those parts of an opportunity that a patch can change. */
 async function readParts(
   sql: Transaction,
   customerId: string,

@@ -2,7 +2,6 @@ import type { Sql, Transaction } from '../../database/db.ts';
 import { conflict } from '../../errors.ts';
 import type { Line, LinesPatch } from '../../schemas/opportunities.ts';
 
-/** The exact sum of price × quantity over an opportunity's lines. */
 export const totalOfLines = (sql: Sql | Transaction, customerId: string, opportunityId: string) => sql`
   (
     select coalesce(sum(price * quantity), 0)

@@ -11,7 +11,6 @@ export interface NewStage {
 export interface NewPipeline {
   name: string;
   description: string;
-  /** ISO 4217 in upper case. */
   currency: string;
   visibility: Visibility;
   /** In the order in which an opportunity passes through them. */
@@ -27,7 +26,6 @@ export const salesStages: readonly NewStage[] = [
   { name: 'Lost', probability_percentage: 0, status: 'LOST' },
 ];
 
-/** Returns the pipeline's id. Stage positions start at 1. */
 export async function createPipeline(sql: Transaction, customerId: string, given: NewPipeline): Promise<string> {
   const [pipeline] = await sql<[{ id: string }]>`
     insert into pipelines (customer_id, name, description, currency, visibility)
@@ -64,7 +62,6 @@ export const findPipelines = (sql: Sql | Transaction, customerId: string, ids: s
       offset 0
     ) as found`;
 
-/** Newest first. */
 export const listPipelinesWithStages = (sql: Sql | Transaction, customerId: string): Promise<Pipeline[]> =>
   sql<Pipeline[]>`
     select ${projection(sql, customerId)}

@@ -14,7 +14,6 @@ import { normalise } from '../../text/normalise.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { limitAndOffset } from '../records/paging.ts';
 
-/** The columns that callers can write. */
 type ProductColumns = Pick<Product, (typeof productFields)[number]>;
 
 const projection = (sql: Sql | Transaction) => sql`

@@ -106,7 +106,6 @@ function withKeywords(schema: Schema): Schema {
   return typeof ruled === 'string' ? { ...rest, items: ruleOf(rest['items'] as Schema, filterFields[ruled]!) } : rest;
 }
 
-/** Returns an object schema with field names as keys and conditions as values. */
 function filtersOf(fields: FilterFields): Schema {
   const conditions = Object.fromEntries(Object.entries(fields.types).map(([name, type]) => [name, conditionOf(type)]));
   const names = (more: string[]) => ({ pattern: namePattern([...Object.keys(fields.types), ...more]) });
@@ -130,7 +129,6 @@ function filtersOf(fields: FilterFields): Schema {
 
 const customPattern = `^custom_fields[.][\\s\\S]{1,${filterLimits.customKey}}$`;
 
-/** Matches the names and `custom_fields.<key>`. */
 const namePattern = (names: readonly string[]): string =>
   `^(${names.map((name) => name.replaceAll('.', '[.]')).join('|')}|${customPattern.slice(1, -1)})$`;
 
@@ -159,7 +157,6 @@ function scalar(title: string, value: Schema) {
   return { title, value, compared: value };
 }
 
-/** Returns the schema of a condition: a value, an array of values, null, or an object of operators. */
 function conditionOf(type: FieldType): Schema {
   if (type === 'search') return { ...text, description: 'Words, all of which must occur.' };
   const { title, value } = values[type];
@@ -234,7 +231,6 @@ function ruleOf(rule: Schema, { types }: FilterFields): Schema {
   return { ...rule, properties: { ...properties, field: { ...properties['field'], pattern: namePattern(names) } } };
 }
 
-/** Returns the schema of an object from fields to directions, or an array of sort keys. */
 function orderOf(title: string, names: readonly string[], maxKeys: number): Schema {
   const direction = {
     title: 'SortDirection',

@@ -78,7 +78,6 @@ function keyword(
   };
 }
 
-/** Puts `pointer` in front of the errors' paths. */
 const at = (pointer: string, errors: Partial<ErrorObject>[]): Partial<ErrorObject>[] =>
   errors.map((error) => ({ ...error, instancePath: pointer + (error.instancePath ?? '') }));
 

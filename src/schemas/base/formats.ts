@@ -24,7 +24,6 @@ export const formats: Record<string, (text: string) => boolean> = {
   currency: (text) => /^[a-z]{3}$/i.test(text) && currencies.has(text.toUpperCase()),
 };
 
-/** Characters. */
 export const maxEmailLength = 254;
 
 /** True for what the API accepts. Any other text of a prospect counts as no address, such as `n/a`. */

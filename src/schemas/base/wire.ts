@@ -108,7 +108,6 @@ export const Price = (options: object = {}) =>
     ...options,
   });
 
-/** Repeated ids are ignored. */
 export const Ids = (options: object = {}) => Type.Array(Uuid(), { maxItems: 1000, ...options });
 
 export const CustomFields = (options: object = {}) =>
@@ -180,7 +179,6 @@ export const PageQuery = Strict(
   { title: 'PageQuery', examples: [{ paginate: { page: 1, limit: 25 } }] },
 );
 
-/** The response of a count. */
 export const Metadata = Type.Object(
   {
     pagination: Type.Object(
@@ -259,7 +257,6 @@ export const ErrorBody = Type.Object(
   { title: 'Error' },
 );
 
-/** The body of 402. */
 export const ShortageBody = Type.Composite(
   [
     Type.Omit(ErrorBody, ['errors']),

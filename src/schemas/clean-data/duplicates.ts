@@ -1,15 +1,12 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Paginate, Strict, Uuid } from '../base/wire.ts';
 
-/** Values of a contact by which duplicates are found. */
 export const contactDuplicateKeys = ['work_email', 'profnet_url', 'name_and_company'] as const;
 
-/** Values of a company by which duplicates are found. */
 export const companyDuplicateKeys = ['name', 'external_name'] as const;
 
 export type DuplicateKey = (typeof contactDuplicateKeys)[number] | (typeof companyDuplicateKeys)[number];
 
-/** Maximum number of ids of one group in a response. */
 export const maxDuplicateIds = 100;
 
 const body = <K extends DuplicateKey>(title: string, keys: readonly K[], description: string) =>

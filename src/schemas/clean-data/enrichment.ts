@@ -2,7 +2,6 @@ import { Type, type Static } from '@sinclair/typebox';
 import { ContactQuery } from '../contacts.ts';
 import { Enum, Strict, Uuid } from '../base/wire.ts';
 
-/** Fields of a contact that a prospect can fill. */
 export const enrichedFields = [
   'first_name',
   'last_name',
@@ -22,7 +21,6 @@ export const enrichedFields = [
 ] as const;
 export type EnrichedField = (typeof enrichedFields)[number];
 
-/** Maximum number of contacts that one job enriches. */
 export const maxEnriched = 100_000;
 
 export const EnrichContacts = Strict(
@@ -60,7 +58,6 @@ export const EnrichContacts = Strict(
 );
 export type EnrichContacts = Static<typeof EnrichContacts>;
 
-/** The response of a dry run. */
 export const EnrichEstimate = Type.Object(
   {
     contacts: Type.Integer({ description: 'Contacts that would be enriched, if the catalog has them.' }),
@@ -71,7 +68,6 @@ export const EnrichEstimate = Type.Object(
 );
 export type EnrichEstimate = Static<typeof EnrichEstimate>;
 
-/** The result of one contact. */
 export const EnrichmentResult = Type.Object(
   {
     prospect_id: Uuid({ description: 'The prospect who is the same person.' }),

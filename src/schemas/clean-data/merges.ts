@@ -6,7 +6,6 @@ import { ErrorBody, success, Strict, Uuid } from '../base/wire.ts';
 /** Fields of a contact whose record a merge can choose. `company` stands for the column `company_id`. */
 export const mergedContactFields = [...contactFields, 'company'] as const;
 
-/** Fields of a company whose record a merge can choose. */
 export const mergedCompanyFields = companyFields;
 
 /** Maximum number of contacts, or of opportunities, that one merge moves. */
@@ -66,7 +65,6 @@ export const Merged = Type.Object(
   { title: 'Merged' },
 );
 
-/** The body of 404 for one record. */
 export const GoneBody = Type.Composite(
   [
     ErrorBody,

@@ -2,7 +2,6 @@ import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Instant, Nullable, Strict, Uuid } from '../base/wire.ts';
 import { eventSources, eventTypes } from './types.ts';
 
-/** Maximum number of events in one answer. */
 export const maxEvents = 1_000;
 
 export const Event = Type.Object(

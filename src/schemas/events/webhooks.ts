@@ -5,11 +5,9 @@ import { eventTypes } from './types.ts';
 /** Of one customer. */
 export const maxEndpoints = 10;
 
-/** Why a delivery failed. */
 export const deliveryErrors = ['dns', 'address', 'connect', 'tls', 'timeout', 'status', 'redirect'] as const;
 export type DeliveryError = (typeof deliveryErrors)[number];
 
-/** Why the service itself has disabled an endpoint. */
 export const disablingReasons = ['gone', 'failing'] as const;
 export type DisablingReason = (typeof disablingReasons)[number];
 
@@ -46,7 +44,6 @@ export const EndpointRequest = Strict(
 );
 export type EndpointRequest = Static<typeof EndpointRequest>;
 
-/** Missing properties do not change. */
 export const EndpointChange = Type.Partial(
   Strict({
     ...EndpointRequest.properties,
@@ -70,7 +67,6 @@ const settings = {
 
 const CreatedAt = () => Instant({ description: 'When the endpoint was created.' });
 
-/** An endpoint without its secret. */
 export const Endpoint = Type.Object(
   {
     ...settings,
@@ -95,7 +91,6 @@ export const Endpoint = Type.Object(
 );
 export type Endpoint = Static<typeof Endpoint>;
 
-/** A response with the secret. */
 export const IssuedEndpoint = Type.Object(
   {
     ...success,
@@ -115,7 +110,6 @@ export const IssuedEndpoint = Type.Object(
 );
 export type IssuedEndpoint = Static<typeof IssuedEndpoint>;
 
-/** The settings of an endpoint, as a response shows them. */
 export type EndpointSettings = Omit<IssuedEndpoint['data'], 'secret'>;
 
 export const ChangedEndpoint = Type.Object(
@@ -166,7 +160,6 @@ export const DeliveriesQuery = Strict(
 );
 export type DeliveriesQuery = Static<typeof DeliveriesQuery>;
 
-/** One try to deliver an event. */
 export const Delivery = Type.Object(
   {
     event_id: Uuid({ description: 'Id of the event; the header `webhook-id`.' }),
