@@ -10,6 +10,7 @@ import { companyFileFields } from '../../schemas/files.ts';
 import { normalise } from '../../text/normalise.ts';
 import { removeCompanies, updateDependants } from './company-changes.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
+import { findByIds } from '../records/finders.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { mergeCustomFields } from '../records/custom-fields.ts';
 import { lockAndReadRules } from '../memberships/list-rules.ts';
@@ -60,18 +61,16 @@ export const {
 
 /** Returns the customer's companies with these ids, in any order. Leaves out unknown ids. */
 export const findCompanies = (sql: Sql | Transaction, customerId: string, ids: readonly string[]): Promise<Company[]> =>
-  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
-  sql<Company[]>`
-    select found.*
-    from unnest(${ids as string[]}::uuid[]) as wanted (id)
-    cross join lateral (
+  findByIds(
+    sql,
+    ids,
+    sql`
       select ${projection(sql)}
       from ${fromOf(sql, companySource, customerId)}
       where co.customer_id = ${customerId}
         and co.id = wanted.id
-        and ${sql.unsafe(companySource.visible!)}
-      offset 0
-    ) as found`;
+        and ${sql.unsafe(companySource.visible!)}`,
+  );
 
 /**
  * Creates a company. Several companies may have the same name.

@@ -24,6 +24,7 @@ import type { WrittenTable } from '../records/batch-rows.ts';
 import { lockCompanyForContact } from './companies.ts';
 import { findOrCreateCompany } from './company-names.ts';
 import { findUnknownReferences } from './contact-references.ts';
+import { findByIds } from '../records/finders.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 import { mergeCustomFields } from '../records/custom-fields.ts';
 import {
@@ -147,19 +148,17 @@ export const findContacts = (
   customerId: string,
   ids: readonly string[],
 ): Promise<ContactDetail[]> =>
-  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
-  sql<ContactDetail[]>`
-    select found.*
-    from unnest(${ids as string[]}::uuid[]) as wanted (id)
-    cross join lateral (
+  findByIds(
+    sql,
+    ids,
+    sql`
       select
         ${projection(sql)},
         array(${manualLists(sql, customerId, 'id')} order by id) as list_ids
       from ${fromOf(sql, contactSource, customerId)}
       where c.customer_id = ${customerId}
-        and c.id = wanted.id
-      offset 0
-    ) as found`;
+        and c.id = wanted.id`,
+  );
 
 /**
  * Creates a contact with its company and list memberships.

@@ -1,4 +1,5 @@
 import { crc32 } from 'node:zlib';
+import { findCustomersWith } from '../records/finders.ts';
 import type { Sql, Transaction } from '../../database/db.ts';
 import { lowestId } from '../../database/wire-types.ts';
 import { lookUpCompany } from '../../filters/look-up.ts';
@@ -69,19 +70,10 @@ const isDue = (sql: Sql | Transaction): Fragment => sql`(
 )`;
 
 /** Returns one page of ids of customers whose duplicates must be counted, in ascending order. */
-export async function findCountingCustomers(
+export const findCountingCustomers = (
   sql: Sql | Transaction,
-  { after, limit }: { after: string; limit: number },
-): Promise<string[]> {
-  const rows = await sql<{ customer_id: string }[]>`
-    select distinct customer_id
-    from duplicate_counts
-    where customer_id > ${after}
-      and ${isDue(sql)}
-    order by customer_id
-    limit ${limit}`;
-  return rows.map(({ customer_id }) => customer_id);
-}
+  page: { after: string; limit: number },
+): Promise<string[]> => findCustomersWith(sql, sql`from duplicate_counts where ${isDue(sql)}`, page);
 
 /**
  * Counts one kind of a customer's duplicates that is due, or removes the count if nobody asks for it any more. All in

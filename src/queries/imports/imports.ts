@@ -1,6 +1,7 @@
 import { afterCommit } from '../../database/after-commit.ts';
 import type { Sql, Transaction } from '../../database/db.ts';
 import { conflict, missingReferences, notFound } from '../../errors.ts';
+import type { Fragment } from '../../filters/sql.ts';
 import { recordEvents } from '../events/recording.ts';
 import type { LastWrites } from '../records/last-writes.ts';
 import { finishedJobs } from '../../process/metrics.ts';
@@ -19,6 +20,7 @@ import {
 } from '../../schemas/imports.ts';
 import type { Scope } from '../../schemas/base/scopes.ts';
 import { deleteFile } from './import-files.ts';
+import { findLists } from '../memberships/list-members.ts';
 import { limitAndOffset } from '../records/paging.ts';
 
 /** Object and mode in one text, such as `contacts upsert`. Imports of other kinds are hidden from the caller. */
@@ -174,22 +176,10 @@ export async function refuseTooMany(sql: Transaction, customerId: string): Promi
  * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
 async function requireLists(sql: Transaction, customerId: string, settings: readonly string[] = []): Promise<string[]> {
-  const known = new Set(await findExistingLists(sql, customerId, settings));
+  const known = await findLists(sql, customerId, settings);
   const missing = settings.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'list', path: `/list_ids/${i}` }]));
   if (missing.length > 0) throw missingReferences(missing);
   return [...new Set(settings)];
-}
-
-async function findExistingLists(sql: Transaction, customerId: string, ids: readonly string[]): Promise<string[]> {
-  if (ids.length === 0) return [];
-  const lists = await sql<{ id: string }[]>`
-    select id
-    from lists
-    where customer_id = ${customerId}
-      and id = any(${ids as string[]}::uuid[])
-      and deleted_at is null
-    order by id`;
-  return lists.map(({ id }) => id);
 }
 
 /**
@@ -202,12 +192,7 @@ export async function requireImport(
   id: string,
   visible: VisibleImports,
 ): Promise<Import> {
-  const [found] = await sql<Import[]>`
-    select ${projection(sql)}
-    from imports i
-    where i.customer_id = ${customerId}
-      and i.id = ${id}
-      and ${isVisible(sql, visible)}`;
+  const [found] = await findVisibleImports(sql, customerId, [id], visible);
   if (!found) throw notFound('import');
   return found;
 }
@@ -275,31 +260,30 @@ const stateColumns = (sql: Sql | Transaction) => sql`
   ${settingColumns(sql)}`;
 
 /** @throws DomainError `not_found`, also if the import's kind is not in `visible` */
-export async function requireImportState(
+export const requireImportState = (
   sql: Sql | Transaction,
   customerId: string,
   id: string,
   visible: VisibleImports,
-): Promise<ImportState> {
-  const [found] = await sql<ImportState[]>`
-    select ${stateColumns(sql)}
-    from imports i
-    where i.customer_id = ${customerId}
-      and i.id = ${id}
-      and ${isVisible(sql, visible)}`;
-  if (!found) throw notFound('import');
-  return found;
-}
+): Promise<ImportState> => readState(sql, customerId, id, visible, sql``);
 
 /**
  * Locks an import until the transaction ends, so that workers cannot write its records.
  * @throws DomainError `not_found`, also if its kind is not in `visible`
  */
-export async function lockImport(
+export const lockImport = (
   sql: Transaction,
   customerId: string,
   id: string,
   visible: VisibleImports,
+): Promise<ImportState> => readState(sql, customerId, id, visible, sql`for no key update`);
+
+async function readState(
+  sql: Sql | Transaction,
+  customerId: string,
+  id: string,
+  visible: VisibleImports,
+  lock: Fragment,
 ): Promise<ImportState> {
   const [found] = await sql<ImportState[]>`
     select ${stateColumns(sql)}
@@ -307,7 +291,7 @@ export async function lockImport(
     where i.customer_id = ${customerId}
       and i.id = ${id}
       and ${isVisible(sql, visible)}
-    for no key update`;
+    ${lock}`;
   if (!found) throw notFound('import');
   return found;
 }

@@ -2,6 +2,7 @@ import type { Sql, Transaction } from '../../database/db.ts';
 import { lowestId } from '../../database/wire-types.ts';
 import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
 import { lockedInOrder } from '../records/contact-locks.ts';
+import { countUpTo, findCustomersWith } from '../records/finders.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 import type { BatchOutcome } from '../records/turns.ts';
 import { refreshMembers } from './list-members.ts';
@@ -61,17 +62,10 @@ export async function findLarge(
   companyIds: readonly string[],
 ): Promise<Set<string>> {
   const room = { contacts: await contactsAtOnce(sql, customerId, maxAtOnce), opportunities: maxAtOnce };
-  const numberOf = (table: 'contacts' | 'opportunities') => sql`
-    (
-      select count(*)::integer
-      from (
-        select 1
-        from ${sql(table)} dependant
-        where dependant.customer_id = ${customerId}
-          and dependant.company_id = given.id
-        limit ${maxAtOnce + 1}
-      ) few
-    )`;
+  const numberOf = (table: 'contacts' | 'opportunities') => {
+    const rows = sql`from ${sql(table)} d where d.customer_id = ${customerId} and d.company_id = given.id`;
+    return countUpTo(sql, rows, maxAtOnce);
+  };
   const companies = await sql<{ id: string; contacts: number; opportunities: number; is_settling: boolean }[]>`
     select
       given.id,
@@ -247,26 +241,23 @@ async function endSettlement(sql: Transaction, customerId: string, settlement: S
 }
 
 /**
- * Finds the customers that have work for the `settle-companies` workers: after a change of a company, its contacts must
- * be updated too, and deleted contacts must be removed from their opportunities. Returns one page of the customers'
- * ids, in ascending order.
- * @param after last customer id of the previous page
+ * Returns one page of ids of customers that have contacts to update after a change of their company, or deleted
+ * contacts to remove from opportunities.
  */
-export async function findSettlingCustomers(
+export const findSettlingCustomers = (
   sql: Sql | Transaction,
-  { after, limit }: { after: string; limit: number },
-): Promise<string[]> {
-  const rows = await sql<{ customer_id: string }[]>`
-    select distinct customer_id
-    from (
-      select customer_id
-      from company_settlements
-      union all
-      select customer_id
-      from contact_removals
-    ) waiting
-    where customer_id > ${after}
-    order by customer_id
-    limit ${limit}`;
-  return rows.map(({ customer_id }) => customer_id);
-}
+  page: { after: string; limit: number },
+): Promise<string[]> =>
+  findCustomersWith(
+    sql,
+    sql`
+      from (
+        select customer_id
+        from company_settlements
+        union all
+        select customer_id
+        from contact_removals
+      ) waiting
+      where true`,
+    page,
+  );

@@ -1,6 +1,7 @@
 import type { Transaction } from '../../database/db.ts';
 import type { BatchOutcome } from '../records/turns.ts';
 import { dropCount } from '../records/counters.ts';
+import { countUpTo } from '../records/finders.ts';
 import type { LastWrites } from '../records/last-writes.ts';
 
 /*
@@ -30,16 +31,8 @@ export async function isLargeList(sql: Transaction, customerId: string, listId: 
   const [list] = await sql<{ is_large: boolean }[]>`
     select
       exists (select 1 from copied_members where customer_id = ${customerId} and list_id = ${listId})
-      or (
-        select count(*)
-        from (
-          select 1
-          from list_members
-          where customer_id = ${customerId}
-            and list_id = ${listId}
-          limit ${maxAtOnce + 1}
-        ) few
-      ) > ${maxAtOnce} as is_large`;
+      or ${countUpTo(sql, sql`from list_members where customer_id = ${customerId} and list_id = ${listId}`, maxAtOnce)}
+        > ${maxAtOnce} as is_large`;
   return list!.is_large;
 }
 

@@ -8,6 +8,7 @@ import { toSql } from '../../filters/to-sql.ts';
 import type { Rule } from '../../schemas/lists.ts';
 import type { BatchOutcome } from '../records/turns.ts';
 import { readCount } from '../records/counters.ts';
+import { findCustomersWith } from '../records/finders.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 import { endCopying, findNextParts, removeList, removeNextMembers, writeParts } from './large-lists.ts';
 import { lockContacts } from '../records/contact-locks.ts';
@@ -130,24 +131,11 @@ async function isFilling(sql: Transaction, customerId: string): Promise<boolean>
   return row.filling;
 }
 
-/**
- * Finds the customers that have work for `fill-lists` workers: a list whose members must be written or removed. Returns
- * one page of their ids, in ascending order.
- * @param after last customer id of the previous page
- */
-export async function findFillingCustomers(
+/** Returns one page of ids of customers that have a list whose members must be written or removed. */
+export const findFillingCustomers = (
   sql: Sql | Transaction,
-  { after, limit }: { after: string; limit: number },
-): Promise<string[]> {
-  const rows = await sql<{ customer_id: string }[]>`
-    select distinct customer_id
-    from lists
-    where fill_version is not null
-      and customer_id > ${after}
-    order by customer_id
-    limit ${limit}`;
-  return rows.map(({ customer_id }) => customer_id);
-}
+  page: { after: string; limit: number },
+): Promise<string[]> => findCustomersWith(sql, sql`from lists where fill_version is not null`, page);
 
 /**
  * Checks the next contacts against a list's rules, corrects their stored memberships, and saves the progress.

@@ -1,5 +1,12 @@
 import type { Transaction } from '../../database/db.ts';
+import type { Fragment } from '../../filters/sql.ts';
+import { countUpTo } from '../records/finders.ts';
 import { maxMovedRecords } from '../../schemas/clean-data/merges.ts';
+
+const countMoved = async (sql: Transaction, rows: Fragment): Promise<number> => {
+  const [row] = await sql<[{ count: number }]>`select ${countUpTo(sql, rows, maxMovedRecords)} as count`;
+  return row.count;
+};
 
 /** Returns in how many opportunities some of these contacts are. Stops counting one past `maxMovedRecords`. */
 export const countOpportunitiesOfContacts = (
@@ -7,15 +14,22 @@ export const countOpportunitiesOfContacts = (
   customerId: string,
   contactIds: readonly string[],
 ): Promise<number> =>
-  sql<{ count: number }[]>`
-  select count(*)::integer as count
-  from (
-    select 1
-    from opportunity_contacts m
-    where m.customer_id = ${customerId}
-      and m.contact_id = any(${contactIds as string[]}::uuid[])
-    limit ${maxMovedRecords + 1}
-  ) few`.then(([row]) => row!.count);
+  countMoved(
+    sql,
+    sql`from opportunity_contacts where customer_id = ${customerId} and contact_id = any(${contactIds as string[]}::uuid[])`,
+  );
+
+/** Returns how many contacts, or opportunities, these companies have. Stops counting one past `maxMovedRecords`. */
+export const countOfCompanies = (
+  sql: Transaction,
+  customerId: string,
+  table: 'contacts' | 'opportunities',
+  companyIds: readonly string[],
+): Promise<number> =>
+  countMoved(
+    sql,
+    sql`from ${sql(table)} where customer_id = ${customerId} and company_id = any(${companyIds as string[]}::uuid[])`,
+  );
 
 /**
  * Replaces the contacts `from` by the contact `to` in all their opportunities, at the first position that one of them
@@ -55,22 +69,6 @@ export async function moveOpportunityContacts(
     from unnest(${[...positions.keys()]}::uuid[], ${[...positions.values()]}::integer[]) as given (id, position)`;
   await touch(sql, customerId, ids);
 }
-
-/** Returns how many opportunities these companies have. Stops counting one past `maxMovedRecords`. */
-export const countOpportunitiesOfCompanies = (
-  sql: Transaction,
-  customerId: string,
-  companyIds: readonly string[],
-): Promise<number> =>
-  sql<{ count: number }[]>`
-  select count(*)::integer as count
-  from (
-    select 1
-    from opportunities
-    where customer_id = ${customerId}
-      and company_id = any(${companyIds as string[]}::uuid[])
-    limit ${maxMovedRecords + 1}
-  ) few`.then(([row]) => row!.count);
 
 /** Gives the opportunities of the companies `from` to the company `to`. The caller must have locked the companies. */
 export async function moveCompanyOpportunities(

@@ -23,6 +23,7 @@ import {
   requireNewLines,
   totalOfLines,
 } from './opportunity-lines.ts';
+import { findByIds } from '../records/finders.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { limitAndOffset } from '../records/paging.ts';
 import { lockReferences, requireReferences, type Reference } from '../records/references.ts';
@@ -123,17 +124,15 @@ export const listOpportunities = (
 
 /** In any order, without unknown ids. */
 export const findOpportunities = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Opportunity[]> =>
-  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
-  sql<Opportunity[]>`
-    select found.*
-    from unnest(${ids}::uuid[]) as wanted (id)
-    cross join lateral (
+  findByIds(
+    sql,
+    ids,
+    sql`
       select ${projection(sql, customerId)}
       from ${source(sql, customerId)}
       where o.customer_id = ${customerId}
-        and o.id = wanted.id
-      offset 0
-    ) as found`;
+        and o.id = wanted.id`,
+  );
 
 /**
  * Creates an opportunity with its contacts and lines.

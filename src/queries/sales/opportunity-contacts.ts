@@ -1,5 +1,6 @@
 import type { Transaction } from '../../database/db.ts';
 import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
+import { countUpTo } from '../records/finders.ts';
 import type { LastWrites } from '../records/last-writes.ts';
 
 /** The caller must have locked the opportunity and the new contacts. */
@@ -68,19 +69,9 @@ async function bySize(
   customerId: string,
   contactIds: readonly string[],
 ): Promise<{ small: string[]; large: string[] }> {
+  const rows = sql`from opportunity_contacts m where m.customer_id = ${customerId} and m.contact_id = given.id`;
   const contacts = await sql<{ id: string; opportunities: number }[]>`
-    select
-      given.id,
-      (
-        select count(*)::integer
-        from (
-          select 1
-          from opportunity_contacts m
-          where m.customer_id = ${customerId}
-            and m.contact_id = given.id
-          limit ${maxAtOnce + 1}
-        ) few
-      ) as opportunities
+    select given.id, ${countUpTo(sql, rows, maxAtOnce)} as opportunities
     from unnest(${contactIds as string[]}::uuid[]) as given (id)`;
   const [small, large] = [[] as string[], [] as string[]];
   let room = maxAtOnce;

@@ -1,4 +1,5 @@
 import type { Sql, Transaction } from '../../database/db.ts';
+import { findByIds } from '../records/finders.ts';
 import type { Pipeline, PipelineListItem, StageStatus, Visibility } from '../../schemas/pipelines.ts';
 import { stageProjection } from './stages.ts';
 
@@ -50,17 +51,15 @@ export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineLis
 
 /** In any order, without unknown ids. */
 export const findPipelines = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Pipeline[]> =>
-  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
-  sql<Pipeline[]>`
-    select found.*
-    from unnest(${ids}::uuid[]) as wanted (id)
-    cross join lateral (
+  findByIds(
+    sql,
+    ids,
+    sql`
       select ${projection(sql, customerId)}
       from pipelines p
       where p.customer_id = ${customerId}
-        and p.id = wanted.id
-      offset 0
-    ) as found`;
+        and p.id = wanted.id`,
+  );
 
 export const listPipelinesWithStages = (sql: Sql | Transaction, customerId: string): Promise<Pipeline[]> =>
   sql<Pipeline[]>`

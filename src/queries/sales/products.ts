@@ -11,6 +11,7 @@ import {
 } from '../../schemas/products.ts';
 import type { Paginate } from '../../schemas/base/wire.ts';
 import { normalise } from '../../text/normalise.ts';
+import { findByIds } from '../records/finders.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { limitAndOffset } from '../records/paging.ts';
 
@@ -49,18 +50,16 @@ export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate):
 
 /** In any order, without unknown ids. */
 export const findProducts = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Product[]> =>
-  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
-  sql<Product[]>`
-    select found.*
-    from unnest(${ids}::uuid[]) as wanted (id)
-    cross join lateral (
+  findByIds(
+    sql,
+    ids,
+    sql`
       select ${projection(sql)}
       from products p
       where p.customer_id = ${customerId}
         and p.id = wanted.id
-        and p.deleted_at is null
-      offset 0
-    ) as found`;
+        and p.deleted_at is null`,
+  );
 
 /** Without the currency: its default comes from the customer's subscription. */
 const insertedFields = productFields.filter((field) => field !== 'currency');

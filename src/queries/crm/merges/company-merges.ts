@@ -1,7 +1,7 @@
 import type { Transaction } from '../../../database/db.ts';
 import { constant } from '../../../filters/sql.ts';
 import { companyFields, type Company } from '../../../schemas/companies.ts';
-import { maxMovedRecords, type Merge } from '../../../schemas/clean-data/merges.ts';
+import type { Merge } from '../../../schemas/clean-data/merges.ts';
 import { RecordsChanged, withRepeats } from '../../records/batches.ts';
 import { lockContactsOfCompanies } from '../../records/contact-locks.ts';
 import { withLastWrites, type LastWrites } from '../../records/last-writes.ts';
@@ -10,7 +10,7 @@ import { lockValues } from '../../records/value-locks.ts';
 import { findLarge } from '../../memberships/company-settlements.ts';
 import { refreshMembers } from '../../memberships/list-members.ts';
 import { lockAndReadRules } from '../../memberships/list-rules.ts';
-import { countOpportunitiesOfCompanies, moveCompanyOpportunities } from '../../sales/moved-opportunities.ts';
+import { countOfCompanies, moveCompanyOpportunities } from '../../sales/moved-opportunities.ts';
 import { encodedCompany, lockCompanyRows, type CompanyColumns } from '../companies.ts';
 import { removeCompanies, updateDependants } from '../company-changes.ts';
 import { mergedFields, mergedVerification, unitedCustomFields } from './merged-values.ts';
@@ -49,8 +49,8 @@ async function mergeAll(sql: Transaction, customerId: string, merge: Merge, last
   const merged = mergedCompany(records, merge);
   const gone = others.map(({ id }) => id);
   requireFew('company', {
-    contacts: await countContacts(sql, customerId, gone),
-    opportunities: await countOpportunitiesOfCompanies(sql, customerId, gone),
+    contacts: await countOfCompanies(sql, customerId, 'contacts', gone),
+    opportunities: await countOfCompanies(sql, customerId, 'opportunities', gone),
   });
   const moved = await moveContacts(sql, customerId, { to: kept.id, from: gone });
   await moveCompanyOpportunities(sql, customerId, { to: kept.id, from: gone });
@@ -108,17 +108,6 @@ function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], me
     ...mergedVerification(records),
   };
 }
-
-const countContacts = (sql: Transaction, customerId: string, companyIds: string[]): Promise<number> =>
-  sql<{ count: number }[]>`
-  select count(*)::integer as count
-  from (
-    select 1
-    from contacts
-    where customer_id = ${customerId}
-      and company_id = any(${companyIds}::uuid[])
-    limit ${maxMovedRecords + 1}
-  ) few`.then(([row]) => row!.count);
 
 /**
  * Gives the contacts of the companies `from` to the company `to`. Also locks those of `to` whose lists this transaction

@@ -1,0 +1,42 @@
+import type { Sql, Transaction } from '../../database/db.ts';
+import type { Fragment } from '../../filters/sql.ts';
+
+/**
+ * Returns the records with these ids, in any order. Leaves out those that `one` does not find.
+ * @param one SQL `select` of the record whose id is `wanted.id`
+ */
+export const findByIds = <Row extends object>(
+  sql: Sql | Transaction,
+  ids: readonly string[],
+  one: Fragment,
+): Promise<Row[]> =>
+  // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
+  sql<Row[]>`
+    select found.*
+    from unnest(${ids as string[]}::uuid[]) as wanted (id)
+    cross join lateral (${one} offset 0) as found` as Promise<Row[]>;
+
+/**
+ * SQL expression: how many rows there are. Stops counting one past `most`.
+ * @param rows SQL clauses `from` and `where`
+ */
+export const countUpTo = (sql: Sql | Transaction, rows: Fragment, most: number): Fragment =>
+  sql`(select count(*)::integer from (select 1 ${rows} limit ${most + 1}) few)`;
+
+/**
+ * Returns the ids of customers that have such rows, in ascending order: up to `limit` after `after`.
+ * @param rows SQL clauses `from` and `where`
+ */
+export async function findCustomersWith(
+  sql: Sql | Transaction,
+  rows: Fragment,
+  { after, limit }: { after: string; limit: number },
+): Promise<string[]> {
+  const found = await sql<{ customer_id: string }[]>`
+    select distinct customer_id
+    ${rows}
+      and customer_id > ${after}
+    order by customer_id
+    limit ${limit}`;
+  return found.map(({ customer_id }) => customer_id);
+}
