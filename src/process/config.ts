@@ -1,28 +1,28 @@
 import { isIP } from 'node:net';
-import { Type, type Static, type TProperties } from '@sinclair/typebox';
+import { Type, type Static, type TLiteral, type TProperties } from '@sinclair/typebox';
 import { Value } from '@sinclair/typebox/value';
 import { parseRanges, rangeSyntax } from '../network/ip-addresses.ts';
 import { readSecretFiles, withPassword } from './secret-files.ts';
 import { isHeader, isRatio, isResourceAttribute } from './tracing-settings.ts';
 
-const port = (description: string, value: number) =>
-  Type.Integer({ minimum: 0, maximum: 65535, default: value, description });
-const milliseconds = (description: string, value: number) =>
-  Type.Integer({ minimum: 1, maximum: 3_600_000, default: value, description: `${description} (ms)` });
-const count = (description: string, value: number) =>
-  Type.Integer({ minimum: 1, maximum: 10_000, default: value, description });
-const credits = (item: string) =>
-  Type.Integer({ minimum: 0, maximum: 10_000, default: 1, description: `credits that ${item} costs` });
+const integer = (description: string, value: number, minimum: number, maximum: number) =>
+  Type.Integer({ minimum, maximum, default: value, description });
+const port = (description: string, value: number) => integer(description, value, 0, 65535);
+const milliseconds = (description: string, value: number) => integer(`${description} (ms)`, value, 1, 3_600_000);
+const count = (description: string, value: number) => integer(description, value, 1, 10_000);
+const credits = (item: string) => integer(`credits that ${item} costs`, 1, 0, 10_000);
 const perMinute = (description: string, value: number) =>
-  Type.Integer({
-    minimum: 0,
-    maximum: 1_000_000_000,
+  integer(`${description} per minute; 0 turns this limit off`, value, 0, 1_000_000_000);
+/** @param value the default */
+const onOff = (description: string, value: 'on' | 'off') =>
+  Type.Union([Type.Literal(value), Type.Literal(value === 'on' ? 'off' : 'on')] as [TLiteral<'on'>, TLiteral<'off'>], {
     default: value,
-    description: `${description} per minute; 0 turns this limit off`,
+    description,
   });
+const optionalText = (description: string, options: { minLength?: number; pattern?: string } = {}) =>
+  Type.Optional(Type.String({ ...options, description }));
 const optionalInteger = (description: string, minimum: number, maximum: number) =>
   Type.Optional(Type.Integer({ minimum, maximum, description }));
-const url = (description: string, pattern: string) => Type.Optional(Type.String({ pattern, description }));
 /**
  * A URL that can contain a password. Marked as `secret`: its value can also come from a file, named e.g. by
  * `DATABASE_URL_FILE` for `DATABASE_URL`.
@@ -47,7 +47,9 @@ export const ConfigSchema = Type.Object({
         'second port, for `/metrics`, `/healthz` and `/readyz`; `serve` then has no `/metrics` on `PORT`, but still the other two; if not set, `work` does not listen',
     }),
   ),
-  PUBLIC_URL: url('URL at which callers reach the service, shown in the OpenAPI document', '^https?://[^\\s]+$'),
+  PUBLIC_URL: optionalText('URL at which callers reach the service, shown in the OpenAPI document', {
+    pattern: '^https?://[^\\s]+$',
+  }),
   DATABASE_URL: secretUrl(
     'PostgreSQL 18 or newer, with the login of the service; if not set, an embedded server is started in `DATA_DIR`',
     '^postgres(ql)?://[^\\s]+$',
@@ -84,12 +86,12 @@ export const ConfigSchema = Type.Object({
     'time without a response after which a node of a distributed database counts as down, so that its customers get 503 at once',
     1_200,
   ),
-  OVERLOAD_MS: Type.Integer({
-    minimum: 0,
-    maximum: 60_000,
-    default: 1_000,
-    description: 'delay of the event loop that counts as overload: requests then get 503 (ms); 0 turns the check off',
-  }),
+  OVERLOAD_MS: integer(
+    'delay of the event loop that counts as overload: requests then get 503 (ms); 0 turns the check off',
+    1_000,
+    0,
+    60_000,
+  ),
   ELASTICSEARCH_URL: secretUrl(
     'nodes of the Elasticsearch cluster that stores the prospect catalog, comma-separated; if not set, PostgreSQL stores it',
     '^https?://[^\\s,]+(,https?://[^\\s,]+)*$',
@@ -100,28 +102,18 @@ export const ConfigSchema = Type.Object({
     default: 'sales-data-prospects',
     description: "name of the catalog's alias in Elasticsearch, and prefix of its indexes",
   }),
-  ELASTICSEARCH_SHARDS: Type.Integer({
-    minimum: 1,
-    maximum: 1024,
-    default: 1,
-    description: 'shards of a new index',
-  }),
-  ELASTICSEARCH_REPLICAS: Type.Integer({
-    minimum: 0,
-    maximum: 16,
-    default: 1,
-    description: 'replicas of each shard of a new index',
-  }),
+  ELASTICSEARCH_SHARDS: integer('shards of a new index', 1, 1, 1024),
+  ELASTICSEARCH_REPLICAS: integer('replicas of each shard of a new index', 1, 0, 16),
   ELASTICSEARCH_READS: count('concurrent reads of Elasticsearch; one customer can use at most half of them', 8),
   ELASTICSEARCH_TIMEOUT_MS: milliseconds('longest wait for the response of an Elasticsearch node before 503', 4_000),
   ELASTICSEARCH_BULK_TIMEOUT_MS: milliseconds(
     'longest wait for one bulk write of an import before it is retried',
     60_000,
   ),
-  PROSPECT_MASKING: Type.Union([Type.Literal('on'), Type.Literal('off')], {
-    default: 'on',
-    description: 'whether e-mail addresses and phones of prospects are masked until the customer has unlocked them',
-  }),
+  PROSPECT_MASKING: onOff(
+    'whether e-mail addresses and phones of prospects are masked until the customer has unlocked them',
+    'on',
+  ),
   UNLOCK_COST: credits('an unlocked prospect'),
   VERIFY_COST: credits('a verified e-mail address'),
   VERIFY_REUSE_HOURS: Type.Integer({
@@ -131,11 +123,9 @@ export const ConfigSchema = Type.Object({
     default: 24,
     description: 'hours for which the result of verifying an address is reused for the same customer, free; 0: never',
   }),
-  VERIFY_DNS_SERVERS: Type.Optional(
-    Type.String({
-      pattern: '^[0-9a-fA-F.:\\[\\]]+(,[0-9a-fA-F.:\\[\\]]+)*$',
-      description: "DNS servers for MX lookups, `address` or `address:port`, comma-separated; default: the system's",
-    }),
+  VERIFY_DNS_SERVERS: optionalText(
+    "DNS servers for MX lookups, `address` or `address:port`, comma-separated; default: the system's",
+    { pattern: '^[0-9a-fA-F.:\\[\\]]+(,[0-9a-fA-F.:\\[\\]]+)*$' },
   ),
   VERIFY_CANARY_DOMAINS: Type.String({
     pattern: '^([A-Za-z0-9.-]+(,[A-Za-z0-9.-]+)*)?$',
@@ -144,29 +134,18 @@ export const ConfigSchema = Type.Object({
       'domains that certainly have a mail server, comma-separated. While the name server knows none of them, it is not believed if it says that a domain does not exist, and verifications wait. Empty: off',
   }),
   VERIFY_DNS_TIMEOUT_MS: milliseconds('longest wait for the response of a DNS server before a retry', 2_000),
-  VERIFY_DNS_TRIES: Type.Integer({
-    minimum: 1,
-    maximum: 10,
-    default: 2,
-    description: 'number of queries to each DNS server',
-  }),
-  VERIFY_SMTP: Type.Union([Type.Literal('off'), Type.Literal('on')], {
-    default: 'off',
-    description:
-      'whether mail servers are asked for the mailbox (RCPT, no mail is sent); if `off`, an address is `verified` if its domain accepts mail',
-  }),
-  VERIFY_SMTP_PORT: port('port of the mail servers', 25),
-  VERIFY_SMTP_SENDER: Type.Optional(
-    Type.String({
-      pattern: '^[!-;=?A-~]+@[A-Za-z0-9.-]+$',
-      description: 'sender address (MAIL FROM) given to mail servers; default: the empty sender `<>`',
-    }),
+  VERIFY_DNS_TRIES: integer('number of queries to each DNS server', 2, 1, 10),
+  VERIFY_SMTP: onOff(
+    'whether mail servers are asked for the mailbox (RCPT, no mail is sent); if `off`, an address is `verified` if its domain accepts mail',
+    'off',
   ),
-  VERIFY_SMTP_NAME: Type.Optional(
-    Type.String({
-      pattern: '^[A-Za-z0-9.-]+$',
-      description: "host name (EHLO) given to mail servers; it should match the reverse DNS of this machine's address",
-    }),
+  VERIFY_SMTP_PORT: port('port of the mail servers', 25),
+  VERIFY_SMTP_SENDER: optionalText('sender address (MAIL FROM) given to mail servers; default: the empty sender `<>`', {
+    pattern: '^[!-;=?A-~]+@[A-Za-z0-9.-]+$',
+  }),
+  VERIFY_SMTP_NAME: optionalText(
+    "host name (EHLO) given to mail servers; it should match the reverse DNS of this machine's address",
+    { pattern: '^[A-Za-z0-9.-]+$' },
   ),
   VERIFY_SMTP_TIMEOUT_MS: milliseconds(
     'longest wait for a connection to a mail server, and for each of its replies',
@@ -181,33 +160,21 @@ export const ConfigSchema = Type.Object({
     'concurrent mailbox checks of one domain, for all customers together, per process',
     2,
   ),
-  VERIFY_DOMAIN_INTERVAL_MS: Type.Integer({
-    minimum: 0,
-    maximum: 3_600_000,
-    default: 500,
-    description: 'shortest time between the starts of two mailbox checks of one domain (ms); 0: no pause',
-  }),
-  VERIFY_PRIVATE_ADDRESSES: Type.Union([Type.Literal('off'), Type.Literal('on')], {
-    default: 'off',
-    description: 'whether mail servers at private addresses are called too; for tests',
-  }),
+  VERIFY_DOMAIN_INTERVAL_MS: integer(
+    'shortest time between the starts of two mailbox checks of one domain (ms); 0: no pause',
+    500,
+    0,
+    3_600_000,
+  ),
+  VERIFY_PRIVATE_ADDRESSES: onOff('whether mail servers at private addresses are called too; for tests', 'off'),
   WEBHOOK_SECRET_KEY: secretText(
     "32 bytes in base64 that encrypt the secrets of webhook endpoints; without it, webhooks wait, but the embedded PostgreSQL's `DATA_DIR` gets one",
   ),
-  WEBHOOK_ALLOW_HTTP: Type.Union([Type.Literal('off'), Type.Literal('on')], {
-    default: 'off',
-    description: 'whether webhooks may be sent to `http://` URLs; for development',
-  }),
-  WEBHOOK_ALLOW_PRIVATE: Type.Union([Type.Literal('off'), Type.Literal('on')], {
-    default: 'off',
-    description: 'whether webhooks may be sent to addresses that are not public; for development',
-  }),
-  WEBHOOK_DENY: Type.Optional(
-    Type.String({
-      minLength: 1,
-      description:
-        'further networks to which no webhook is sent: addresses and ranges such as `198.51.100.0/24`, comma-separated',
-    }),
+  WEBHOOK_ALLOW_HTTP: onOff('whether webhooks may be sent to `http://` URLs; for development', 'off'),
+  WEBHOOK_ALLOW_PRIVATE: onOff('whether webhooks may be sent to addresses that are not public; for development', 'off'),
+  WEBHOOK_DENY: optionalText(
+    'further networks to which no webhook is sent: addresses and ranges such as `198.51.100.0/24`, comma-separated',
+    { minLength: 1 },
   ),
   WEBHOOK_DELIVERIES: count(
     'webhooks that a worker sends at the same time; one customer can use at most half of them, and so can all endpoints whose last delivery failed; an answer that takes longer than 250 ms does not count any more',
@@ -222,48 +189,35 @@ export const ConfigSchema = Type.Object({
       description: 'format of log lines; default: `pretty` on a terminal, otherwise `json`',
     }),
   ),
-  TRUST_PROXY: Type.Optional(
-    Type.String({
-      minLength: 1,
-      description:
-        'proxies whose `X-Forwarded-For` is trusted: addresses, ranges such as `10.0.0.0/8`, `loopback`, `linklocal` or `uniquelocal`, comma-separated',
-    }),
+  TRUST_PROXY: optionalText(
+    'proxies whose `X-Forwarded-For` is trusted: addresses, ranges such as `10.0.0.0/8`, `loopback`, `linklocal` or `uniquelocal`, comma-separated',
+    { minLength: 1 },
   ),
-  MAX_CONNECTIONS: Type.Integer({
-    minimum: 1,
-    maximum: 100_000,
-    default: 2_000,
-    description:
-      'concurrent connections of callers, per process; a further connection closes the one that has been idle longest. One address can hold at most as many connections as remain free',
-  }),
-  MAX_BUFFERED_MB: Type.Integer({
-    minimum: 16,
-    maximum: 65_536,
-    default: 256,
-    description:
-      'memory for bodies of requests and for answers that callers have not taken yet, per process (MiB); one customer has at most half',
-  }),
+  MAX_CONNECTIONS: integer(
+    'concurrent connections of callers, per process; a further connection closes the one that has been idle longest. One address can hold at most as many connections as remain free',
+    2_000,
+    1,
+    100_000,
+  ),
+  MAX_BUFFERED_MB: integer(
+    'memory for bodies of requests and for answers that callers have not taken yet, per process (MiB); one customer has at most half',
+    256,
+    16,
+    65_536,
+  ),
   CONNECTION_SILENCE_MS: milliseconds(
     'time after which a connection is closed on which a caller that has data to send or to read moves less than 1 KiB/s; while a file is uploaded or downloaded, one byte is enough',
     30_000,
   ),
-  EVENTS: Type.Union([Type.Literal('on'), Type.Literal('off')], {
-    default: 'on',
-    description: 'whether changes are recorded, for `POST /events/list` and webhooks',
-  }),
-  EVENT_RETENTION_DAYS: Type.Integer({
-    minimum: 1,
-    maximum: 50,
-    default: 30,
-    description: 'how long recorded changes are kept, at least (days); at most four days longer',
-  }),
-  CORS_ORIGINS: Type.Optional(
-    Type.String({ minLength: 1, description: 'origins that browsers may call from, comma-separated' }),
+  EVENTS: onOff('whether changes are recorded, for `POST /events/list` and webhooks', 'on'),
+  EVENT_RETENTION_DAYS: integer(
+    'how long recorded changes are kept, at least (days); at most four days longer',
+    30,
+    1,
+    50,
   ),
-  RATE_LIMITS: Type.Union([Type.Literal('on'), Type.Literal('off')], {
-    default: 'on',
-    description: 'rate limits; `off` turns off every limit below',
-  }),
+  CORS_ORIGINS: optionalText('origins that browsers may call from, comma-separated', { minLength: 1 }),
+  RATE_LIMITS: onOff('rate limits; `off` turns off every limit below', 'on'),
   RATE_LIMIT_DEFAULT: perMinute('requests of one API key', 6_000),
   RATE_LIMIT_PROSPECTS: perMinute('lists and counts of prospects, per API key', 600),
   RATE_LIMIT_JOBS: perMinute('calls that start a job, per API key', 60),
@@ -310,13 +264,11 @@ export const ConfigSchema = Type.Object({
       { description: 'which traces are recorded; default: `parentbased_always_on`' },
     ),
   ),
-  OTEL_TRACES_SAMPLER_ARG: Type.Optional(
-    Type.String({ description: 'share of the traces that a `…traceidratio` sampler records, from 0 to 1; default: 1' }),
+  OTEL_TRACES_SAMPLER_ARG: optionalText(
+    'share of the traces that a `…traceidratio` sampler records, from 0 to 1; default: 1',
   ),
-  OTEL_RESOURCE_ATTRIBUTES: Type.Optional(
-    Type.String({
-      description: 'properties of this process in traces, `name=value`, comma-separated; write `,`, `=` and `%` as %XX',
-    }),
+  OTEL_RESOURCE_ATTRIBUTES: optionalText(
+    'properties of this process in traces, `name=value`, comma-separated; write `,`, `=` and `%` as %XX',
   ),
   OTEL_BSP_MAX_QUEUE_SIZE: optionalInteger('spans that wait in memory for the collector; default: 2048', 1, 1_000_000),
   OTEL_BSP_MAX_EXPORT_BATCH_SIZE: optionalInteger('spans in one request to the collector; default: 512', 1, 1_000_000),
@@ -340,13 +292,12 @@ export const ConfigSchema = Type.Object({
     default: 'sda',
     description: 'first part of newly issued API keys',
   }),
-  SHUTDOWN_GRACE_MS: Type.Integer({
-    minimum: 0,
-    maximum: 600_000,
-    default: 0,
-    description:
-      'time after SIGTERM in which `serve` still accepts requests while `/readyz` returns 503, so that load balancers stop sending them (ms); `compose.yaml` sets 5000',
-  }),
+  SHUTDOWN_GRACE_MS: integer(
+    'time after SIGTERM in which `serve` still accepts requests while `/readyz` returns 503, so that load balancers stop sending them (ms); `compose.yaml` sets 5000',
+    0,
+    0,
+    600_000,
+  ),
   SHUTDOWN_MS: milliseconds(
     'longest wait at SIGTERM, after the grace time, for requests in flight and for running mailbox checks',
     15_000,

@@ -14,7 +14,7 @@ export const findByIds = <Row extends object>(
   sql<Row[]>`
     select found.*
     from unnest(${ids as string[]}::uuid[]) as wanted (id)
-    cross join lateral (${one} offset 0) as found` as Promise<Row[]>;
+    cross join lateral (${one} offset 0) as found`;
 
 /**
  * SQL expression: how many rows there are. Stops counting one past `most`.
