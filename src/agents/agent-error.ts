@@ -15,11 +15,15 @@ interface ErrorBody {
 /** Returns the error of a route in words, with what to do about it. */
 export function errorText({ body, headers }: Pick<InsideAnswer, 'body' | 'headers'>): string {
   const { code = '', message, errors = [], required, available, pool } = body as ErrorBody;
-  const faults = errors.slice(0, 10).map((fault) => `${fault.path || 'the arguments'}: ${fault.message}`);
+  const faults = errors.slice(0, 10).map((fault) => `${argumentOf(fault.path)}: ${fault.message}`);
   const advice = (advices[code] ?? '').replace('{seconds}', String(headers['retry-after'] ?? 1));
   const numbers = required === undefined ? '' : `Required: ${required}, available: ${available}, pool: ${pool}.`;
-  return [`${message}.`, ...faults, numbers, advice].filter((line) => line !== '').join('\n');
+  const said = code === 'validation_failed' && errors.length > 0 ? [] : [`${message}.`]; // it repeats the faults
+  return [...said, ...faults, numbers, advice].filter((line) => line !== '').join('\n');
 }
+
+/** Returns the argument of a tool that the pointer into a route's body names. */
+const argumentOf = (path: string): string => path.replace(/^\/paginate(?=\/)/, '') || 'the arguments';
 
 const advices: Record<string, string> = {
   not_found: 'Search for the record again: it may be deleted, or the id is of another kind of record.',

@@ -27,10 +27,19 @@ const paging = ({ limit = 10, cursor }: { limit?: number; cursor?: string }) => 
   ...(cursor === undefined ? {} : { cursor }),
 });
 
-/** Returns one page of a list as text. */
-async function page(send: Send, call: InjectOptions, name: string, row: (record: never) => Row): Promise<string> {
+/**
+ * Returns one page of a list as text.
+ * @param beside what the page tells beside its rows
+ */
+async function page(
+  send: Send,
+  call: InjectOptions,
+  name: string,
+  row: (record: never) => Row,
+  beside?: object,
+): Promise<string> {
   const { body, headers } = await send(call);
-  return pageText(name, (body as never[]).map(row), headers['x-next-cursor']);
+  return pageText(name, (body as never[]).map(row), headers['x-next-cursor'], beside);
 }
 
 type Search = { search?: string; filters?: Record<string, unknown>; order_by?: Record<string, string> };
@@ -121,8 +130,7 @@ export const runs: { readonly [N in ToolName]: Run<N> } = {
     const { body: job } = await send({ method: 'GET', url: `${base}/service-handler/${id}` });
     if (!results) return JSON.stringify(job);
     const call = post(`/service-handler/${id}/results`, { paginate: paging(rest) });
-    const found = await page(send, call, 'results', itemRow);
-    return JSON.stringify({ job, ...(JSON.parse(found) as object) });
+    return page(send, call, 'results', itemRow, { job });
   },
   credits: async (send) => JSON.stringify((await send({ method: 'GET', url: `${base}/customer/credits` })).body),
 };

@@ -3,6 +3,7 @@ import type { Company } from '../schemas/companies.ts';
 import type { JobItem } from '../schemas/jobs.ts';
 import type { List } from '../schemas/lists.ts';
 import type { Prospect } from '../schemas/prospects.ts';
+import { canonicalId } from '../text/ids.ts';
 
 /** A record with the few fields that a page of a tool shows. */
 export type Row = Record<string, unknown>;
@@ -71,22 +72,24 @@ const withoutEmpty = (row: Row): Row =>
 /** Maximum size of a page (bytes of JSON). Assistants pay for each byte that they read. */
 const pageBytes = 16 * 1024;
 
-/** Returns a page as JSON. Shortens its texts, but for ids, as far as the page would be larger than `pageBytes`. */
-export function pageText(name: string, rows: readonly Row[], nextCursor: unknown): string {
-  const filled = rows.map(withoutEmpty);
-  for (const most of [80, 40, 20, 10]) {
-    const page = { [name]: filled, next_cursor: nextCursor };
-    const text = JSON.stringify(page, (key, value: unknown) =>
-      typeof value === 'string' && !keptWhole.has(key) ? shortened(value, most) : value,
+/**
+ * Returns a page as JSON. Shortens its texts, but for ids, as far as the page would be larger than `pageBytes`.
+ * @param beside what the page tells beside its rows
+ */
+export function pageText(name: string, rows: readonly Row[], nextCursor: unknown, beside: object = {}): string {
+  const page = { ...beside, [name]: rows.map(withoutEmpty), next_cursor: nextCursor };
+  let text = '';
+  for (const most of [80, 40, 20, 10, 3]) {
+    text = JSON.stringify(page, (key, value: unknown) =>
+      typeof value === 'string' && key !== 'next_cursor' ? shortened(value, most) : value,
     );
-    if (Buffer.byteLength(text) <= pageBytes || most === 10) return text;
+    if (Buffer.byteLength(text) <= pageBytes) break;
   }
-  throw new Error('unreachable');
+  return text;
 }
 
-const keptWhole = new Set(['id', 'contact_id', 'next_cursor']);
-
-const shortened = (text: string, most: number): string => {
+function shortened(text: string, most: number): string {
   const characters = [...text];
-  return characters.length > most ? `${characters.slice(0, most - 1).join('')}…` : text;
-};
+  const isShort = characters.length <= most || canonicalId(text) !== undefined;
+  return isShort ? text : `${characters.slice(0, most - 1).join('')}…`;
+}

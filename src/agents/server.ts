@@ -52,7 +52,9 @@ const inputs = new Map(
  * @param version of this service
  */
 export function agentServer(version: string, scopes: readonly Scope[], send: Send): McpServer {
-  const server = new McpServer({ name: 'sales-data-api', version }, { instructions });
+  // Also for a key that is offered no tool: a client then gets an empty list. No list ever changes within a request.
+  const capabilities = { tools: { listChanged: false } };
+  const server = new McpServer({ name: 'sales-data-api', version }, { instructions, capabilities });
   for (const name of toolNames)
     if (tools[name].scopes.some((scope) => scopes.includes(scope))) addTool(server, name, send);
   return server;

@@ -90,6 +90,12 @@ describe('tools', () => {
       const expected = Object.entries(tools).filter(([, tool]) => (tool.scopes as readonly Scope[]).includes(scope));
       expect(offered, scope).toEqual(expected.map(([name]) => name));
     }
+    const { key } = await customer.withScopes(['products:read']);
+    for (const era of ['legacy', 'modern'] as const) {
+      const client = await connect(key, era);
+      expect(client.getServerCapabilities()).toEqual({ tools: { listChanged: false } });
+      expect((await client.listTools()).tools).toEqual([]);
+    }
   });
 
   test('that the key may not use do not exist for it', async () => {
@@ -103,9 +109,11 @@ describe('tools', () => {
     const items = Array.from({ length: 120 }, (_, i) => ({
       first_name: '漢'.repeat(200),
       last_name: `${i}`,
+      company: { name: '\u0001'.repeat(100) },
+      mobile_phone: '\u0001'.repeat(100),
       work_email: `${'x'.repeat(60)}${i}@example.com`,
       phone_numbers: [],
-      job_title: '"'.repeat(255),
+      job_title: '\u0001'.repeat(255),
     }));
     expect((await other.post('/contacts/batch/create', { items })).body.success).toBe(true);
     const client = await connect(other.key);
@@ -124,7 +132,9 @@ describe('tools', () => {
   test('say what to change when an argument is wrong, or the record is unknown', async () => {
     const client = await connect(customer.key);
     const wrong = await use(client, 'search_contacts', { filters: { job: 'x' } });
-    expect(wrong).toMatchObject({ isError: true, text: expect.stringContaining('/filters/job') });
+    expect(wrong).toMatchObject({ isError: true, text: expect.stringMatching(/^\/filters\/job: [^\n]*$/) });
+    const stale = await use(client, 'search_contacts', { cursor: 'x' });
+    expect(stale).toMatchObject({ isError: true, text: expect.stringMatching(/^\/cursor: [^\n]*$/) });
     const unknown = await use(client, 'get_contact', { id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b' });
     expect(unknown).toMatchObject({ isError: true, text: expect.stringMatching(/No such contact[^]*Search/) });
     const more = await use(client, 'list_lists', { page: 2 });
