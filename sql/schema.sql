@@ -841,6 +841,19 @@ create index opportunity_lines_product on opportunity_lines using btree (custome
 grant delete, insert, select, update on opportunity_lines to sales_data_api;
 comment on column opportunity_lines.pipeline_id is 'The pipeline of the opportunity''s stage, repeated so that opportunity_lines_product alone can count in how many pipelines a product is used.';
 
+create table password_links (
+  customer_id uuid           not null,
+  user_id     uuid           not null,
+  token_hash  bytea          not null,
+  expires_at  timestamptz(3) not null,
+  constraint password_links_pkey primary key (customer_id, user_id),
+  constraint password_links_hash_key unique (token_hash),
+  constraint password_links_user_fkey foreign key (customer_id, user_id) references users(customer_id, id),
+  constraint password_links_hash_is_sha256 check (octet_length(token_hash) = 32)
+);
+grant delete, insert, select, update on password_links to sales_data_api;
+comment on table password_links is 'At most one for a user. It is deleted when it is used, and when the password changes or the user is deactivated.';
+
 create table pipelines (
   customer_id uuid           not null,
   id          uuid           not null default uuidv7(),

@@ -213,7 +213,8 @@ function textsOf(module: string): string[] {
 }
 
 /** Tables that stay on the coordinator and are never distributed: their statements may have any form. */
-const localTables = /\b(?:pg_extension|pg_attribute|pg_dist_partition|failed_logins|schema_migrations|worker_slots)\b/;
+const localTables =
+  /\b(?:pg_extension|pg_attribute|pg_dist_partition|failed_logins|password_links|schema_migrations|worker_slots)\b/;
 
 const withoutComments = (text: string): string => text.replaceAll(/--.*$/gm, '');
 

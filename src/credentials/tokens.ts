@@ -53,6 +53,9 @@ export class RawToken {
 
 export const sessionPrefix = 'sdsession';
 
+/** The prefix of the tokens in links with which users set their password. */
+export const linkPrefix = 'sdlink';
+
 /**
  * Creates a random token with 256 random bits, in the form `<prefix>_<43 base62 characters>_<checksum>`. The checksum
  * is the CRC-32 of the preceding text, as 6 base62 characters.

@@ -23,6 +23,8 @@ import { jobs } from './work/jobs.ts';
 import { keys } from './access/keys.ts';
 import { password } from './access/password.ts';
 import { sessions } from './access/sessions.ts';
+import { passwordLinks } from './access/password-links.ts';
+import { users } from './access/users.ts';
 import { webhooks } from './webhooks/webhooks.ts';
 
 /**
@@ -97,6 +99,8 @@ async function pages(app: FastifyInstance): Promise<void> {
     jobs,
     imports,
     webhooks,
+    users,
+    passwordLinks,
     audit,
     password,
   ])

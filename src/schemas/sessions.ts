@@ -37,3 +37,5 @@ export const PasswordChange = Strict(
   { examples: [{ current_password: 'correct horse battery', new_password: 'staple of another kind' }] },
 );
 export type PasswordChange = Static<typeof PasswordChange>;
+
+export const PasswordByLink = Strict({ new_password: NewPassword() });

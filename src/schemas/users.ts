@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Email, Enum, Name, Uuid } from './base/wire.ts';
+import { Email, Enum, Name, Strict, Uuid } from './base/wire.ts';
 
 export const roles = ['admin', 'member'] as const;
 export type Role = (typeof roles)[number];
@@ -17,6 +17,14 @@ export const User = Type.Object(
   { title: 'User' },
 );
 export type User = Static<typeof User>;
+
+/** What an admin says of a new user. */
+export const UserCreate = Strict({
+  name: Name({ description: 'Name of the user.' }),
+  email: Email({ description: 'E-mail address of the user, unique among all users.' }),
+  role: Role(),
+});
+export type UserCreate = Static<typeof UserCreate>;
 
 export const NewPassword = () =>
   Type.String({

@@ -24,6 +24,7 @@ const localTables = new Set([
   'catalogs',
   'failed_logins',
   'held_people',
+  'password_links',
   'privacy_log',
   'prospect_values',
   'schema_migrations',

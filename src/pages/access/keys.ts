@@ -14,6 +14,7 @@ import { capFields, capsOf } from './key-caps.ts';
 import { keyForm, presets, type KeyDraft } from './key-form.ts';
 import { keyList, lastUse, section } from './key-list.ts';
 import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
 
 export async function keys(app: FastifyInstance): Promise<void> {
   const { KEY_PREFIX } = app.config;
@@ -138,44 +139,24 @@ function showNew(request: FastifyRequest, reply: FastifyReply, draft: KeyDraft, 
   });
 }
 
-/** The only page that contains the text of a key. */
-function showIssued(request: FastifyRequest, reply: FastifyReply, { name, key, expires_at, permissions }: Issued) {
-  return sendPage(request, reply, {
+const showIssued = (request: FastifyRequest, reply: FastifyReply, { name, key, expires_at, permissions }: Issued) =>
+  sendSecret(request, reply, {
     title: 'Your new key',
     section,
-    body: html`<p class="lead">
-        This is the key “${name}”. Store it now, in the place where your program reads its secrets: it is not shown
-        again.
-      </p>
-      <div class="card">
-        <label for="key">API key</label>
-        <div class="secret">
-          <input id="key" class="mono" value="${key}" readonly autocomplete="off" spellcheck="false" data-secret />
-          <button type="button" class="secondary outline" data-copy="key" hidden>Copy</button>
-        </div>
-        <p class="quiet" data-copied role="status"></p>
-        <p>Send it with each request, after the word <code>X-API-Key</code> and a space:</p>
-        <pre
-          tabindex="0"
-        ><code>curl -H "Authorization: X-API-Key $KEY" ${publicUrl(request.server.config)}/api/ext/customer/summary</code></pre>
-        <p class="quiet">It has !${counted(permissions.length, 'scope')} and expires on !${date(expires_at)}.</p>
-        <a role="button" href="${section}" data-dismiss>I have stored it</a>
-      </div>`,
+    lead: html`This is the key “${name}”. Store it now, in the place where your program reads its secrets: it is not
+    shown again.`,
+    label: 'API key',
+    value: key,
+    advice: html`<p>Send it with each request, after the word <code>X-API-Key</code> and a space:</p>
+      <pre
+        tabindex="0"
+      ><code>curl -H "Authorization: X-API-Key $KEY" ${publicUrl(request.server.config)}/api/ext/customer/summary</code></pre>
+      <p class="quiet">It has !${counted(permissions.length, 'scope')} and expires on !${date(expires_at)}.</p>`,
+    next: section,
   });
-}
 
-/** Shown when a form that issues a key is submitted twice, e.g. by reloading. No second key is created. */
 const showSent = (request: FastifyRequest, reply: FastifyReply): FastifyReply =>
-  sendPage(request, reply, {
-    title: 'This key was issued already',
-    section,
-    status: 409,
-    body: html`<p class="lead">
-        This form was sent before. It issued a key then, and none now. A key is shown only once: if you have not stored
-        it, rotate it to get a new one, or revoke it.
-      </p>
-      <a role="button" href="${section}">Go to the keys</a>`,
-  });
+  sendIssuedBefore(request, reply, { what: 'key', section, advice: 'rotate it to get a new one, or revoke it.' });
 
 function showRotate(request: FastifyRequest, reply: FastifyReply, key: ApiKey, faults: Faults = {}): FastifyReply {
   const body = html`<p>

@@ -7,8 +7,8 @@ import { statuses } from '../../plugins/answers/error-handler.ts';
 import { PasswordChange } from '../../schemas/sessions.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
-import { faultsOf, field, fieldsOf, formFaults, queryOf, text, type Faults } from '../base/forms.ts';
-import { html, notice } from '../base/html.ts';
+import { faultsOf, field, fieldsOf, formFaults, queryOf, text, type Faults, type Fields } from '../base/forms.ts';
+import { html, notice, type Html } from '../base/html.ts';
 import { form, goTo, sendPage } from '../base/layout.ts';
 
 const path = '/app/password';
@@ -28,9 +28,7 @@ export async function password(app: FastifyInstance): Promise<void> {
         current_password: text(fields, 'current_password'),
         new_password: text(fields, 'new_password'),
       };
-      const faults = faultsOf(check, body);
-      if (!faults['new_password'] && text(fields, 'repeated') !== body.new_password)
-        faults['repeated'] = 'This differs from the new password.';
+      const faults: Faults = { ...repeatedFault(fields), ...faultsOf(check, body) };
       if (!faults['new_password'] && body.new_password === body.current_password)
         faults['new_password'] = 'This is the current password. Choose another one.';
       if (Object.keys(faults).length > 0) return show(request, reply, faults, 400);
@@ -49,18 +47,26 @@ export async function password(app: FastifyInstance): Promise<void> {
   );
 }
 
+/** Returns the fault of a repeated password that differs from the new one. */
+export const repeatedFault = (fields: Fields): Faults =>
+  text(fields, 'repeated') === text(fields, 'new_password') ? {} : { repeated: 'This differs from the new password.' };
+
+const passwordField = (faults: Faults, name: string, label: string, autocomplete: string, hint = ''): Html =>
+  field(
+    { name, label, hint, faults },
+    (attributes) =>
+      html`<input type="password" !${attributes} autocomplete="${autocomplete}" maxlength="1024" required />`,
+  );
+
+/** Returns the two fields for a new password. */
+export const newPasswordFields = (faults: Faults): Html =>
+  html`!${passwordField(faults, 'new_password', 'New password', 'new-password', '12 to 128 characters.')}
+  !${passwordField(faults, 'repeated', 'New password, repeated', 'new-password')}`;
+
 function show(request: FastifyRequest, reply: FastifyReply, faults: Faults = {}, status = 200): FastifyReply {
-  const input = (name: string, label: string, autocomplete: string, hint = '') =>
-    field(
-      { name, label, hint, faults },
-      (attributes) =>
-        html`<input type="password" !${attributes} autocomplete="${autocomplete}" maxlength="1024" required />`,
-    );
   const body = html`!${formFaults(faults, ['current_password', 'new_password', 'repeated'])}
     <input type="hidden" name="username" value="${sessionOf(request).email}" autocomplete="username" />
-    !${input('current_password', 'Current password', 'current-password')}
-    !${input('new_password', 'New password', 'new-password', '12 to 128 characters.')}
-    !${input('repeated', 'New password, repeated', 'new-password')}
+    !${passwordField(faults, 'current_password', 'Current password', 'current-password')} !${newPasswordFields(faults)}
     <button>Change the password</button>`;
   return sendPage(request, reply, {
     title: 'Password',

@@ -74,7 +74,9 @@ function showLogin(
     ? notice('Your session has ended. Log in again to continue.', 'warning')
     : query['out']
       ? notice('You are logged out.')
-      : '';
+      : query['set']
+        ? notice('Your password is set. Log in with it.')
+        : '';
   const body = html`!${formFaults(faults, ['email', 'password'])}
     <input type="hidden" name="next" value="${ownPath(next)}" />
     !${field(

@@ -44,6 +44,7 @@ const sections: readonly (readonly Entry[])[] = [
   [
     { path: '/app/keys', label: 'API keys' },
     { path: '/app/webhooks', label: 'Webhooks', isForAdmins: true },
+    { path: '/app/users', label: 'Users', isForAdmins: true },
     { path: '/app/audit', label: 'Audit log', isForAdmins: true },
   ],
 ];

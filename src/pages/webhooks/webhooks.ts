@@ -34,6 +34,7 @@ import {
 } from '../base/forms.ts';
 import { empty, html, notice, pager, table, type Html } from '../base/html.ts';
 import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
 import { endpointForm, type EndpointDraft } from './endpoint-form.ts';
 import {
   deliveryHeads,
@@ -257,41 +258,16 @@ function showEdit(request: FastifyRequest, reply: FastifyReply, draft: EndpointD
 /** The only page that contains a secret. If the form was sent before, it says so. */
 function showSecret(request: FastifyRequest, reply: FastifyReply, issued: Issued | undefined): FastifyReply {
   if (!issued)
-    return sendPage(request, reply, {
-      title: 'This secret was issued already',
-      section,
-      status: 409,
-      body: html`<p class="lead">
-          This form was sent before. It issued a secret then, and none now. A secret is shown only once: if you have not
-          stored it, rotate it to get a new one.
-        </p>
-        <a role="button" href="${section}">Go to the endpoints</a>`,
-    });
-  return sendPage(request, reply, {
+    return sendIssuedBefore(request, reply, { what: 'secret', section, advice: 'rotate it to get a new one.' });
+  return sendSecret(request, reply, {
     title: 'Your new secret',
     section,
-    body: html`<p class="lead">
-        This is the secret of ${issued.url}. Store it now, in the place where your receiver reads its secrets: it is not
-        shown again.
-      </p>
-      <div class="card">
-        <label for="secret">Secret</label>
-        <div class="secret">
-          <input
-            id="secret"
-            class="mono"
-            value="${issued.secret}"
-            readonly
-            autocomplete="off"
-            spellcheck="false"
-            data-secret
-          />
-          <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
-        </div>
-        <p class="quiet" data-copied role="status"></p>
-        <p>Your receiver verifies each message with it, by a library of Standard Webhooks.</p>
-        <a role="button" href="${pathOf(issued)}" data-dismiss>I have stored it</a>
-      </div>`,
+    lead: html`This is the secret of ${issued.url}. Store it now, in the place where your receiver reads its secrets: it
+    is not shown again.`,
+    label: 'Secret',
+    value: issued.secret,
+    advice: html`<p>Your receiver verifies each message with it, by a library of Standard Webhooks.</p>`,
+    next: pathOf(issued),
   });
 }
 

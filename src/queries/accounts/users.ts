@@ -1,10 +1,11 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 import { commandLine, type Actor } from '../../schemas/audit.ts';
 import type { Role, User } from '../../schemas/users.ts';
-import { violatedConstraint } from '../../errors.ts';
+import { conflict, violatedConstraint } from '../../errors.ts';
 import { fold } from '../../text/fold.ts';
 import type { TokenHash } from '../../credentials/tokens.ts';
 import { recordEvent } from './audit.ts';
+import { deleteLink, findLinkedUser, type LinkedUser } from './password-links.ts';
 import { blockLogins, deleteSessions } from './sessions.ts';
 
 const columns = (sql: Sql | Transaction) => sql`id, name, email, role, active`;
@@ -131,17 +132,25 @@ export async function changePassword(
       and id = ${userId}
       and password_hash = ${account.password_hash}`;
   if (changed.count === 0) return false;
-  await deleteSessions(sql, customerId, userId, kept);
+  await voidAccess(sql, customerId, userId, kept);
   await recordEvent(sql, { event: 'user.password_changed', customerId, userId, by });
   return true;
 }
 
-/** From the command line. Deletes all sessions of the user. */
+/** Ends the user's sessions, but for `kept`, and the link with which the user could set a password. */
+async function voidAccess(sql: Transaction, customerId: string, userId: string, kept?: TokenHash): Promise<void> {
+  await deleteSessions(sql, customerId, userId, kept);
+  await deleteLink(sql, customerId, userId);
+}
+
+/** Without a look at the current password. Deletes all sessions of the user. */
 export async function resetPassword(
   sql: Transaction,
   customerId: string,
   userId: string,
   passwordHash: string,
+  event: 'user.password_reset' | 'user.password_set' = 'user.password_reset',
+  by: Actor = commandLine,
 ): Promise<void> {
   await blockLogins(sql, userId);
   await sql`
@@ -149,15 +158,39 @@ export async function resetPassword(
     set password_hash = ${passwordHash}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${userId}`;
-  await deleteSessions(sql, customerId, userId);
-  await recordEvent(sql, { event: 'user.password_reset', customerId, userId, by: commandLine });
+  await voidAccess(sql, customerId, userId);
+  await recordEvent(sql, { event, customerId, userId, by });
+}
+
+/**
+ * Sets the password of the user to whom a link belongs. The link can be used once.
+ * @returns undefined, with nothing changed, if the link is not valid any more
+ */
+export async function setPasswordByLink(
+  sql: Transaction,
+  { customer_id, id }: LinkedUser,
+  token: TokenHash,
+  passwordHash: string,
+  address: string,
+): Promise<LinkedUser | undefined> {
+  await blockLogins(sql, id); // two who use it at once come one after the other
+  const user = await findLinkedUser(sql, token);
+  if (!user) return undefined;
+  const by = { actor: user.email, address };
+  await resetPassword(sql, customer_id, id, passwordHash, 'user.password_set', by);
+  return user;
 }
 
 /**
  * Deletes all sessions of the user. API keys that the user created stay valid. Does nothing if the user is already
  * inactive.
  */
-export async function deactivateUser(sql: Transaction, customerId: string, userId: string): Promise<void> {
+export async function deactivateUser(
+  sql: Transaction,
+  customerId: string,
+  userId: string,
+  by: Actor = commandLine,
+): Promise<void> {
   await blockLogins(sql, userId);
   const changed = await sql`
     update users
@@ -166,6 +199,41 @@ export async function deactivateUser(sql: Transaction, customerId: string, userI
       and id = ${userId}
       and active`;
   if (changed.count === 0) return;
-  await deleteSessions(sql, customerId, userId);
-  await recordEvent(sql, { event: 'user.deactivated', customerId, userId, by: commandLine });
+  await voidAccess(sql, customerId, userId);
+  await recordEvent(sql, { event: 'user.deactivated', customerId, userId, by });
+}
+
+/** Does nothing if the user has the role. */
+export async function changeRole(
+  sql: Transaction,
+  customerId: string,
+  userId: string,
+  role: Role,
+  by: Actor,
+): Promise<void> {
+  const changed = await sql`
+    update users
+    set role = ${role}, updated_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${userId}
+      and role <> ${role}`;
+  if (changed.count === 0) return;
+  await recordEvent(sql, { event: 'user.role_changed', customerId, userId, by, details: { role } });
+}
+
+/**
+ * Call it before a user stops to be an admin. Such changes of one customer's users wait for each other.
+ * @throws DomainError `conflict` if there is no other active admin
+ */
+export async function requireOtherAdmin(sql: Transaction, customerId: string, userId: string): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`admins:${customerId}`}, 0))`;
+  const [other] = await sql`
+    select 1
+    from users
+    where customer_id = ${customerId}
+      and id <> ${userId}
+      and role = 'admin'
+      and active
+    limit 1`;
+  if (!other) throw conflict('This is the last admin: make somebody else an admin first');
 }

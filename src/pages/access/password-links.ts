@@ -1,0 +1,67 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { redeemLink, requireLink } from '../../accounts/users.ts';
+import { Unauthorized } from '../../errors.ts';
+import { LoginAttempts } from '../../limits/login-attempts.ts';
+import { PasswordByLink } from '../../schemas/sessions.ts';
+import { compile } from '../../validation/validator.ts';
+import { forAll } from '../base/access.ts';
+import { faultsOf, fieldsOf, formFaults, text, type Faults } from '../base/forms.ts';
+import { html } from '../base/html.ts';
+import { form, goTo, sendPage } from '../base/layout.ts';
+import { newPasswordFields, repeatedFault } from './password.ts';
+
+/** The page to which a link of an admin leads: its user sets the password. Only the sent form uses the link up. */
+export async function passwordLinks(app: FastifyInstance): Promise<void> {
+  const attempts = new LoginAttempts(app.rateLimits);
+  const check = compile(PasswordByLink);
+  const limited = { ...forAll, onRequest: ({ address }: FastifyRequest) => attempts.check(address) };
+
+  app.get('/link/:link', limited, async (request, reply) => show(request, reply, linkIn(request.params)));
+
+  // The form does not name the link in its address, and the link's page tells no other where it is.
+  app.post('/link', limited, async (request, reply) => {
+    const fields = fieldsOf(request);
+    const [link, password] = [text(fields, 'link'), text(fields, 'new_password')];
+    const faults = { ...repeatedFault(fields), ...faultsOf(check, { new_password: password }) };
+    if (Object.keys(faults).length > 0) return show(request, reply, link, faults);
+    try {
+      await attempts.run(request.address, 'link', () => redeemLink(request.db, link, password, request.address));
+      return await goTo(reply, '/app/login?set=1');
+    } catch (error) {
+      return showEnded(request, reply, error);
+    }
+  });
+
+  async function show(request: FastifyRequest, reply: FastifyReply, link: string, faults: Faults = {}) {
+    try {
+      const { user } = await attempts.run(request.address, 'link', () => requireLink(request.db, link));
+      const body = html`!${formFaults(faults, ['new_password', 'repeated'])}
+        <input type="hidden" name="link" value="${link}" />
+        <input type="hidden" name="username" value="${user.email}" autocomplete="username" />
+        !${newPasswordFields(faults)}
+        <button>Set the password</button>`;
+      return sendPage(request, reply.header('referrer-policy', 'no-referrer'), {
+        title: 'Set your password',
+        status: Object.keys(faults).length > 0 ? 400 : 200,
+        body: html`<p class="lead">For ${user.email}. You log in with it afterwards.</p>
+          !${form(request, reply, { action: '/app/link', body })}`,
+      });
+    } catch (error) {
+      return showEnded(request, reply, error);
+    }
+  }
+}
+
+const linkIn = (params: unknown): string => (params as { link: string }).link;
+
+/** Throws every error but that of a link. */
+function showEnded(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
+  if (!(error instanceof Unauthorized)) throw error;
+  request.log.info({ credential: 'link', reason: error.reason }, 'refused');
+  return sendPage(request, reply.header('referrer-policy', 'no-referrer'), {
+    title: 'This link does not work any more',
+    status: 404,
+    body: html`<p>It was used, or replaced by a newer one, or is too old. Ask an admin of your team for a new one.</p>
+      <p><a href="/app/login">Log in</a></p>`,
+  });
+}

@@ -1,0 +1,53 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { html, type Html } from './html.ts';
+import { sendPage } from './layout.ts';
+
+/** A page that shows a secret, once. */
+export interface ShownSecret {
+  title: string;
+  section: string;
+  lead: Html;
+  label: string;
+  value: string;
+  /** Below the secret: what to do with it. */
+  advice: Html;
+  /** Path of the page to go to when it is stored. */
+  next: string;
+}
+
+/** The only kind of page that contains a secret. */
+export function sendSecret(request: FastifyRequest, reply: FastifyReply, shown: ShownSecret): FastifyReply {
+  const { title, section, lead, label, value, advice, next } = shown;
+  return sendPage(request, reply, {
+    title,
+    section,
+    body: html`<p class="lead">!${lead}</p>
+      <div class="card">
+        <label for="secret">${label}</label>
+        <div class="secret">
+          <input id="secret" class="mono" value="${value}" readonly autocomplete="off" spellcheck="false" data-secret />
+          <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
+        </div>
+        <p class="quiet" data-copied role="status"></p>
+        !${advice}
+        <a role="button" href="${next}" data-dismiss>I have stored it</a>
+      </div>`,
+  });
+}
+
+/** For a form that issues a secret and was sent before, e.g. by reloading: it issued none now. */
+export const sendIssuedBefore = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { what, section, advice }: { what: string; section: string; advice: string },
+): FastifyReply =>
+  sendPage(request, reply, {
+    title: `This ${what} was issued already`,
+    section,
+    status: 409,
+    body: html`<p class="lead">
+        This form was sent before. It issued a ${what} then, and none now. A ${what} is shown only once: if you have not
+        stored it, ${advice}
+      </p>
+      <a role="button" href="${section}">Go back</a>`,
+  });
