@@ -12,7 +12,7 @@ import {
   type FileFields,
   type GivenFields,
 } from '../schemas/files.ts';
-import { formats } from '../schemas/base/formats.ts';
+import { formats, type Format } from '../schemas/base/formats.ts';
 import { customKey } from '../schemas/filters.ts';
 import { listNames } from '../schemas/labels.ts';
 import type { CustomType } from '../schemas/imports.ts';
@@ -191,5 +191,5 @@ function kindOf(name: string, schema: TSchema): ValueKind | undefined {
 /** True if the field rejects the empty string. */
 function refusesEmptyText(schema: TSchema): boolean {
   const format = schema['format'] as string | undefined;
-  return (schema['minLength'] ?? 0) > 0 || (format !== undefined && !formats[format]!(''));
+  return (schema['minLength'] ?? 0) > 0 || (format !== undefined && !formats[format as Format](''));
 }

@@ -3,7 +3,7 @@ import { maxFaults, validationFailed, type DomainError, type Fault } from '../er
 import { fileKeywords } from '../files/keywords.ts';
 import { filterKeywords } from '../filters/keywords.ts';
 import { faultKeywords } from '../schemas/base/fault-keywords.ts';
-import { formats } from '../schemas/base/formats.ts';
+import { formats, type Format } from '../schemas/base/formats.ts';
 import { keywords } from '../schemas/base/keywords.ts';
 import { escapePointer } from '../text/json-pointer.ts';
 
@@ -80,16 +80,17 @@ function messageOf(error: ErrorObject): string {
     case 'enum':
       return `must be one of ${params['allowedValues'].join(', ')}`;
     case 'format':
-      return `must be ${formatNames[params['format']] ?? params['format']}`;
+      return `must be ${formatNames[params['format'] as Format]}`;
     default:
       return error.message ?? 'is not valid';
   }
 }
 
-const formatNames: Record<string, string> = {
+const formatNames: Record<Format, string> = {
   uuid: 'a UUID',
   email: 'an e-mail address',
   'date-time': 'an RFC 3339 date-time with an offset, of a real date in the years 0001 to 9999',
+  'feed-start': 'start, now, or an RFC 3339 date-time with an offset, of a real date in the years 0001 to 9999',
   name: '1 to 255 characters, not counting white space around them',
   'key-name': '1 to 120 characters, not counting white space around them',
   country: 'an ISO 3166-1 alpha-2 country code, or empty',

@@ -8,7 +8,7 @@ import { readOrder } from '../../src/filters/order.ts';
 import { readFilters } from '../../src/filters/parse.ts';
 import { companyFileFields, contactFileFields } from '../../src/schemas/files.ts';
 import { companyFilterFields, contactFilterFields, operatorsOf, type FilterFields } from '../../src/schemas/filters.ts';
-import { documentedFormats, formats } from '../../src/schemas/base/formats.ts';
+import { documentedFormats, formats, type Format } from '../../src/schemas/base/formats.ts';
 import { prospectOrderFields } from '../../src/schemas/prospects.ts';
 import { appWithoutDatabase, declaredRoutes, type DeclaredRoute, type Json } from './declared.ts';
 import { badFormats, outOfBounds, Raw, wrongTypes } from './mistakes.ts';
@@ -92,9 +92,9 @@ test.each(Object.keys(formats))('the documented pattern of the format %s agrees 
     [n / 676, (n / 26) % 26, n % 26].map((letter) => String.fromCharCode(65 + Math.floor(letter))).join(''),
   );
   const texts = [...badFormats[name]!, ...codes, ...codes.map((code) => code.slice(1).toLowerCase()), ...valid[name]!];
-  const differing = texts.filter((text) => accepts(text) !== formats[name]!(text) && !unpatterned.has(text));
+  const differing = texts.filter((text) => accepts(text) !== formats[name as Format](text) && !unpatterned.has(text));
   expect(differing).toEqual([]);
-  expect(valid[name]!.filter((text) => !formats[name]!(text))).toEqual([]);
+  expect(valid[name]!.filter((text) => !formats[name as Format](text))).toEqual([]);
 });
 
 /** Valid texts, by format. */

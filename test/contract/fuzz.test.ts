@@ -146,7 +146,7 @@ const onlyCode: Record<string, RegExp[]> = {
     /is not a cursor from/,
     /cannot be combined with page/,
     /must not contain a NUL character or a lone surrogate/,
-    /must be an RFC 3339 date-time/,
+    /must be (start, now, or )?an RFC 3339 date-time/,
   ],
   // `match` decides which members an item has. With `atomic`, the faults of all items are listed with the first one.
   '/batch/': [/^is required$/, /^is not known here; allowed: /, /^no such /, / has it$/, /^must be string$/],

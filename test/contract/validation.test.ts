@@ -223,7 +223,7 @@ describe.each(withMembers)('$name', (route) => {
 
   test('rejects absurd bodies quickly and with a short response', async () => {
     await expectAbsurdRefused(route, many, 'unknown properties');
-    for (const { pointer, schema } of positions)
+    for (const { pointer, schema } of positions.filter((position) => isNew(position.schema, route)))
       for (const value of absurdities(schema)) {
         const payload = toJson(replaced(bodyTo(route, pointer), pointer, new Raw(value)));
         await expectAbsurdRefused(route, payload, `${pointer}: ${value.slice(0, 20)}…`);
@@ -265,6 +265,14 @@ function absurdities(schema: Json): string[] {
     ...(types.includes('array') ? [deep, `[${'0,'.repeat(500_000)}0]`, `[${'{},'.repeat(300_000)}{}]`] : []),
     ...(types.includes('object') ? [`{"a":${deep}}`, many] : []),
   ];
+}
+
+const sent = new Set<string>();
+
+/** Whether no other body with this limit has had a part with this schema: the same schema is the same validator. */
+function isNew(schema: Json, { bodyLimit }: DeclaredRoute): boolean {
+  const part = `${bodyLimit} ${JSON.stringify(schema)}`;
+  return !sent.has(part) && sent.add(part).size > 0;
 }
 
 /** Checks that an error response is short, whatever the number of faults and the length of names. */

@@ -1,5 +1,5 @@
 import { CommanderError, InvalidArgumentError, type Command } from 'commander';
-import { formats } from '../../schemas/base/formats.ts';
+import { formats, type Format } from '../../schemas/base/formats.ts';
 import { lengthOf } from '../../text/code-points.ts';
 import { canonicalId } from '../../text/ids.ts';
 
@@ -47,8 +47,8 @@ export function exitCodeOf(error: unknown): 0 | 1 | 2 {
  * @param format the name of a format in src/schemas/base/formats.ts
  * @param expected describes valid text in the error message
  */
-const formatted = (format: string, expected: string) => (value: string) => {
-  if (!formats[format]!(value)) throw new InvalidArgumentError(`It must be ${expected}.`);
+const formatted = (format: Format, expected: string) => (value: string) => {
+  if (!formats[format](value)) throw new InvalidArgumentError(`It must be ${expected}.`);
   return value;
 };
 

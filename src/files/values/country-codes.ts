@@ -40,5 +40,5 @@ const keyOf = (name: string): string => words(name).join(' ');
  */
 function only(codes: Set<string> | undefined): string {
   const [code, second] = codes ?? [];
-  return code !== undefined && second === undefined && formats['country']!(code) ? code : '';
+  return code !== undefined && second === undefined && formats.country(code) ? code : '';
 }

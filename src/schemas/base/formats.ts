@@ -12,7 +12,7 @@ export const countries: ReadonlySet<string> = new Set(
 const uncirculated = 'BOV CHE CHW CLF COU MXV USN UYI UYW VED XAD XAG XAU XBA XBB XBC XBD XPD XPT XTS XUA XXX';
 const currencies = new Set([...Intl.supportedValuesOf('currency'), ...uncirculated.split(' ')]);
 
-export const formats: Record<string, (text: string) => boolean> = {
+export const formats = {
   uuid: (text) => canonicalId(text) !== undefined,
   email: (text) => (fullFormats.email as RegExp).test(text),
   'date-time': isInstant,
@@ -22,12 +22,13 @@ export const formats: Record<string, (text: string) => boolean> = {
   // Test for letters first: the upper case of ß is SS (South Sudan), and the upper case of ı is I.
   country: (text) => text === '' || (/^[a-z]{2}$/i.test(text) && countries.has(text.toUpperCase())),
   currency: (text) => /^[a-z]{3}$/i.test(text) && currencies.has(text.toUpperCase()),
-};
+} satisfies Record<string, (text: string) => boolean>;
+export type Format = keyof typeof formats;
 
 export const maxEmailLength = 254;
 
 /** True for what the API accepts. Any other text of a prospect counts as no address, such as `n/a`. */
-export const isEmailAddress = (text: string): boolean => text.length <= maxEmailLength && formats['email']!(text);
+export const isEmailAddress = (text: string): boolean => text.length <= maxEmailLength && formats.email(text);
 
 const documentedInstant =
   '[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])';
