@@ -150,7 +150,7 @@ export class SpendCapExceeded extends TooExpensive {
   }
 }
 
-export interface Shortage {
+interface Shortage {
   required: number;
   available: number;
   pool: string;
@@ -166,7 +166,7 @@ export type RefusalCause =
  * The kind of credential with which a caller authenticates: an API key, a session token, or an e-mail address and
  * password.
  */
-export type Credential = 'key' | 'session' | 'login';
+type Credential = 'key' | 'session' | 'login';
 
 /**
  * Thrown if the authentication of a request fails (401). `credential` determines the text of the response. `reason` is

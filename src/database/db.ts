@@ -41,7 +41,7 @@ export interface Database {
 }
 
 /** Each query has at most four seconds; then it is cancelled and rejects. */
-export interface HealthChecks {
+interface HealthChecks {
   /** For tables of the whole service. */
   service<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** For rows of all customers. In a distributed database, fails while a node is down. */

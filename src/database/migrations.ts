@@ -5,10 +5,10 @@ import type postgres from 'postgres';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Sql } from './db.ts';
 
-export type SchemaState = 'current' | 'behind' | 'ahead';
+type SchemaState = 'current' | 'behind' | 'ahead';
 
 /** Also says whether this release can use the database. */
-export interface SchemaCheck {
+interface SchemaCheck {
   state: SchemaState;
   isSupported: boolean;
 }

@@ -107,7 +107,7 @@ const token = /"((?:[^"\\]|\\.)*)"|([^{},"]+)|[{}]/gs;
  * Parses an array literal, which may be nested.
  * @see https://www.postgresql.org/docs/18/arrays.html#ARRAYS-IO
  */
-export function parseArray(text: string, parse: (element: string) => unknown): unknown[] {
+function parseArray(text: string, parse: (element: string) => unknown): unknown[] {
   const root: unknown[] = [];
   const open = [root];
   for (const [whole, quoted, bare] of text.slice(text.indexOf('{')).matchAll(token)) {

@@ -15,7 +15,7 @@ const pollMs = 50;
 /** Pause before a server that does not start, e.g. because its disk is full, is started again (ms). */
 const restartPauseMs = 1_000;
 
-export interface PresenceLogin {
+interface PresenceLogin {
   username: string;
   password: string;
 }

@@ -26,7 +26,7 @@ export interface EmbeddedPostgres {
   close(): Promise<void>;
 }
 
-export interface EmbeddedOptions {
+interface EmbeddedOptions {
   /** For tests: no fsync, data in the system's temporary folder, deleted by `close`. */
   throwaway?: boolean;
   settings?: Record<string, string>;

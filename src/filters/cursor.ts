@@ -16,7 +16,7 @@ export type KeyValue = string | number | null | LongText;
  * A text that is too long for a cursor, which contains its hash. The text is read from the row, and must have this
  * hash.
  */
-export interface LongText {
+interface LongText {
   hash: string;
 }
 
@@ -46,7 +46,7 @@ export interface Position {
   values: KeyValue[];
 }
 
-export interface WholePosition extends Position {
+interface WholePosition extends Position {
   values: Exclude<KeyValue, LongText>[];
 }
 

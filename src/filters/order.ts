@@ -3,9 +3,9 @@ import { filterLimits, orderable, type FilterFields, type GivenOrder } from '../
 import { escapePointer } from '../text/json-pointer.ts';
 import { quote } from './parse.ts';
 
-export type Direction = 'ASC' | 'DESC';
+type Direction = 'ASC' | 'DESC';
 
-export interface OrderKey {
+interface OrderKey {
   field: string;
   direction: Direction;
 }

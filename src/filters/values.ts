@@ -6,7 +6,7 @@ import { canonicalId } from '../text/ids.ts';
 import type { FilterValue } from './tree.ts';
 
 /** The canonical value, or a message that tells what the value must be. */
-export type ReadValue = { value: FilterValue } | { fault: string };
+type ReadValue = { value: FilterValue } | { fault: string };
 
 /** The value must have the JSON type of its field: the text `"5"` is not an integer. */
 export const readValue = (type: FieldType, input: unknown): ReadValue => readers[type](input);

@@ -3,7 +3,7 @@ import type { RunQueue, TurnKind } from '../database/queues.ts';
 import { enqueueTurn, waitForNewWork, type BatchOutcome } from '../queries/records/turns.ts';
 import type { JobContext } from './handler.ts';
 
-export interface BatchTurn {
+interface BatchTurn {
   queue: Exclude<TurnKind, RunQueue>;
   customerId: string;
   /** Time limit of one call (seconds). Work that is left is enqueued again, behind that of other customers. */

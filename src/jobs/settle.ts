@@ -20,7 +20,7 @@ export interface Delivery {
   mayComplete: boolean;
 }
 
-export interface Settled extends JobRow {
+interface Settled extends JobRow {
   isCompleted: boolean;
 }
 

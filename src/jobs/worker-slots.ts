@@ -16,7 +16,7 @@ import { sendTurn } from '../queries/records/turns.ts';
 const retrySeconds = 1;
 const releaseRetryMs = 1_000;
 
-export interface WorkerSlotsContext {
+interface WorkerSlotsContext {
   db: Database;
   log: FastifyBaseLogger;
   stopping: AbortSignal;

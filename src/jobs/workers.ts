@@ -20,7 +20,7 @@ import { openWebhooks } from './webhooks/webhooks.ts';
 import { WorkerSlots } from './worker-slots.ts';
 
 /** How a message is handled, and how many at the same time in this process. */
-export type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
+type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
 
 const allHandlers: Handlers = {
   ...turnQueues,
@@ -33,7 +33,7 @@ export interface Workers {
   stop(): Promise<void>;
 }
 
-export interface WorkerOptions extends Omit<
+interface WorkerOptions extends Omit<
   JobContext,
   'stopping' | 'background' | 'verifier' | 'webhooks' | 'db' | 'allCustomersDb'
 > {

@@ -14,13 +14,13 @@ import {
  * The function of a route that writes to the database. It runs in one transaction and returns the response.
  * @param prepared The value that the route's `Preparation` function returned.
  */
-export type Effect<T> = (sql: Transaction, prepared: T) => Promise<StoredAnswer>;
+type Effect<T> = (sql: Transaction, prepared: T) => Promise<StoredAnswer>;
 
 /**
  * A function of a route that runs before the transaction of the request, such as a search. Its result is passed to the
  * `Effect` function, which writes to the database.
  */
-export type Preparation<T> = () => Promise<T>;
+type Preparation<T> = () => Promise<T>;
 
 declare module 'fastify' {
   interface FastifyInstance {

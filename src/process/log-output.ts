@@ -1,7 +1,7 @@
 import { constants, openSync, writeSync } from 'node:fs';
 
 /** Maximum size of the lines that are buffered while stderr is blocked (bytes). */
-export const maxWaitingBytes = 1024 * 1024;
+const maxWaitingBytes = 1024 * 1024;
 /** Pause between two attempts to write (ms). */
 const retryMs = 100;
 

@@ -112,7 +112,7 @@ export const SpendCapsChange = Strict(
   { title: 'SpendCapsChange', examples: [{ spend_caps: { verification: { amount: 500, per: 'day' } } }] },
 );
 
-export const keyStatuses = ['active', 'expired', 'revoked'] as const;
+const keyStatuses = ['active', 'expired', 'revoked'] as const;
 
 export const ApiKey = Type.Object(
   {

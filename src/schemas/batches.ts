@@ -178,7 +178,7 @@ function exampleItems({ create }: BatchKind, operation: BatchOperation): unknown
 }
 
 export const batchStatuses = ['created', 'updated', 'unchanged', 'deleted', 'found', 'failed'] as const;
-export type BatchStatus = (typeof batchStatuses)[number];
+type BatchStatus = (typeof batchStatuses)[number];
 
 const countTexts: Record<BatchStatus, string> = {
   created: 'Items whose record was created.',

@@ -7,7 +7,7 @@ export const pools = ['subscription', 'verification'] as const;
 export type Pool = (typeof pools)[number];
 
 /** A job reserves credits at its start, is charged for its results, and releases the rest at its end. */
-export const entryKinds = ['grant', 'reserve', 'charge', 'release', 'adjust'] as const;
+const entryKinds = ['grant', 'reserve', 'charge', 'release', 'adjust'] as const;
 export type EntryKind = (typeof entryKinds)[number];
 
 const Balance = (description: string) =>

@@ -18,7 +18,7 @@ export const importMatches: Record<ImportObject, readonly MatchField[]> = {
  * `UPLOADING → UPLOADED → PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. An import that starts by itself skips
  * `UPLOADED`. COMPLETED may have failed records.
  */
-export const importStatuses = [
+const importStatuses = [
   'UPLOADING',
   'UPLOADED',
   'PENDING',
@@ -92,7 +92,7 @@ const Mapping = () =>
     examples: [{ 'E-Mail': 'work_email', Size: { field: 'custom_fields.size', type: 'text' }, Notes: null }],
   });
 
-export const mappingOrigins = ['given', 'name', 'remembered', 'guess'] as const;
+const mappingOrigins = ['given', 'name', 'remembered', 'guess'] as const;
 export type MappingOrigin = (typeof mappingOrigins)[number];
 
 export const invalidValues = ['skip', 'fail'] as const;

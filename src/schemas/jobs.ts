@@ -32,15 +32,15 @@ export const jobNeeds: Partial<Record<JobType, Scope>> = { enrich_contacts: 'con
 export const jobStatuses = ['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
 export type JobStatus = (typeof jobStatuses)[number];
 
-export const jobWaits = ['name_server'] as const;
+const jobWaits = ['name_server'] as const;
 
 export const finalStatuses = ['COMPLETED', 'FAILED', 'CANCELLED'] as const satisfies readonly JobStatus[];
 export type FinalStatus = (typeof finalStatuses)[number];
 
-export const itemStatuses = ['succeeded', 'failed', 'skipped'] as const;
+const itemStatuses = ['succeeded', 'failed', 'skipped'] as const;
 export type ItemStatus = (typeof itemStatuses)[number];
 
-export const skipReasons = [
+const skipReasons = [
   'already_unlocked',
   'duplicate',
   'cancelled',
@@ -49,7 +49,7 @@ export const skipReasons = [
   'nothing_new',
   'max_credits',
 ] as const;
-export const failReasons = ['not_found'] as const;
+const failReasons = ['not_found'] as const;
 export type ItemReason = (typeof skipReasons)[number] | (typeof failReasons)[number];
 
 const JobStatus = Enum(jobStatuses, {

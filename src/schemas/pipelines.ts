@@ -2,7 +2,7 @@ import { Type, type Static } from '@sinclair/typebox';
 import { CreatedAt, Enum, Paginate, Strict, UpdatedAt, Uuid } from './base/wire.ts';
 
 /** Also applies to all opportunities in the stage. */
-export const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
+const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
 export type StageStatus = (typeof stageStatuses)[number];
 
 export const visibilities = ['PUBLIC', 'PRIVATE'] as const;

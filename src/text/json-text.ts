@@ -27,7 +27,7 @@ export function parseJson(text: string, bytes: Buffer, limits: JsonLimits = {}):
 }
 
 /** Maximum nesting depth of JSON that callers send. It prevents stack overflows in recursive functions. */
-export const maxJsonDepth = 64;
+const maxJsonDepth = 64;
 
 const [quote, backslash, colon, comma, openArray, closeArray, openObject, closeObject] = Buffer.from('"\\:,[]{}');
 

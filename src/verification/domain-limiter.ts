@@ -1,13 +1,13 @@
 import PQueue from 'p-queue';
 
-export interface DomainLimits {
+interface DomainLimits {
   perDomain: number;
   overall: number;
   /** Minimum time between the starts of two tasks for one mail domain (ms). */
   domainIntervalMs: number;
 }
 
-export interface Claim {
+interface Claim {
   /** Id of the customer. Customers who wait for the same domain are served alternately. */
   owner: string;
   /** Cancels the task only while it waits: its promise rejects with the signal's reason. */

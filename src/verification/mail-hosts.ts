@@ -15,9 +15,9 @@ export type MailHosts =
 export const nameServerDoubted = 'name_server';
 
 /** No `addresses` means that the host has none. */
-export type HostAddresses = { status: 'found'; addresses: readonly string[] } | { status: 'unknown'; reason: string };
+type HostAddresses = { status: 'found'; addresses: readonly string[] } | { status: 'unknown'; reason: string };
 
-export interface DnsOptions {
+interface DnsOptions {
   /** As `address` or `address:port`. If empty, those of the operating system are asked. */
   servers: readonly string[];
   /** Of one try (ms). */

@@ -7,7 +7,7 @@ import { isPublic } from '../network/public-address.ts';
 import { SmtpDialog } from './smtp-dialog.ts';
 import { judge, SmtpFault, type Reply } from './smtp-replies.ts';
 
-export interface ProbeOptions {
+interface ProbeOptions {
   port: number;
   /** In `MAIL FROM`. If undefined, the sender is empty (`<>`). */
   sender?: string | undefined;

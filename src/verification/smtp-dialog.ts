@@ -6,7 +6,7 @@ const dialogBytes = 64 * 1024;
 /** How long to wait for the server after QUIT (ms). */
 const goodbyeMs = 1_000;
 
-export interface DialogOptions {
+interface DialogOptions {
   port: number;
   /** For the connection and for each reply (ms). */
   timeoutMs: number;

@@ -18,7 +18,7 @@ import {
 } from './errors.ts';
 
 /** Every call must pass these to the client. */
-export interface CallOptions {
+interface CallOptions {
   requestTimeout: number;
   maxRetries: 0;
   signal?: AbortSignal;
@@ -37,7 +37,7 @@ export interface Reader {
 export type Call<T> = (client: Client, options: CallOptions, route: Route) => Promise<T>;
 
 /** Makes the cluster prefer nodes that respond. Empty if all do. */
-export interface Route {
+interface Route {
   preference?: string;
 }
 

@@ -41,7 +41,7 @@ export interface ImportRequest {
  * `loaded` and `bad` count records imported and rejected so far, `suppressed` those that were left out because the
  * person must not be in the catalog.
  */
-export interface ImportProgress {
+interface ImportProgress {
   loaded: number;
   bad: number;
   suppressed: number;

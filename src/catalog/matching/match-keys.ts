@@ -24,7 +24,7 @@ function key(kind: 'u' | 'e', text: string): string | undefined {
 }
 
 /** The key of people who have no other, by which they differ from people who were stored without keys. */
-export const noKey = '-';
+const noKey = '-';
 
 /** Returns all keys of a person, each once; never empty. */
 export function keysOf({

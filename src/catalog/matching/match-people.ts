@@ -18,7 +18,7 @@ export interface Wanted {
   location_country?: string | undefined;
 }
 
-export type MatchedOn = 'email' | 'profnet_url' | 'name_and_company' | 'location_country';
+type MatchedOn = 'email' | 'profnet_url' | 'name_and_company' | 'location_country';
 
 /** The people who are the same as somebody: none, one, or several who cannot be told apart, at most `maxCandidates`. */
 export interface Match {
@@ -27,7 +27,7 @@ export interface Match {
 }
 
 /** People in an ambiguous match. */
-export const maxCandidates = 5;
+const maxCandidates = 5;
 const mostFound = 1_000;
 
 type Reads = Pick<CatalogReads, 'search'>;

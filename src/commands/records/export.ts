@@ -12,7 +12,7 @@ import { asUuid, commandAction, ignoreQuit, UsageError } from '../shell/command.
 import { withDatabase } from '../database.ts';
 import { progressOn } from '../shell/progress.ts';
 
-export interface Exportable {
+interface Exportable {
   noun: string;
   fields: FileFields;
   open: (db: Database, customerId: string) => ExportedRecords;

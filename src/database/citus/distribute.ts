@@ -6,7 +6,7 @@ import { placementOf } from './placement.ts';
 /**
  * The result of `distribute`: the names of the tables that were distributed. Empty if they were already distributed.
  */
-export interface Distributed {
+interface Distributed {
   tables: string[];
 }
 

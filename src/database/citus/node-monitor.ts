@@ -7,7 +7,7 @@ export interface Probe {
   close(): void;
 }
 
-export interface NodeMonitorOptions {
+interface NodeMonitorOptions {
   /** Name of the node in the log: host and port. */
   node: string;
   openProbe: () => Probe;

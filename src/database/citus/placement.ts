@@ -5,7 +5,7 @@
  * - `reference`: each machine stores all rows. A write fails if a machine is down.
  * - `local`: the coordinator stores all rows.
  */
-export type Placement = 'distributed' | 'reference' | 'local';
+type Placement = 'distributed' | 'reference' | 'local';
 
 /**
  * Tables of which each machine stores a full copy in a distributed database. These tables seldom change. Distributed

@@ -24,7 +24,7 @@ export interface PageClauses extends Clauses {
 }
 
 /** For the records that pass a filter, in any order: `from ${from} where ${where}`. */
-export type MatchClauses = Pick<PageClauses, 'from' | 'where'>;
+type MatchClauses = Pick<PageClauses, 'from' | 'where'>;
 
 /**
  * Reads one page. With a cursor and an indexed sort field, every page is equally fast. With a page number, the skipped

@@ -15,7 +15,7 @@ const beginMs = 8_000;
  */
 const settleMs = 500;
 
-export interface VerifiedEmail {
+interface VerifiedEmail {
   input: EmailInput;
   verification: Verification;
 }

@@ -20,7 +20,7 @@ declare module 'fastify' {
  * @throws Unauthorized if the key is missing or invalid. The error message is the same in both cases.
  * @throws DomainError `unavailable` if the database does not respond.
  */
-export type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
+type KeyAuthenticator = (request: FastifyRequest) => Promise<KeyCaller>;
 
 /**
  * Creates the function that authenticates requests by API key. The function reads the key from the database for each

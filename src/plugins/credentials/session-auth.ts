@@ -11,7 +11,7 @@ import { asText } from './api-key-auth.ts';
  * Authenticates a request by its session token. Returns the logged-in user.
  * @throws Unauthorized if the token is missing or invalid. The error message is the same in both cases.
  */
-export type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionCaller>;
+type SessionAuthenticator = (request: FastifyRequest) => Promise<SessionCaller>;
 
 /**
  * Creates the function that authenticates requests by session token. The function reads the session from the database

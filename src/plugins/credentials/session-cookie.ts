@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Config } from '../../process/config.ts';
 
 /** The names and attributes of the cookies that the web pages under `/app` use. */
-export interface SessionCookies {
+interface SessionCookies {
   session: string;
   /**
    * Name of the cookie that protects the login form against cross-site request forgery. The login form contains a token

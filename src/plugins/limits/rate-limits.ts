@@ -67,7 +67,7 @@ export function policiesOf({ access, limit }: FastifyContextConfig): Policy[] {
  * Counts an authenticated request toward each rate limit of its route, and sets the rate limit headers of the response.
  * @throws DomainError `rate_limited` if the request exceeds a rate limit.
  */
-export type RequestCounter = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+type RequestCounter = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
 /**
  * The enabled rate limits of a route, and the value of the response header `ratelimit-policy`, which describes these

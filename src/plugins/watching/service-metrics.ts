@@ -5,7 +5,7 @@ import { processMetrics } from '../../process/metrics.ts';
 import { readBacklog, type Backlog } from '../../queries/jobs/backlog.ts';
 import { allCustomers } from '../../credentials/requester.ts';
 
-export interface Observed {
+interface Observed {
   db: Pick<SharedDatabase, 'for' | 'gates' | 'nodes'>;
   catalog: Pick<Catalog, 'engine' | 'gates' | 'isRefusing'>;
 }

@@ -8,7 +8,7 @@ import { withSpent } from '../jobs/key-spending.ts';
 import { recordEvent } from './audit.ts';
 
 /** As read to authenticate a request. `refusal` says why the key cannot be used now; null if it is valid. */
-export interface KeyState {
+interface KeyState {
   key_hash: TokenHash;
   id: string;
   customer_id: string;
@@ -98,7 +98,7 @@ export async function findApiKey(sql: Sql | Transaction, customerId: string, id:
   return (await withSpent(sql, customerId, keys))[0];
 }
 
-export interface NewKey {
+interface NewKey {
   name: string;
   expiration: Duration;
   permissions: Scope[];
@@ -183,7 +183,7 @@ export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' |
     ) as wanted (customer_id, id) using (customer_id, id)`;
 
 /** Made together with a rotation. Undefined stays as it is. */
-export interface KeyChanges {
+interface KeyChanges {
   name: string | undefined;
   expiration: Duration | undefined;
   permissions: Scope[] | undefined;

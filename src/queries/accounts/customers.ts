@@ -20,7 +20,7 @@ export interface Customer {
 
 const columns = (sql: Sql | Transaction) => sql`id, business_name, status, country, city, created_at`;
 
-export type NewCustomer = Pick<Customer, 'business_name' | 'country' | 'city'>;
+type NewCustomer = Pick<Customer, 'business_name' | 'country' | 'city'>;
 
 /** With an active free subscription, a sales pipeline and empty credit balances. */
 export async function createCustomer(sql: Transaction, given: NewCustomer): Promise<Customer> {

@@ -6,7 +6,7 @@ import type { TokenHash } from '../../credentials/tokens.ts';
 import { recordEvent } from './audit.ts';
 
 /** As read to authenticate a request. `refusal` says why the session cannot be used now; null if it is valid. */
-export interface SessionState {
+interface SessionState {
   token_hash: TokenHash;
   customer_id: string;
   user_id: string;

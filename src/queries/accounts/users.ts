@@ -29,7 +29,7 @@ export async function findFirstAdmin(sql: Sql | Transaction, customerId: string)
   return row;
 }
 
-export interface NewUser {
+interface NewUser {
   email: string;
   name: string;
   role: Role;

@@ -39,7 +39,7 @@ async function findSurplusFiles(sql: Transaction, customerId: string): Promise<s
 }
 
 /** Deletes the file that was kept of a dry run. The caller must have locked the import. */
-export async function dropKeptFile(sql: Transaction, customerId: string, id: string): Promise<void> {
+async function dropKeptFile(sql: Transaction, customerId: string, id: string): Promise<void> {
   await sql`
     update imports
     set file_kept_until = null

@@ -334,7 +334,7 @@ export async function startImport(sql: Transaction, customerId: string, id: stri
       and id = ${id}`;
 }
 
-export type ImportEnding =
+type ImportEnding =
   { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
 
 /**

@@ -40,7 +40,7 @@ export async function readBacklog(sql: Sql): Promise<Backlog> {
   return { jobs, unindexed: unlocks.unindexed };
 }
 
-export interface JobHealth {
+interface JobHealth {
   /** False if a run has waited for a minute, and no worker process has sent a heartbeat for a minute. */
   has_workers: boolean;
   /** False if a job waits for the name server. */

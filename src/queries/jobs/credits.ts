@@ -29,7 +29,7 @@ export interface Amount {
   amount: number;
 }
 
-export interface Reservation extends Amount, Pick<Spender, 'apiKeyId' | 'maxCredits'> {}
+interface Reservation extends Amount, Pick<Spender, 'apiKeyId' | 'maxCredits'> {}
 
 /**
  * Writes nothing if the amount is 0.
@@ -161,7 +161,7 @@ function countMove({ pool, kind, amount }: Move): void {
 }
 
 /** Without reserved credits. */
-export async function findAvailableCredits(sql: Sql | Transaction, customerId: string, pool: Pool): Promise<number> {
+async function findAvailableCredits(sql: Sql | Transaction, customerId: string, pool: Pool): Promise<number> {
   const [balance] = await sql<{ available: number }[]>`
     select available
     from credit_balances

@@ -19,7 +19,6 @@ export type Leased<Q extends RunQueue = RunQueue> = Run<Q> & { queue: Q; lease: 
 
 export type LeasedJob = Leased<JobQueue>;
 export type LeasedImport = Leased<'import'>;
-export type LeasedEndpoint = Leased<'webhooks'>;
 
 interface Store {
   table: Fragment;

@@ -121,7 +121,7 @@ export async function endCopying(sql: Transaction, customerId: string, listId: s
  * A row of the table `copied_members`: contacts, in the order of their ids, that must still be written as members of a
  * copied list.
  */
-export interface CopiedPart {
+interface CopiedPart {
   first_id: string;
   contact_ids: string[];
 }

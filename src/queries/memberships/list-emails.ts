@@ -32,7 +32,7 @@ export async function insertListInputs(
 }
 
 /** The addresses of a list's members, and how many of them have a verification that can be reused. */
-export interface ListAddresses {
+interface ListAddresses {
   addresses: number;
   reusable: number;
 }

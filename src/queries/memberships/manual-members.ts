@@ -9,7 +9,7 @@ import { lockRulesShared } from './list-rules.ts';
 import { isStale, listState, type ListState } from './stale-lists.ts';
 
 /** A request body that adds contacts to a list manually, or removes them. */
-export interface ManualMembers {
+interface ManualMembers {
   list_id: string;
   contact_ids: readonly string[];
 }

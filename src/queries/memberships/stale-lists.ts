@@ -40,7 +40,7 @@ export const listState = (sql: FragmentMaker, customerId: string): Fragment => s
   l.is_copying`;
 
 /** The lists of one customer whose stored members must not be used. */
-export interface StaleLists {
+interface StaleLists {
   customerId: string;
   lists: readonly StaleList[];
   /** Ids of deleted lists that may still have rows in `list_members`. */

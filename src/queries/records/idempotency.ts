@@ -7,7 +7,7 @@ export interface StoredAnswer {
   body: object;
 }
 
-export interface IdempotencyRecord extends StoredAnswer {
+interface IdempotencyRecord extends StoredAnswer {
   fingerprint: Buffer;
 }
 

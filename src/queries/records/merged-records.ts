@@ -5,7 +5,7 @@ import type { BatchKind } from '../../schemas/batches.ts';
 /** How long a merged record is remembered (SQL interval). */
 const remembered = '400 days';
 
-export interface MergedRecord {
+interface MergedRecord {
   id: string;
   external_id: string | null;
   /** The prospect from which a contact came; null for companies. */

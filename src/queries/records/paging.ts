@@ -10,7 +10,7 @@ export const limitAndOffset = (sql: Sql, { page = 1, limit = defaultLimit }: Pag
 export type PageOrCursor = Paginate & { cursor?: string };
 
 /** The settings for the cursors of one list. A cursor is a text that tells where a page ended. */
-export interface Keyset {
+interface Keyset {
   /** Hash of the customer and the list that a cursor is valid for. */
   scope: string;
   /** The sort columns, whose values a cursor contains. A cursor also contains the id of the page's last row. */

@@ -19,7 +19,7 @@ export interface Turn extends TraceContext {
  */
 export type BatchOutcome = 'more' | 'done' | 'busy';
 
-export interface Delay {
+interface Delay {
   seconds: number;
   /** Deduplication key: the queue keeps at most one delayed message for each customer and name. */
   name: string;

@@ -11,7 +11,7 @@ export const totalOfLines = (sql: Sql | Transaction, customerId: string, opportu
   )`;
 
 /** The caller must have locked or created the opportunity. */
-export interface OpportunityRef {
+interface OpportunityRef {
   id: string;
   /** The stage that the opportunity has at the end of the transaction. */
   stage_id: string;

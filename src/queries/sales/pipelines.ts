@@ -9,7 +9,7 @@ export interface NewStage {
   status: StageStatus;
 }
 
-export interface NewPipeline {
+interface NewPipeline {
   name: string;
   description: string;
   currency: string;

@@ -25,7 +25,7 @@ export const formats = {
 } satisfies Record<string, (text: string) => boolean>;
 export type Format = keyof typeof formats;
 
-export const maxEmailLength = 254;
+const maxEmailLength = 254;
 
 /** True for what the API accepts. Any other text of a prospect counts as no address, such as `n/a`. */
 export const isEmailAddress = (text: string): boolean => text.length <= maxEmailLength && formats.email(text);

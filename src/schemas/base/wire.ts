@@ -157,7 +157,7 @@ export const PageNumber = (options: object = {}) =>
     ...options,
   });
 
-export const PageLimit = () =>
+const PageLimit = () =>
   Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit, description: 'Number of records on a page.' });
 
 export const Cursor = (options: object = {}) =>

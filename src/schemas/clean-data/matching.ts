@@ -2,7 +2,7 @@ import { Type, type Static } from '@sinclair/typebox';
 import { Prospect } from '../prospects.ts';
 import { Enum, Strict, Text, Url } from '../base/wire.ts';
 
-export const maxMatched = 100;
+const maxMatched = 100;
 
 const WantedPerson = Strict(
   {
@@ -41,7 +41,7 @@ export const ProspectMatch = Strict(
 );
 export type ProspectMatch = Static<typeof ProspectMatch>;
 
-export const matchStatuses = ['matched', 'ambiguous', 'none'] as const;
+const matchStatuses = ['matched', 'ambiguous', 'none'] as const;
 
 export const ProspectMatches = Type.Object(
   {

@@ -4,9 +4,9 @@ import { contactFields } from '../contacts.ts';
 import { ErrorBody, success, Strict, Uuid } from '../base/wire.ts';
 
 /** Fields of a contact whose record a merge can choose. `company` stands for the column `company_id`. */
-export const mergedContactFields = [...contactFields, 'company'] as const;
+const mergedContactFields = [...contactFields, 'company'] as const;
 
-export const mergedCompanyFields = companyFields;
+const mergedCompanyFields = companyFields;
 
 /** Maximum number of contacts, or of opportunities, that one merge moves. */
 export const maxMovedRecords = 5_000;

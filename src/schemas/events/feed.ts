@@ -2,7 +2,7 @@ import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Instant, Nullable, Strict, Uuid } from '../base/wire.ts';
 import { eventSources, eventTypes } from './types.ts';
 
-export const maxEvents = 1_000;
+const maxEvents = 1_000;
 
 export const Event = Type.Object(
   {

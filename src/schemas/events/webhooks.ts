@@ -5,10 +5,10 @@ import { eventTypes } from './types.ts';
 /** Of one customer. */
 export const maxEndpoints = 10;
 
-export const deliveryErrors = ['dns', 'address', 'connect', 'tls', 'timeout', 'status', 'redirect'] as const;
+const deliveryErrors = ['dns', 'address', 'connect', 'tls', 'timeout', 'status', 'redirect'] as const;
 export type DeliveryError = (typeof deliveryErrors)[number];
 
-export const disablingReasons = ['gone', 'failing'] as const;
+const disablingReasons = ['gone', 'failing'] as const;
 export type DisablingReason = (typeof disablingReasons)[number];
 
 const EndpointUrl = () =>
