@@ -106,7 +106,6 @@ export const counted = (message: string, { length }: Fault[]): string =>
 export const conflict = (message: string, faults: Fault[] = []): DomainError =>
   new DomainError('conflict', counted(message, faults), { faults });
 
-/** Creates the error for a request whose `If-Match` header does not contain the current version of the record. */
 export const preconditionFailed = (): DomainError =>
   new DomainError('precondition_failed', 'The record has changed since the version that If-Match names');
 
@@ -118,13 +117,11 @@ export const preconditionFailed = (): DomainError =>
 export const unavailable = (message: string, retryAfter = 1, cause?: unknown): DomainError =>
   new DomainError('unavailable', message, { retryAfter, cause });
 
-/** Returns true if an error is a temporary failure (`unavailable`), so that a retry can succeed. */
 export const isUnavailable = (error: unknown): boolean => error instanceof DomainError && error.code === 'unavailable';
 
 export const rateLimited = (policy: string, retryAfter: number): DomainError =>
   new DomainError('rate_limited', `Too many requests: the rate limit "${policy}" is used up`, { retryAfter });
 
-/** An operation costs more than may be spent. The error response contains the fields of `shortage`. */
 export abstract class TooExpensive extends DomainError {
   readonly shortage: Shortage;
 
@@ -134,7 +131,6 @@ export abstract class TooExpensive extends DomainError {
   }
 }
 
-/** Thrown if an operation needs more credits than the customer has available. */
 export class InsufficientCredits extends TooExpensive {
   constructor(shortage: Shortage) {
     const { required, available, pool } = shortage;
@@ -142,7 +138,6 @@ export class InsufficientCredits extends TooExpensive {
   }
 }
 
-/** Thrown if an operation needs more credits than the API key, or this one request of it, may still spend. */
 export class SpendCapExceeded extends TooExpensive {
   constructor(shortage: Shortage, limit = 'the spend cap of the API key leaves') {
     const { required, available, pool } = shortage;
@@ -162,10 +157,6 @@ interface Shortage {
 export type RefusalCause =
   'missing' | 'malformed' | 'unknown' | 'expired' | 'revoked' | 'suspended' | 'deactivated' | 'wrong_password';
 
-/**
- * The kind of credential with which a caller authenticates: an API key, a session token, or an e-mail address and
- * password.
- */
 type Credential = 'key' | 'session' | 'login';
 
 /**
@@ -214,7 +205,6 @@ const constraintErrors: Record<string, () => DomainError> = {
 export const duplicateExternalId = (noun: string): DomainError =>
   conflict(`Another ${noun} has this external_id`, [{ path: '/external_id', message: `another ${noun} has it` }]);
 
-/** The fields of a PostgreSQL error that contain the name of the violated constraint. */
 interface ConstraintError {
   code?: string;
   constraint_name?: string;

@@ -56,8 +56,7 @@ const isMoreFrequent = (one: Spelling, other: Spelling): boolean =>
   one.people > other.people || (one.people === other.people && compareCodePoints(one.value, other.value) < 0);
 
 /** For `sort`. JavaScript itself compares UTF-16 units, which gives another order for rare characters. */
-const compareCodePoints = (one: string, other: string): number =>
-  Buffer.compare(Buffer.from(one), Buffer.from(other));
+const compareCodePoints = (one: string, other: string): number => Buffer.compare(Buffer.from(one), Buffer.from(other));
 
 export async function* inBatches<T>(items: AsyncIterable<T>, size: number): AsyncGenerator<T[]> {
   let batch: T[] = [];

@@ -81,7 +81,6 @@ const checksum = (text: string): string => base62(BigInt(crc32(text)), 6);
 
 const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
-/** Formats a number in base 62. Adds zeros at the front up to the given length. */
 function base62(value: bigint, length: number): string {
   let text = '';
   for (let remaining = value; remaining > 0n; remaining /= 62n) text = digits[Number(remaining % 62n)]! + text;

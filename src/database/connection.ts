@@ -58,7 +58,6 @@ const clientCheckInterval = '250ms';
  */
 export interface ConnectionOptions {
   max: number;
-  /** Settings of PostgreSQL's query planner, by name. */
   planner: Record<string, string>;
   prepare?: boolean;
   describe_first?: boolean;

@@ -76,7 +76,6 @@ export interface SharedDatabase extends Database {
   readonly nodes: readonly { node: string; isUp: boolean }[];
   /** True from an error which says that the disk is full until a later transaction has written data. */
   readonly isDiskFull: boolean;
-  /** One line when the database becomes unavailable, and one when it is available again. */
   logOutages(log: FastifyBaseLogger): void;
   /** Rejects new calls, waits at most 10 s for running ones, and closes all connections. */
   close(): Promise<void>;

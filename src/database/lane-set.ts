@@ -11,11 +11,6 @@ export interface LaneSource {
   connect: (options: ConnectionOptions) => Sql;
 }
 
-/**
- * Creates a lane whose connections are shared by many short reads.
- * @param name in the metrics
- * @param max number of connections
- */
 export function openSharedLane({ config, plans, connect }: LaneSource, name: string, max: number): SharedLane<Sql> {
   return new SharedLane(connect({ max, ...plans.plannedOnce }), {
     name,
@@ -69,7 +64,6 @@ export class LaneSet {
     await Promise.all(this.lanes.map((lane) => lane.close()));
   }
 
-  /** Closes all connections at once, so running operations fail. */
   abandon(): void {
     for (const lane of this.lanes) lane.abandon();
   }

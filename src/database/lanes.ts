@@ -30,7 +30,6 @@ export class SharedLane<Sql extends Connections> {
     return this.#gate;
   }
 
-  /** Waits first if too many operations are running. */
   run<T>(requester: Requester, work: (sql: Sql) => Promise<T>): Promise<T> {
     return translateErrors(() => this.#gate.run(requester, () => this.#traced(work)));
   }
@@ -173,7 +172,6 @@ async function translateErrors<T>(run: () => Promise<T>): Promise<T> {
 export const databaseUnavailable = (cause?: unknown): DomainError =>
   unavailable('The database does not answer at the moment', 1, cause);
 
-/** Codes of the driver and the system for a connection that was lost or could not be opened. */
 const connectionCodes = new Set(
   (
     'CONNECTION_CLOSED CONNECTION_ENDED CONNECTION_DESTROYED CONNECTION_SILENT CONNECT_TIMEOUT ' +

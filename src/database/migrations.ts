@@ -7,7 +7,6 @@ import type { Sql } from './db.ts';
 
 type SchemaState = 'current' | 'behind' | 'ahead';
 
-/** Also says whether this release can use the database. */
 interface SchemaCheck {
   state: SchemaState;
   isSupported: boolean;
@@ -48,7 +47,6 @@ export async function checkSchema(sql: Sql): Promise<SchemaCheck> {
 export const isSupported = ({ oldestRelease }: AppliedMigration): boolean =>
   oldestRelease !== null && compareReleases(oldestRelease, packageJson.version) <= 0;
 
-/** Compares e.g. `1.9.0` and `1.10.0`. Negative if the first is older. */
 const compareReleases = new Intl.Collator('en', { numeric: true }).compare;
 
 export const readApplied = (sql: Sql | postgres.Sql): Promise<AppliedMigration[]> =>

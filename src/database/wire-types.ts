@@ -7,7 +7,6 @@ export const highestId = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 /** The project's own types for the driver. `instant` is a timestamp as an ISO string. */
 export type WireTypes = { instant: string };
 
-/** Number of a data type in PostgreSQL (object id). */
 type Oid = number;
 
 /** Of built-in types: the same on every server. */
@@ -100,7 +99,6 @@ function serializeArray(values: readonly unknown[], serialize: (value: unknown) 
   return `{${values.map(element).join(',')}}`;
 }
 
-/** The next token of an array literal: a quoted element, an unquoted one or a brace. */
 const token = /"((?:[^"\\]|\\.)*)"|([^{},"]+)|[{}]/gs;
 
 /**

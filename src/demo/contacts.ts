@@ -1,7 +1,6 @@
 import { faker } from '@faker-js/faker/locale/en';
 import type { ContactCreate } from '../schemas/contacts.ts';
 
-/** What all contacts of an invented company have in common. */
 interface DemoCompany {
   company_name: string;
   industry: string;

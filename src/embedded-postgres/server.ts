@@ -94,7 +94,6 @@ async function openThrowaway(more: Record<string, string> = {}): Promise<Embedde
   }
 }
 
-/** Stops temporary servers of killed processes, and deletes their data. */
 async function sweep(): Promise<void> {
   for (const name of await readdir(tmpdir())) {
     const maker = throwawayName.exec(name)?.[1];

@@ -7,7 +7,6 @@ export interface Column {
   type: FieldType;
   /** The value that conditions compare and pages sort by. A text is folded, with the collation "C". */
   value: string;
-  /** The stored value, to test whether the field is empty. */
   raw: string;
   required: boolean;
   /** `value` reads a key of `folded` in the record's own table. */
@@ -20,7 +19,6 @@ export interface Column {
   key?: string;
 }
 
-/** The tables and columns of one kind of record, with their SQL aliases. */
 export interface Source {
   fields: FilterFields;
   table: 'contacts' | 'companies';
@@ -28,7 +26,6 @@ export interface Source {
   /** Condition for the records that callers may see. Undefined: all of the customer. */
   visible?: string;
   columns: Readonly<Record<string, Column>>;
-  /** Folded texts in which the filter `search` looks for words. */
   searched: readonly string[];
   /**
    * Version of `folded` and `terms`, from 1. Raise it if one of them is computed in another way or from other fields:

@@ -46,7 +46,6 @@ interface FoldedText {
 }
 const textsBySource = new WeakMap<Source, FoldedText[]>();
 
-/** Returns the fields whose text is stored folded, and whether each is required. */
 function textsOf(source: Source): FoldedText[] {
   const known = textsBySource.get(source);
   if (known) return known;

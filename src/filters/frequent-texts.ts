@@ -12,7 +12,6 @@ export class FrequentTexts {
   readonly #frequent = new Set<string>();
   #since = performance.now();
 
-  /** Returns true if a text has been used often. Counts this use. */
   has(text: string): boolean {
     const now = performance.now();
     if (now - this.#since > period) {

@@ -21,7 +21,6 @@ interface Reader {
   isEmpty: Matches;
 }
 
-/** Returns the select list with all columns that a compiled filter needs. */
 export const filteredColumns = (source: Source): string =>
   [
     `${source.alias}.folded`,

@@ -44,7 +44,6 @@ const keysOf = (input: GivenOrder): OrderKey[] =>
     ? input
     : Object.entries(input).map(([field, direction]) => ({ field, direction }))) as OrderKey[];
 
-/** True if an error response lists no more faults, so parsing can stop. */
 const isFull = (faults: Fault[]): boolean => faults.length > maxFaults;
 
 function checkMembers(fields: FilterFields, input: Record<string, unknown>, pointer: string, faults: Fault[]): void {

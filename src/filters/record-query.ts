@@ -20,7 +20,6 @@ export interface RecordQuery {
   limit: number;
   /** Records to skip if the request has a page number, else 0. */
   offset: number;
-  /** Last record of the previous page, if the request has a cursor. */
   after: Position | undefined;
   /** Requests accept only cursors with this hash (see `scopeOf`). */
   scope: string;

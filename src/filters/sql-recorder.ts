@@ -26,7 +26,6 @@ export const recorder: FragmentMaker = Object.assign(
   { unsafe: (text: string) => new Piece([text], []) as unknown as Fragment },
 );
 
-/** Returns the text, and appends the parameters to `parameters`: `$n` stands for the n-th of them. */
 function writeOut(fragment: Fragment, parameters: unknown[]): string {
   const { strings, parts } = fragment as unknown as Piece;
   return strings.reduce((text, string, i) => text + writePart(parts[i - 1], parameters) + string);

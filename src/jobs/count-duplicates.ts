@@ -7,7 +7,6 @@ const turnSeconds = 1;
 /** Delay if another worker is counting this customer's duplicates. */
 const busySeconds = 5;
 
-/** Counts the customer's duplicates that need more than one indexed value. */
 export const countDuplicates: Handler<'count-duplicates'> = (context, { customerId }) =>
   runBatches(context, { queue: 'count-duplicates', customerId, seconds: turnSeconds, busySeconds }, (sql) =>
     countNextDuplicates(sql, customerId),

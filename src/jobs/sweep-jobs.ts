@@ -75,7 +75,6 @@ async function cancelExpiredImports({ db, stopping }: JobContext): Promise<numbe
   return cancelled;
 }
 
-/** Deletes the files of dry runs that were kept long enough. */
 async function dropOverdueFiles({ db, stopping }: JobContext): Promise<void> {
   while (!stopping.aborted) {
     const overdue = await db.search((sql) => findOverdueFiles(sql, batchSize));

@@ -17,7 +17,6 @@ import { deliverWebhooks } from './webhooks/deliver-webhooks.ts';
 interface TurnQueue<K extends TurnKind> {
   handle: Handler<K>;
   atOnce: number;
-  /** Returns one page of ids of customers with work in the queue, in ascending order. */
   findCustomers: (sql: Sql, page: { after: string; limit: number }) => Promise<string[]>;
 }
 

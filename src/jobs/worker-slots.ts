@@ -31,7 +31,6 @@ export class WorkerSlots {
   readonly #slots: WorkerSlot[];
   #heartbeat: NodeJS.Timeout | undefined;
 
-  /** @param atOnce how many messages of each kind may be handled at the same time in this process */
   constructor(context: WorkerSlotsContext, atOnce: readonly [kind: JobKind, slots: number][]) {
     this.#context = context;
     this.#slots = atOnce.flatMap(([kind, slots]) =>

@@ -181,7 +181,6 @@ const spanOf = (kind: JobKind, data: object) => ({
   cause: data as TraceContext,
 });
 
-/** Logs an error and throws it again, so that the queue retries. */
 async function logFailure(log: FastifyBaseLogger, run: () => Promise<void>): Promise<void> {
   try {
     await run();

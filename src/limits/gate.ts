@@ -92,7 +92,6 @@ interface Waiter {
  */
 export class Gate {
   readonly name: string;
-  /** Maximum number of slots in use at the same time. */
   readonly limit: number;
   readonly #waits: ReturnType<typeof gateWait.labels>;
   readonly #maxWaitMs: number;
@@ -254,7 +253,6 @@ export class Gate {
     if (this.inside === 0) this.#emptied?.();
   }
 
-  /** Starts as many waiting operations as the limits allow now. */
   #admitWaiters(): void {
     for (let next = this.#takeNext(); next; next = this.#takeNext()) {
       const [holder, line, waiter] = next;

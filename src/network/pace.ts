@@ -3,7 +3,6 @@ export class Pace {
   readonly #span: number;
   #measured: number[] = [];
 
-  /** @param span the number of intervals over which the growth is calculated */
   constructor(span: number) {
     this.#span = span;
   }

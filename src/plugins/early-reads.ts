@@ -30,7 +30,6 @@ declare module 'fastify' {
      * authentication.
      */
     record(): Promise<Identified | undefined>;
-    /** The record that `readEarly` started to read for this request, if any. */
     early: EarlyRead | undefined;
   }
 }
@@ -39,7 +38,6 @@ interface Identified {
   id: string;
 }
 
-/** A record that is read from the database while the API key of the request is still being checked. */
 interface EarlyRead {
   keyName: string;
   customerId?: string;
@@ -104,14 +102,12 @@ export default fp(
 
 const idOf = ({ params }: FastifyRequest): string => (params as { id: string }).id;
 
-/** Stores the customer of an API key in the cache after a request with this key was accepted. */
 function noteAccepted(owners: LRUCache<string, Owner>, keyName: string, customerId: string): void {
   const owner = owners.get(keyName);
   if (owner) owner.unused = 0;
   else owners.set(keyName, { customerId, unused: 0, readers: new Map() });
 }
 
-/** Returns the function that reads records of one kind for the owner of an API key. */
 function readerOf(app: FastifyInstance, { customerId, readers }: Owner, find: FindRecords) {
   const known = readers.get(find);
   if (known) return known;

@@ -42,7 +42,6 @@ declare module 'fastify' {
     ): Promise<FastifyReply>;
   }
   interface FastifyContextConfig {
-    /** True if the route supports the request header `Idempotency-Key`. */
     idempotent?: true;
   }
 }

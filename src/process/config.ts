@@ -422,7 +422,6 @@ const faultsOf = (name: string, value: string): string[] =>
 const elementFaults = (list: string, isValid: (element: string) => boolean, expected: string): string[] =>
   list.split(',').flatMap((element, i) => (isValid(element.trim()) ? [] : [`element ${i + 1} must be ${expected}`]));
 
-/** Checks a database URL, which may contain several hosts, separated by commas. */
 function databaseUrlFaults(value: string): string[] {
   const oneHost = value.replace(/^([a-z]+:\/\/(?:[^/?#]*@)?[^,/?#]*),[^/?#]*/, '$1');
   const isUrl = URL.canParse(oneHost) && !value.includes('#') && isPercentEncoded(oneHost);
@@ -439,7 +438,6 @@ const isWebhookKey = (text: string): boolean =>
 
 const isEncodedUrl = (text: string): boolean => URL.canParse(text) && isPercentEncoded(text);
 
-/** True if the percent-encoding is valid and contains no NUL character. */
 function isPercentEncoded(url: string): boolean {
   try {
     return !decodeURIComponent(url).includes('\0');
@@ -462,7 +460,6 @@ const isServerAddress = (text: string): boolean => {
 /** @throws ConfigError if a variable is invalid */
 export const readConfig = (): Config => parseConfig(process.env);
 
-/** For child processes: leaves out variables whose names match the pattern. */
 export const environmentWithout = (pattern: RegExp): Record<string, string | undefined> =>
   Object.fromEntries(Object.entries(process.env).filter(([variable]) => !pattern.test(variable)));
 

@@ -18,7 +18,6 @@ export function yieldToEventLoop(): Promise<void> {
 /** How long a computation may block the event loop (ms). */
 const timeSliceMs = 10;
 
-/** Measures how long a computation has blocked the event loop since its last pause. */
 export class TimeSlice {
   #since = performance.now();
 

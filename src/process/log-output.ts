@@ -43,7 +43,6 @@ export class LogOutput {
     this.write(`${JSON.stringify({ level: 40, time, pid: process.pid, count, msg: 'log lines were lost' })}\n`);
   }
 
-  /** Writes as much of the buffer as stderr accepts. Returns false if that is nothing. */
   #writeSome(): boolean {
     const bytes = this.#waiting.length === 1 ? this.#waiting[0]! : Buffer.concat(this.#waiting);
     const written = tryWrite(this.#fd, bytes);

@@ -115,7 +115,6 @@ async function readOrWait(
 const visibleJobs = (own: readonly Scope[]) =>
   jobTypes.filter((type) => jobReaders[type].some((scope) => own.includes(scope)));
 
-/** Leaves out events of jobs and imports that the key may not see. */
 async function visibleOf(
   db: Database,
   customerId: string,
@@ -142,7 +141,6 @@ const idsOf = (found: readonly { type: EventType; data: FeedEvent['data'] }[], n
 
 type Shown = Omit<FeedEvent, 'position'>;
 
-/** Adds the records as their GETs show them now. */
 async function expand(db: Database, customerId: string, found: Shown[], own: readonly Scope[]): Promise<Event[]> {
   const finders: Record<string, (ids: string[]) => Promise<{ id: string }[]>> = {
     contact: (ids) => db.lookup((sql) => findContacts(sql, customerId, ids)),

@@ -57,7 +57,6 @@ function sharedFor<T>(ms: number, read: () => Promise<T>): () => Promise<T> {
 
 const config = { access: { public: true }, isProbe: true } as const;
 
-/** Whether the process is alive, and whether it can serve requests. */
 const health: FastifyPluginAsyncTypebox = async (app) => {
   app.get(
     '/healthz',

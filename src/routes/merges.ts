@@ -6,7 +6,6 @@ import type { Access } from '../schemas/base/scopes.ts';
 import { ErrorBody } from '../schemas/base/wire.ts';
 import { CompanyMerge, ContactMerge, Merged, maxMovedRecords, type Merge } from '../schemas/clean-data/merges.ts';
 
-/** A kind of record that can be merged, and sentences for the documentation. */
 interface Resource {
   path: string;
   noun: string;

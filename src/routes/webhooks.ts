@@ -30,7 +30,6 @@ import {
 const config = { access: { session: 'admin' } } as const;
 const tags = ['webhooks'];
 
-/** The endpoints to which a customer's events are sent. Workers send them. */
 const webhooks: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
     '',

@@ -45,7 +45,6 @@ export interface Actor {
 
 export const commandLine: Actor = { actor: 'command line', address: null };
 
-/** As `audit list` prints it. Several failed logins are one event, with their number in `details`. */
 export interface AuditEvent {
   id: string;
   created_at: string;

@@ -86,7 +86,6 @@ export function batchItem({ create, patch }: BatchKind, operation: BatchOperatio
   return operation === 'update' || operation === 'upsert' ? Strict({ ...patch.properties, ...member }) : Strict(member);
 }
 
-/** Its items are validated separately, one by one (validation/batch-items.ts). */
 export interface BatchBody {
   items: unknown[];
   match?: MatchField;

@@ -18,15 +18,7 @@ export const importMatches: Record<ImportObject, readonly MatchField[]> = {
  * `UPLOADING → UPLOADED → PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. An import that starts by itself skips
  * `UPLOADED`. COMPLETED may have failed records.
  */
-const importStatuses = [
-  'UPLOADING',
-  'UPLOADED',
-  'PENDING',
-  'PROCESSING',
-  'COMPLETED',
-  'FAILED',
-  'CANCELLED',
-] as const;
+const importStatuses = ['UPLOADING', 'UPLOADED', 'PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
 export type ImportStatus = (typeof importStatuses)[number];
 
 /** After decompression (bytes). */
@@ -276,7 +268,6 @@ const Finding = Type.Object({
   message: Type.String({ description: 'What is wrong with the value.' }),
 });
 
-/** The header line, the first records and their errors. */
 export const ImportPreview = Type.Object(
   {
     headers: Nullable(

@@ -29,7 +29,6 @@ export const exactFields = [
 /** Compared by word: the field must contain all words of a value, in any order. */
 export const wordFields = ['job_title', 'job_company_name', 'job_company_industry'] as const;
 
-/** The service can suggest values for these fields. */
 export const textFields = [
   'first_name',
   'last_name',
@@ -286,7 +285,6 @@ export const RemovalQuery = Strict(
 );
 export type RemovalQuery = Static<typeof RemovalQuery>;
 
-/** A person whom the customer had unlocked, and who was erased from the catalog. */
 export const Removal = Type.Object(
   {
     id: Uuid({ description: 'Id of the prospect.' }),

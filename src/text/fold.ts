@@ -9,7 +9,6 @@ export function fold(text: string): string {
   return collapsed.test(letters) ? letters : letters.replace(whiteSpace, ' ').trim();
 }
 
-/** Returns the folded words of a text in order. A word is a run of letters, marks and digits. */
 export const words = (text: string): string[] => fold(text).match(/[\p{L}\p{M}\p{Nd}]+/gu) ?? [];
 
 // eslint-disable-next-line no-control-regex

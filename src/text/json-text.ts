@@ -1,8 +1,6 @@
-/** What a JSON text may contain. Texts with more could block the event loop for too long. */
 export interface JsonLimits {
   names?: number;
   values?: number;
-  /** Maximum number of elements of one array, or properties of one object. */
   members?: number;
 }
 
@@ -72,10 +70,6 @@ class PrototypeNamed extends Error {
   override readonly message = 'names a property `__proto__`, or `prototype` of a `constructor`, which is not allowed';
 }
 
-/**
- * Counts the property names of a JSON value.
- * @throws PrototypeNamed if a name could change the prototype of an object
- */
 function countNames(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0;
   if (Array.isArray(value)) return value.reduce<number>((sum, element) => sum + countNames(element), 0);

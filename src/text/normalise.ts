@@ -2,7 +2,6 @@
 const names = new Set(['name', 'first_name', 'last_name', 'company_name']);
 const codes = new Set(['location_country', 'currency']);
 
-/** Prepares fields for storage: trims names, and converts codes to upper case. Others stay unchanged. */
 export function normalise<T extends object>(fields: T): T {
   const entries = Object.entries(fields).map(([field, value]) => [field, normaliseField(field, value)]);
   return Object.fromEntries(entries) as T;

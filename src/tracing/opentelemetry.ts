@@ -46,7 +46,6 @@ export async function openTracing(config: Config, log: FastifyBaseLogger): Promi
   return tracingWith(provider.getTracer(packageJson.name, packageJson.version), () => provider.shutdown());
 }
 
-/** The client connects when it sends the first spans. */
 async function openExporter(config: Config): Promise<SpanExporter> {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: base = '', OTEL_EXPORTER_OTLP_HEADERS: headers = '' } = config;
   const url = config.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? `${base.replace(/\/+$/, '')}/v1/traces`;

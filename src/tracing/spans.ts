@@ -28,7 +28,6 @@ export interface RequestSpan {
   end(attributes: SpanAttributes, hasFailed: boolean): void;
 }
 
-/** The parts of the driver's internal object that tracing needs. */
 export interface Statement {
   /** The SQL text, with placeholders instead of values. Undefined until the statement is sent. */
   string?: string;
@@ -43,10 +42,6 @@ export interface Tracing {
   inSpan<T>(span: NewSpan, work: () => Promise<T>): Promise<T>;
   inLane<T>(lane: string, work: () => Promise<T>): Promise<T>;
   startRequest(name: string, headers: IncomingHttpHeaders): RequestSpan;
-  /**
-   * Records statements as spans if they run in a lane.
-   * @param statements the driver's statement class
-   */
   watchStatements(statements: { prototype: Statement }): void;
   current(): TraceContext;
   currentTraceId(): string | undefined;

@@ -21,7 +21,6 @@ const tableOf: Record<string, RegExp> = {
   delete: /\bfrom\s+"?([a-z_][\w.]*)/,
 };
 
-/** Removes subqueries, column lists and function arguments. */
 function withoutParentheses(text: string): string {
   const outer = text.replaceAll(/\([^()]*\)/g, ' ');
   return outer === text ? text : withoutParentheses(outer);

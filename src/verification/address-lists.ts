@@ -5,7 +5,6 @@ import type { Address } from './address.ts';
 export interface AddressLists {
   /** Returns the listed domain: the address's own or a parent of it. */
   disposableDomain(address: Address): string | undefined;
-  /** Returns e.g. `info` or `sales`. Ignores case, quotes and a tag after `+`. */
   roleAccount(address: Address): string | undefined;
 }
 

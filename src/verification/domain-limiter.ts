@@ -29,7 +29,6 @@ export class DomainLimiter {
     return this.#domains.size;
   }
 
-  /** Runs `work` as soon as both limits allow. */
   async run<T>(domain: string, work: () => Promise<T>, claim: Claim): Promise<T> {
     const line = this.#domains.get(domain) ?? this.#open(domain);
     try {
@@ -90,10 +89,6 @@ class Line {
     }
   }
 
-  /**
-   * Counts a waiting task.
-   * @returns a function that subtracts it again; further calls have no effect
-   */
   #join(owner: string): () => void {
     this.#waiting.set(owner, (this.#waiting.get(owner) ?? 0) + 1);
     let isIn = true;

@@ -40,7 +40,6 @@ const cacheMs = 5 * 60_000;
 const cacheFailureMs = 5_000;
 const hostsOfDomain = 8;
 
-/** Asks DNS servers directly, and ignores the system's hosts file. */
 export function openDns({ servers, timeoutMs, tries, canaries }: DnsOptions): Dns {
   const resolver = new Resolver({ timeout: timeoutMs, tries, maxTimeout: timeoutMs });
   if (servers.length > 0) resolver.setServers(servers);

@@ -28,7 +28,6 @@ export type Probe = (address: Address, hosts: readonly string[], signal: AbortSi
 
 /** Mail servers that are asked about one address. */
 const maxServers = 6;
-/** Domains of which is stored whether they accept mail for any mailbox (catch-all). */
 const maxCachedDomains = 10_000;
 const cacheMs = 10 * 60_000;
 

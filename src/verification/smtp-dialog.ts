@@ -58,10 +58,6 @@ export class SmtpDialog {
     return this.reply();
   }
 
-  /**
-   * Waits for the next reply.
-   * @throws SmtpFault if the server breaks the protocol or the connection fails
-   */
   async reply(): Promise<Reply> {
     const timer = setTimeout(() => this.#leave('timeout'), this.#timeoutMs);
     try {

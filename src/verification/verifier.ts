@@ -67,7 +67,6 @@ export function openVerifier(config: Config): Verifier {
     },
   };
 
-  /** Looks up the mail servers, with a time limit. Returns `literal` if the domain is an IP address. */
   async function findHosts({ domain }: Address): Promise<MailHosts | { status: 'literal' }> {
     if (domain.startsWith('[')) return { status: 'literal' };
     const late = { status: 'unknown', reason: 'deadline' } as const;

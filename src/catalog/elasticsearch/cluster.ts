@@ -114,10 +114,6 @@ export class SearchNodes {
     return 2 * (this.#readMs + probeMs);
   }
 
-  /**
-   * For one request. Limits concurrent reads, shared fairly between customers. If the requester's signal aborts, its
-   * reads are cancelled.
-   */
   for(requester: Requester): Reader {
     return {
       read: (call) =>
@@ -268,7 +264,6 @@ export class SearchNodes {
   }
 }
 
-/** Returns the label for metrics that says why a call failed. */
 function outcomeOf(error: unknown): string {
   if (isAborted(error)) return 'aborted';
   if (isTimeout(error)) return 'timeout';

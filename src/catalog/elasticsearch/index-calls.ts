@@ -7,7 +7,6 @@ export async function refresh(nodes: SearchNodes, index: string | string[], pati
   await nodes.work(async (client, options) => requireRefreshed(await client.indices.refresh(ask, options)), patienceMs);
 }
 
-/** @param refresh_interval how often new writes become visible to searches, e.g. `5s` */
 export const refreshEvery = (nodes: SearchNodes, index: string, refresh_interval: string): Promise<unknown> =>
   nodes.work((client, options) => client.indices.putSettings({ index, settings: { refresh_interval } }, options));
 

@@ -89,7 +89,6 @@ async function countIn(nodes: SearchNodes, alias: string): Promise<Counted> {
   return { standing, index, count, bytes: indices[index]?.total?.store?.size_in_bytes ?? 0 };
 }
 
-/** Returns e.g. `found`, `closed` or `not imported yet`. */
 function stateOf(standing: Standing, wasImported: boolean): string {
   if (standing === 'foreign') return 'another index has its name; run an import to repair it';
   if (standing === 'missing') return wasImported ? 'lost; run an import to restore it' : 'not imported yet';

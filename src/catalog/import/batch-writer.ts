@@ -77,7 +77,6 @@ export class BatchWriter {
     return this.#reached;
   }
 
-  /** Adds a person to the current batch, in place of one with the same id. */
   #keep(document: CatalogDocument): void {
     const { id } = document;
     this.#people.set(id, { id, bytes: this.#arena.keep(this.#catalog.encode(document)) });

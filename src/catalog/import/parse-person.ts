@@ -54,7 +54,6 @@ export function parsePerson(
   return { prospect, formerId: former };
 }
 
-/** Where the data comes from, and when it was collected there, as far as the record says it. */
 function provenance(fields: ImportedFields): Pick<Prospect, 'source' | 'collected_at'> {
   const source = text(fields, 'source', maxLength.source);
   const collected_at = instant(fields, 'collected_at');

@@ -7,7 +7,6 @@ import type { ImportedPerson, PersonIds } from './person-ids.ts';
 
 export type Format = 'ndjson' | 'csv';
 
-/** Parses one file's records, in their order, from the header of a CSV file on. */
 export interface RecordReader {
   /**
    * @returns the person; what is wrong with the record; undefined for the CSV header
@@ -66,7 +65,6 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** The first record of a CSV file, which names the columns. */
 class CsvHeader {
   #columns: string[] | undefined;
   #fields: string[] = [];

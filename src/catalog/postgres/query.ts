@@ -83,7 +83,6 @@ const netNew = (sql: FragmentMaker, customerId: string): Fragment => sql`
 
 interface Printed {
   column: Fragment;
-  /** Converts a value, so that it can be compared with `column`. */
   value: (value: SortValue) => Fragment;
   descending: boolean;
   nullable: boolean;

@@ -107,7 +107,6 @@ export async function refoldDocuments(
   }
 }
 
-/** Yields all people in batches, in the order of their ids. */
 export async function* readPeople(db: Database): AsyncGenerator<Prospect[]> {
   for (let last: string | undefined; ;) {
     const rows = await db.search(

@@ -18,7 +18,6 @@ export interface Place {
 
 const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** Returns e.g. ` customer create`. The scripts build the same text from the words that the user has typed. */
 const pathOf = ({ words }: Place): string => words.map((word) => ` ${word}`).join('');
 
 /**
@@ -34,7 +33,6 @@ const valueCases = (places: readonly Place[], complete: (value: Flag['value']) =
 
 const isList = (value: Flag['value']): value is readonly string[] => Array.isArray(value);
 
-/** Returns a pattern of a shell `case` statement that matches every command and subcommand. */
 const anyPath = (places: readonly Place[]): string =>
   places
     .filter(({ words }) => words.length > 0)

@@ -4,7 +4,6 @@ import { bashScript, fishScript, zshScript, type Flag, type Place } from './comp
 
 const scripts = { bash: bashScript, zsh: zshScript, fish: fishScript };
 
-/** Defines `completion`, which prints a shell completion script for all commands that `command` contains by then. */
 export function define(command: Command): void {
   const shell = new Argument('<shell>', 'the shell').choices(Object.keys(scripts));
   command

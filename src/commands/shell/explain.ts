@@ -42,7 +42,6 @@ const notMigrated = 'The database is not migrated yet. Run: sales-data-api migra
 const withoutTls =
   'The database has no TLS although `sslmode` asks for it. Turn on its TLS, or remove `sslmode` from DATABASE_URL.';
 
-/** Why a server cannot listen, by error code of the operating system. */
 const listening: Record<string, (error: NodeJS.ErrnoException & { port?: number }) => string> = {
   EADDRINUSE: ({ port }) =>
     `Another program already listens on HOST and PORT or METRICS_PORT (port ${port}). Stop it, or set another port.`,
@@ -55,7 +54,6 @@ const listening: Record<string, (error: NodeJS.ErrnoException & { port?: number 
 const noFolder =
   'no folder can be created here. Choose another place (DATA_DIR is the folder of the embedded PostgreSQL).';
 
-/** Why a file cannot be read or written, by error code of the operating system. */
 const files: Record<string, string> = {
   EACCES:
     'this user has no permission. Grant it, or choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
@@ -68,7 +66,6 @@ const files: Record<string, string> = {
     'a part of this path is not a folder. Choose another place (DATA_DIR is the folder of the embedded PostgreSQL).',
 };
 
-/** Errors of the database connection and of the disk, by error code of the system or driver, or by SQLSTATE. */
 const meanings: Record<string, string> = {
   ECONNREFUSED: 'The database cannot be reached: no server listens on the host and port in DATABASE_URL.',
   ENOTFOUND: 'The database cannot be reached: the host name in DATABASE_URL cannot be resolved.',

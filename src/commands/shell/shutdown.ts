@@ -4,7 +4,6 @@ import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import { stopTracing } from '../../tracing/tracing.ts';
 import type { OpenServices } from '../database.ts';
 
-/** Stops servers, workers and connections of `serve` or `work` when the start fails or the process gets a signal. */
 export class Shutdown {
   readonly #services: OpenServices;
   readonly #graceMs: number;

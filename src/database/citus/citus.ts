@@ -14,7 +14,6 @@ export async function hasCitus(sql: Session): Promise<boolean> {
   return extension !== undefined;
 }
 
-/** Returns true if Citus has distributed the tables of this database over several machines. */
 export async function isDistributed(sql: Session): Promise<boolean> {
   if (!(await hasCitus(sql))) return false;
   const [table] = await sql`select from pg_dist_partition where logicalrelid = to_regclass(${firstTable})`;

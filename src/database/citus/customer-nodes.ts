@@ -1,6 +1,5 @@
 import type postgres from 'postgres';
 
-/** Runs a short read on the coordinator of a distributed database. */
 type Read = <T>(work: (sql: postgres.Sql) => Promise<T>) => Promise<T>;
 
 /** Maximum number of customers whose shards are cached. When it is reached, the cache is emptied. */

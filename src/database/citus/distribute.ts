@@ -3,9 +3,6 @@ import { changeShardsInSequence, hasCitus, inOrderOfPlacing, isDistributed, plac
 import { asMigrator, MigrationError, patiently, requireCurrentSchema, requireSession } from '../migrate.ts';
 import { placementOf } from './placement.ts';
 
-/**
- * The result of `distribute`: the names of the tables that were distributed. Empty if they were already distributed.
- */
 interface Distributed {
   tables: string[];
 }
@@ -25,10 +22,6 @@ export const distribute = (ownerUrl: string): Promise<Distributed> =>
     return { tables };
   });
 
-/**
- * Checks that the database is the coordinator of a Citus cluster which can store the tables.
- * @throws MigrationError if the check fails.
- */
 async function requireCluster(sql: postgres.Sql): Promise<void> {
   if (!(await hasCitus(sql)))
     throw new MigrationError(

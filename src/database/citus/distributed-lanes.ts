@@ -64,7 +64,6 @@ export class DistributedLanes<Lanes extends Closable> {
     return [this.#coordinator, this.#everywhere, ...[...this.#nodes.values()].map(({ lanes }) => lanes)];
   }
 
-  /** For each node that was used so far, whether it responds. */
   get states(): { node: string; isUp: boolean }[] {
     return [...this.#nodes].map(([node, { monitor }]) => ({ node, isUp: monitor.isUp }));
   }
@@ -93,7 +92,6 @@ export class DistributedLanes<Lanes extends Closable> {
     return Object.values(Object.groupBy(nodes, ([node]) => node)).map((group) => group!.map(([, id]) => id));
   }
 
-  /** Starts to log when a node goes down, and when it is up again. */
   logTo(log: FastifyBaseLogger): void {
     this.#log = log;
     for (const { monitor } of this.#nodes.values()) monitor.logTo(log);

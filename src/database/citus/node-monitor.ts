@@ -3,7 +3,6 @@ import type { FastifyBaseLogger } from 'fastify';
 /** A connection that sends test queries to one node of a distributed database. */
 export interface Probe {
   send(): Promise<unknown>;
-  /** Closes the connection. Its running test query rejects. */
   close(): void;
 }
 
@@ -15,7 +14,6 @@ interface NodeMonitorOptions {
   silenceMs: number;
   /** Returns true if silence has another cause than the node: the coordinator, which passes the queries on, is silent. */
   isExcused?: () => boolean;
-  /** Called when the node goes down, and when it is up again. */
   onChange: (isUp: boolean) => void;
 }
 
@@ -60,7 +58,6 @@ export class NodeMonitor {
     return this.#isUp;
   }
 
-  /** Starts to log when the node goes down, and when it is up again. */
   logTo(log: FastifyBaseLogger): void {
     this.#log = log;
   }

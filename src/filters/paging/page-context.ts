@@ -13,7 +13,6 @@ export interface Clauses {
   limit: Fragment;
 }
 
-/** A list request, and the fragments that every statement for a page uses. */
 export interface PageContext {
   sql: FragmentMaker;
   query: RecordQuery;

@@ -12,7 +12,6 @@ interface Progress {
   isExhausted?: boolean;
 }
 
-/** Unlocks the next prospects that match the job's filters, in the requested order. */
 export const unlockContacts: JobBatch = async (context, job) => {
   const { after, isExhausted = false } = (job.progress ?? {}) as Progress;
   const limit = Math.min(await unlockBatchSize(context, job), job.total - job.succeeded);

@@ -60,7 +60,6 @@ export class EmailsInFlight {
     else signal.addEventListener('abort', stop, { once: true });
   }
 
-  /** How many verifications may be started now. */
   get capacity(): number {
     return this.#late.signal.aborted ? 0 : Math.min(maxStarts, maxInFlight - this.#inFlight.size);
   }

@@ -24,7 +24,6 @@ export async function batchOf<T extends BatchOperation>(
   return { operation, match, isAtomic, items: await checkItems({ kind, operation, match, mayBeUnstorable }, items) };
 }
 
-/** Returns the response body of a batch request, built from the results of the items. */
 export function answerOf(outcomes: readonly (Outcome | ReadOutcome<object>)[]): BatchAnswer {
   const counts = Object.fromEntries(batchStatuses.map((status) => [status, 0])) as BatchAnswer['data']['counts'];
   for (const { status } of outcomes) counts[status] += 1;

@@ -1,6 +1,5 @@
 import type { Fault } from '../../errors.ts';
 
-/** Maximum length of a text in an error response (UTF-16 code units). */
 const maxTextLength = 500;
 
 export const cutText = (text: string): string =>

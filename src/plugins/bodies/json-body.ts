@@ -72,7 +72,6 @@ export default fp(
 
 const refusal = (fault: string): DomainError => validationFailed([{ path: '', message: `the body ${fault}` }]);
 
-/** Returns true if a request names a content type that its route may not take. */
 const hasOtherType = ({ headers: { 'content-type': type }, server }: FastifyRequest): boolean =>
   type !== undefined && (type !== 'application/json' || !server.hasContentTypeParser(type));
 

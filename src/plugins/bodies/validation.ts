@@ -13,10 +13,6 @@ declare module 'fastify' {
   }
 }
 
-/**
- * Fastify plugin that validates all requests with the schemas of their routes. An invalid request is rejected with the
- * error `validation_failed`.
- */
 export default fp(
   async (app) => {
     app.setValidatorCompiler(({ schema }) => compile(schema as object));
@@ -41,7 +37,6 @@ async function refuseUnstorableText(request: FastifyRequest): Promise<void> {
   throw validationFailed([...unstorable, ...others]);
 }
 
-/** Returns a copy of the body of a batch request in which `items` is empty. Returns any other body unchanged. */
 const withoutItems = (body: unknown): unknown =>
   typeof body === 'object' &&
   body !== null &&

@@ -65,7 +65,6 @@ function presentedHash({ headers: { authorization }, routeOptions }: FastifyRequ
   return token.hash();
 }
 
-/** Converts a hash from a buffer to a string, which can be the key of a map. Each byte becomes one character. */
 export const asText = (hash: TokenHash): string => hash.toString('latin1');
 
 /**

@@ -114,7 +114,6 @@ export function sessionOf(request: FastifyRequest): SessionCaller {
   return request.caller;
 }
 
-/** Returns the logged-in user's e-mail address and IP address, for the audit log. */
 export const actorOf = (request: FastifyRequest): Actor => ({
   actor: sessionOf(request).email,
   address: request.address,

@@ -1,7 +1,6 @@
 import fp from 'fastify-plugin';
 import { callerAddress, parseRanges } from '../../network/ip-addresses.ts';
 
-/** Fastify plugin that sets `request.address` to the caller's IP address. */
 export default fp(
   async (app) => {
     const { ranges } = parseRanges(app.config.TRUST_PROXY ?? '');

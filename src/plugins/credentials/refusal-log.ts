@@ -12,7 +12,6 @@ declare module 'fastify' {
 /** Minimum time between two log lines of `RefusalLog` (ms). */
 const intervalMs = 1_000;
 
-/** A reason for 503 responses, and the number of such responses since the last log line. */
 interface Counted {
   message: string;
   cause: Record<string, unknown> | undefined;
@@ -43,7 +42,6 @@ export class RefusalLog {
     if (!this.#timer) this.flush();
   }
 
-  /** Writes one log line with the counted requests, and resets the counts. Writes nothing if no request was counted. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

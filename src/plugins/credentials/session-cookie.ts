@@ -3,7 +3,6 @@ import { parseCookie } from 'cookie';
 import type { FastifyRequest } from 'fastify';
 import type { Config } from '../../process/config.ts';
 
-/** The names and attributes of the cookies that the web pages under `/app` use. */
 interface SessionCookies {
   session: string;
   /**

@@ -64,14 +64,12 @@ function keep({ raw }: FastifyReply, release: Release): void {
   else raw.once('close', release);
 }
 
-/** Returns a signal that aborts when the caller hangs up. */
 function closed({ raw }: FastifyReply): AbortSignal {
   const controller = new AbortController();
   raw.once('close', () => controller.abort());
   return controller.signal;
 }
 
-/** Returns who holds the memory of a request: its customer, or the caller's address if it has no credential. */
 const holderOf = ({ requester, address }: FastifyRequest): string =>
   requester.customerId === serviceItself ? `address ${addressGroup(address)}` : requester.customerId;
 

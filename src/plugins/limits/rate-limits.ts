@@ -55,7 +55,6 @@ function requireLimit({ method, url, schema, config }: RouteOptions): void {
     throw new Error(`The route ${String(method)} ${url} spends credits and does not declare config.limit: 'jobs'`);
 }
 
-/** Returns the names of the rate limits that apply to a route, in the order in which they are checked. */
 export function policiesOf({ access, limit }: FastifyContextConfig): Policy[] {
   if (!access || 'public' in access) return [];
   if ('session' in access) return ['keys'];
@@ -69,10 +68,6 @@ export function policiesOf({ access, limit }: FastifyContextConfig): Policy[] {
  */
 type RequestCounter = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
-/**
- * The enabled rate limits of a route, and the value of the response header `ratelimit-policy`, which describes these
- * limits.
- */
 interface RouteLimits {
   limits: Limit[];
   described: string;
@@ -111,24 +106,15 @@ export function requestCounter(all: RateLimits): RequestCounter {
 // Both headers are lists of structured fields (RFC 9651), in the format of draft-ietf-httpapi-ratelimit-headers-08 and
 // later.
 
-/**
- * Formats the response header `ratelimit-policy`: the name, the maximum and the time window of each rate limit of a
- * route.
- */
 const describe = (limits: Limit[]): string =>
   serializeList(
     limits.map(({ policy, quota }): Item => [policy, new Map(Object.entries({ q: quota, w: windowSeconds }))]),
   );
 
-/**
- * Formats one element of the response header `ratelimit`: how many requests a rate limit still allows, and when its
- * time window ends.
- */
 function itemOf(use: Use): string {
   // The library for structured fields would double the time of a request. Integers need no escaping.
   const { policy, quota } = use.limit;
   return `${names[policy]};r=${Math.max(0, quota - use.used)};t=${secondsLeft(use)}`;
 }
 
-/** The names of the rate limits as quoted strings, for response headers. */
 const names = Object.fromEntries(policies.map((policy) => [policy, serializeItem(policy)])) as Record<Policy, string>;

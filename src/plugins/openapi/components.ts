@@ -38,7 +38,6 @@ export function nameComponents(document: Json): Json {
   return { ...document, paths, components };
 }
 
-/** JSON Schema keywords whose values are data, not schemas. */
 const data = new Set(['example', 'examples', 'enum', 'const', 'default']);
 
 interface Titled extends Json {
@@ -63,7 +62,6 @@ function referTo(schemas: Components, { title, ...schema }: Titled): Json {
   return { anyOf: [schemas.add(title, { ...schema, type }), { type: 'null' }] };
 }
 
-/** The parts of an OpenAPI operation that this file changes. */
 interface Operation {
   'x-rate-limits'?: unknown;
   responses?: Record<string, Response>;
@@ -91,7 +89,6 @@ function withResponses(operation: Operation, headers: Components, errors: Compon
   return { ...operation, responses: Object.fromEntries(responses) };
 }
 
-/** Collects the components of one kind (schemas, headers or responses), by name. */
 class Components {
   readonly #kind: string;
   readonly #named = new Map<string, Json>();

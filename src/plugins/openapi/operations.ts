@@ -63,7 +63,6 @@ const hasFields = (body: unknown): boolean =>
  */
 type DocumentedAccess = Exclude<Access, { page: unknown }> | undefined;
 
-/** Returns a sentence that says which credential or scope an operation requires. */
 function accessText(access: DocumentedAccess): string {
   if (!access || 'public' in access) return 'Needs no credential.';
   if ('session' in access) return `Needs a session${access.session === 'admin' ? ' of an admin' : ''}.`;
@@ -156,7 +155,6 @@ function errorBody(status: number, schema: Json): Json {
   return { ...schema, title, properties: { ...properties, ...Object.fromEntries(fixed) } };
 }
 
-/** Returns the headers of a route's response for the OpenAPI document. */
 function answerHeaders({ config, schema }: RouteOptions, body: unknown, status: string): Json {
   const isSuccess = status.startsWith('2');
   return {
@@ -249,7 +247,6 @@ const idempotencyKey = {
 
 const ifMatch = { type: 'string', description: 'The `ETag` that the record must have; `*` accepts any.' };
 
-/** The parts of an OpenAPI operation that contain schemas. */
 interface Operation {
   requestBody?: { required: boolean; content: Record<string, { schema: Json }> };
   parameters?: { schema: Json }[];

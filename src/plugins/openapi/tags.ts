@@ -1,4 +1,3 @@
-/** The tags that group the operations in the OpenAPI document, in the order in which the documentation shows them. */
 export const tags = [
   { name: 'contacts', description: 'People that you know: read, search, count, write and export them.' },
   { name: 'companies', description: 'The companies of contacts and opportunities.' },

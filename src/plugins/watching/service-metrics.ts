@@ -14,10 +14,6 @@ interface Observed {
 /** How long the metrics that come from the database are cached (ms). */
 const maxAgeMs = 5_000;
 
-/**
- * Collects the metrics of the service for Prometheus: the state of the process, of the database and of the prospect
- * catalog.
- */
 export class ServiceMetrics {
   readonly contentType: string;
   readonly #all: Registry;
@@ -129,7 +125,6 @@ class RecentBacklog {
     this.#db = db.for({ customerId: allCustomers }, null);
   }
 
-  /** Reads the backlog from the database if the cached backlog is older than `maxAgeMs`. */
   async refresh(): Promise<void> {
     if (performance.now() - this.#readAt < maxAgeMs) return;
     this.#reading ??= this.#read().finally(() => (this.#reading = undefined));

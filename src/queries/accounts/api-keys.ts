@@ -58,7 +58,6 @@ export type IssuedRow = Pick<
   'id' | 'name' | 'start' | 'permissions' | 'spend_caps' | 'status' | 'expires_at' | 'created_at'
 >;
 
-/** What a response shows of a key, apart from what it has spent. */
 type ShownRow = Omit<ApiKey, 'spent'>;
 
 const shown = (sql: Sql | Transaction) => sql`

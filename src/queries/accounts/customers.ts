@@ -51,7 +51,6 @@ export const listCustomers = (sql: Sql): Promise<Customer[]> =>
     from customers
     order by id desc`;
 
-/** @throws DomainError `not_found` */
 export async function requireCustomer(sql: Sql | Transaction, customerId: string): Promise<Customer> {
   const [customer] = await sql<Customer[]>`
     select ${columns(sql)}

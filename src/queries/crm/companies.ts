@@ -59,7 +59,6 @@ export const {
   export: exportCompanies,
 } = recordReads<Company>({ source: companySource, projection, fields: companyFileFields, title: 'Companies' });
 
-/** Returns the customer's companies with these ids, in any order. Leaves out unknown ids. */
 export const findCompanies = (sql: Sql | Transaction, customerId: string, ids: readonly string[]): Promise<Company[]> =>
   findByIds(
     sql,

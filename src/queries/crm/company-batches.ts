@@ -77,7 +77,6 @@ export const writeCompanyBatch = (
     return outcomesOf(items);
   });
 
-/** Inserts or updates the company of each item that has not failed. Returns the updated companies. */
 async function write(
   sql: Transaction,
   customerId: string,

@@ -138,7 +138,6 @@ function companyIdOf(
   return company.name === undefined ? (company.id ?? null) : (byName.get(fold(company.name)) ?? null);
 }
 
-/** Lets the items fail that refer to unknown lists or users. */
 async function failUnknownReferences(
   sql: Transaction,
   customerId: string,
@@ -153,7 +152,6 @@ async function failUnknownReferences(
   for (const [i, error] of errors.entries()) if (error) fail(open[i]!, error);
 }
 
-/** Creates the companies to which the items refer and which do not exist yet. */
 async function setNewCompanies(
   sql: Transaction,
   customerId: string,

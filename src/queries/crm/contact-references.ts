@@ -3,7 +3,6 @@ import { missingReferences, type DomainError } from '../../errors.ts';
 import { findLists } from '../memberships/list-members.ts';
 import { lockReferences } from '../records/references.ts';
 
-/** The fields of a contact's body that refer to lists and to a user. */
 interface Referring {
   list_ids?: readonly string[];
   assigned_to?: string | null;

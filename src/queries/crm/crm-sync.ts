@@ -64,10 +64,6 @@ class SyncBatch {
   readonly #byProspect = new Map<string, SyncedRow>();
   readonly #byEmail = new Map<string, SyncedRow>();
 
-  /**
-   * Creates a batch.
-   * @param stored the existing contacts that may match prospects of the batch, the oldest first
-   */
   constructor({ stored, merged }: Stored) {
     for (const row of stored) this.#note(row);
     for (const [prospectId, row] of merged)
@@ -212,7 +208,6 @@ async function fillCompanies(
     synced.contact = { ...synced.contact, company_id: ids.get(fold(company_name)) ?? null };
 }
 
-/** The columns of a contact that searches use, with their SQL types. */
 const searchColumns = { folded: 'jsonb', terms: 'integer[]' } as const satisfies Record<keyof SearchColumns, string>;
 
 const columns = Object.keys({ ...syncedColumns, ...searchColumns }).join(', ');

@@ -27,7 +27,6 @@ export interface EnrichOptions {
 export interface Enrichment {
   contact: EnrichedContact;
   prospect: Prospect;
-  /** The fields that change; empty if there is nothing to write. */
   changed: EnrichedField[];
   /** The contact with the new values. Its company is set later. */
   filled: SyncedContact;

@@ -321,7 +321,6 @@ async function findOriginal(
   return original;
 }
 
-/** Copies the manually added members of a small list to a new list. */
 async function copyFewMembers(
   sql: Transaction,
   customerId: string,

@@ -75,7 +75,6 @@ function otherEmails(emails: string[], workEmail: string): string[] | null {
   return others.size === 0 ? null : [...others.values()].slice(0, maxLengths.otherEmails);
 }
 
-/** The columns of a contact that a prospect can fill in, with their SQL types. */
 export const syncedColumns = {
   prospect_id: 'uuid',
   first_name: 'text',

@@ -214,7 +214,6 @@ async function hasTerms(sql: Sql | Transaction, query: ExactQuery): Promise<bool
   return !row!.many;
 }
 
-/** Returns true if many of the customer's newest records match the filter. */
 async function isCommon(sql: Sql | Transaction, query: RecordQuery): Promise<boolean> {
   const { from, where } = newestClauses(recorder, { ...query, order: defaultOrder, after: undefined });
   const rows = await run(sql, recorder`select from ${from} where ${where} limit ${manyOfNewest}::bigint`);

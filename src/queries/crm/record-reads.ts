@@ -16,7 +16,6 @@ interface Shown extends Pick<ExportedRecords, 'fields' | 'title'> {
   withLists?: (sql: FragmentMaker, customerId: string) => Fragment;
 }
 
-/** Returns the functions that read, count and export records of one kind. Each takes the filters of a request. */
 export const recordReads = <Row extends object>({ source, projection, withLists, fields, title }: Shown) => ({
   list: (db: Database, customerId: string, request: ListRequest): Promise<RecordPage<Row>> =>
     readRecordPage(db, parseRecordQuery(source, customerId, request), projection),

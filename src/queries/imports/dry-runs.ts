@@ -48,7 +48,6 @@ async function dropKeptFile(sql: Transaction, customerId: string, id: string): P
   await deleteFile(sql, customerId, id);
 }
 
-/** Returns dry runs whose file has been kept long enough. */
 export const findOverdueFiles = (sql: Sql, limit: number): Promise<OwnedImport[]> => sql<OwnedImport[]>`
   select customer_id, id
   from imports

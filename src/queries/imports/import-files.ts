@@ -97,7 +97,6 @@ export async function discardUpload(
   return complete.count === 1;
 }
 
-/** Deletes what a worker that was stopped has stored of a converted file. */
 export async function deleteUnfinished(
   sql: Transaction,
   customerId: string,

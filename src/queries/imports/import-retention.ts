@@ -17,7 +17,6 @@ export interface OwnedImport {
   id: string;
 }
 
-/** Returns imports that have waited too long for their file or their start. */
 export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport[]> => sql<OwnedImport[]>`
   select customer_id, id
   from imports

@@ -39,7 +39,6 @@ export const allImports: VisibleImports = importObjects.flatMap((object) =>
   importModes.map((mode) => `${object} ${mode}`),
 );
 
-/** Returns the customer's imports with these ids that a caller may see, in any order. */
 export const findVisibleImports = (
   sql: Sql | Transaction,
   customerId: string,
@@ -211,7 +210,6 @@ export const listImports = (
   order by i.id desc
   ${limitAndOffset(sql, paginate)}`;
 
-/** How an import's file is read, and what is done with the records. */
 export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match' | 'format' | 'dry_run'> {
   /** As given: `auto`, or the name of an encoding. */
   encoding: string;
@@ -233,7 +231,6 @@ export const settingColumns = (sql: Sql | Transaction) => sql`
   object, mode, match, format, encoding, sheet, found_encoding, has_mark, is_converted, dry_run, mapping, guess,
   invalid_values, ignore_unknown, list_ids`;
 
-/** Settings, status and uploaded file, as routes need them. */
 export interface ImportState extends ImportSettings {
   id: string;
   status: ImportStatus;
@@ -251,7 +248,6 @@ export interface ImportState extends ImportSettings {
   is_expired: boolean;
 }
 
-/** How long failed records can be read after the import's end. */
 const readable = '30 days';
 
 const stateColumns = (sql: Sql | Transaction) => sql`
@@ -334,8 +330,7 @@ export async function startImport(sql: Transaction, customerId: string, id: stri
       and id = ${id}`;
 }
 
-type ImportEnding =
-  { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
+type ImportEnding = { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
 
 /**
  * Also deletes the import's file, and records the event. The caller must have locked the import.

@@ -13,7 +13,6 @@ function hashOf(headers: readonly string[]): Buffer {
     .digest();
 }
 
-/** Returns the mapping that the last import of a file with these headers has used. */
 export async function findRememberedMapping(
   sql: Sql | Transaction,
   customerId: string,
@@ -29,7 +28,6 @@ export async function findRememberedMapping(
   return found?.mapping;
 }
 
-/** Stores the mapping that an import uses, and deletes those that were not used for the longest time. */
 export async function rememberMapping(
   sql: Transaction,
   customerId: string,

@@ -2,7 +2,6 @@ import type { Sql, Transaction } from '../../database/db.ts';
 
 export interface CreditFault {
   customer_id: string;
-  /** The pool, ledger entry, job or API key that has it. */
   of: string;
   fault: string;
 }

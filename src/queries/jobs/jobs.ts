@@ -18,7 +18,6 @@ export interface JobRow {
   id: string;
   type: JobType;
   sync_crm: boolean;
-  /** The request that started the job, by type, with its `traceparent` if it was traced. */
   request: unknown;
   pool: Pool;
   total: number;
@@ -74,7 +73,6 @@ export async function insertJob(
   return job;
 }
 
-/** @throws DomainError `not_found` */
 export async function requireJob(sql: Transaction, customerId: string, id: string): Promise<JobRow> {
   const [job] = await sql<JobRow[]>`
     select ${jobColumns(sql)}

@@ -3,14 +3,12 @@ import { SpendCapExceeded } from '../../errors.ts';
 import type { SpendCap, SpendCaps, Spent } from '../../schemas/api-keys.ts';
 import { pools, type Pool } from '../../schemas/credits.ts';
 
-/** Credits of one pool that one key spends or gets back. */
 interface KeyAmount {
   apiKeyId: string;
   pool: Pool;
   amount: number;
 }
 
-/** What a key has spent in one pool, on a day and in the times around it. */
 type Sums = Record<SpendCap['per'], number>;
 
 /** The day (UTC) on which a job was started. Its id begins with this time. */

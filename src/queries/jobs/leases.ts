@@ -167,7 +167,6 @@ export async function backOff(
       and lease = ${run.lease}`;
 }
 
-/** The earliest time at which a worker can process a run of one customer. */
 interface NextTurn {
   /** Seconds from now until a run can be processed, rounded up. 0 if a run can be processed now. */
   seconds: number;

@@ -11,7 +11,6 @@ export interface WorkerSlot {
 /** Without a heartbeat for this time, a process's slots are deleted. */
 const deleteAfterSeconds = 60;
 
-/** Stores a process's slots, or the time of their last heartbeat. */
 export async function registerWorkerSlots(sql: Sql | Transaction, slots: readonly WorkerSlot[]): Promise<void> {
   await sql`
     insert into worker_slots (kind, process_id, number, seen_at)

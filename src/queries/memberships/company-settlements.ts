@@ -102,7 +102,6 @@ export async function affectsLists(
   return row!.concerns;
 }
 
-/** Makes workers update the contacts of changed or deleted companies. */
 export async function beginSettling(
   sql: Transaction,
   customerId: string,

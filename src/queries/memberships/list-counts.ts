@@ -41,7 +41,6 @@ interface Count {
   members: number;
 }
 
-/** Splits lists into groups, one for each SQL statement. */
 function groups(lists: readonly StaleList[]): StaleList[][] {
   const all: StaleList[][] = [];
   let rules = rulesTogether;
@@ -56,7 +55,6 @@ function groups(lists: readonly StaleList[]): StaleList[][] {
   return all;
 }
 
-/** Counts the members of some lists in one statement. Evaluates their rules for all contacts. */
 function countByRules(sql: Sql | Transaction, customerId: string, lists: readonly StaleList[]) {
   const matches = lists.map(({ rules }) =>
     toSql(sql, contactSource, customerId, rulesFilter(contactSource.fields, rules)),
@@ -126,7 +124,6 @@ function countWithChangedCompanies(sql: Sql | Transaction, customerId: string, l
     left join differences d on d.list_id = l.id`;
 }
 
-/** Counts the members of a copied list while some of them are not written yet. */
 async function countCopying(sql: Sql | Transaction, customerId: string, list: StaleList): Promise<number> {
   const [row] = await sql<{ members: number }[]>`
     select count(*) as members

@@ -31,7 +31,6 @@ export async function insertListInputs(
   return inputs;
 }
 
-/** The addresses of a list's members, and how many of them have a verification that can be reused. */
 interface ListAddresses {
   addresses: number;
   reusable: number;

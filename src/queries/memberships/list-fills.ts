@@ -117,7 +117,6 @@ async function removeBatch(sql: Transaction, { customerId, listId }: Fill): Prom
   return 'more'; // perhaps another list
 }
 
-/** Writes the next members of a copied list. If all are written, marks the copy as complete. */
 async function writeBatch(sql: Transaction, { customerId, listId }: Fill, last: LastWrites): Promise<void> {
   const parts = await findNextParts(sql, customerId, listId);
   if (parts.length === 0) return endCopying(sql, customerId, listId);
@@ -165,10 +164,6 @@ interface CheckedContacts {
   wrong: string[];
 }
 
-/**
- * Checks the next contacts against a list's rules, and returns those with a wrong stored membership. Does not change
- * any data.
- */
 async function findWrongMembers(
   sql: Transaction,
   { customerId, listId }: Fill,

@@ -57,7 +57,6 @@ export async function refreshMember(
   await changes.writeWithCounts();
 }
 
-/** A contact with all fields that the rules of a list can test. */
 export interface RuleContact extends FilteredRecord {
   id: string;
   /**

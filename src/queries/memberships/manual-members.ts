@@ -8,7 +8,6 @@ import { refreshList } from './list-members.ts';
 import { lockRulesShared } from './list-rules.ts';
 import { isStale, listState, type ListState } from './stale-lists.ts';
 
-/** A request body that adds contacts to a list manually, or removes them. */
 interface ManualMembers {
   list_id: string;
   contact_ids: readonly string[];

@@ -33,10 +33,6 @@ export class MemberChanges {
   #ended = new Pairs();
   #lastWrite = performance.now();
 
-  /**
-   * Creates an empty collection.
-   * @param last collects the changes of member counts.
-   */
   constructor(sql: Transaction, customerId: string, last: LastWrites) {
     this.#sql = sql;
     this.#customerId = customerId;

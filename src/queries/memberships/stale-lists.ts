@@ -101,7 +101,6 @@ export async function planForAnyCustomer(sql: Sql | Transaction): Promise<void> 
     select set_config('plan_cache_mode', coalesce(current_setting(${anyCustomerSetting}, true), 'force_generic_plan'), true)`;
 }
 
-/** Returns true if a filter has a condition on this field, also within nested conditions. */
 function asksFor(filter: Filter, field: string): boolean {
   if (filter.kind === 'all' || filter.kind === 'any') return filter.of.some((one) => asksFor(one, field));
   if (filter.kind === 'not') return asksFor(filter.of, field);
@@ -131,7 +130,6 @@ function evaluateStaleLists(query: RecordQuery, stale: StaleLists): ExactQuery {
   return { ...query, filter: evaluateInFilter(query.filter, stale), ...(staleList ? { staleList } : {}) };
 }
 
-/** Replaces each condition on `list_id` by a condition that evaluates the rules of stale lists. */
 function evaluateInFilter(filter: Filter, stale: StaleLists): Filter {
   const evaluate = (one: Filter): Filter => evaluateInFilter(one, stale);
   if (filter.kind === 'all' || filter.kind === 'any') return { ...filter, of: filter.of.map(evaluate) };

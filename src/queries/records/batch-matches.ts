@@ -26,7 +26,6 @@ interface Comparison {
    * equal.
    */
   canonical: (value: string) => string;
-  /** SQL expression: the comparable form of the field of a record `r`. */
   column: string;
   type: 'uuid' | 'text';
   /**
@@ -133,7 +132,6 @@ export const matchItems = async (...given: Parameters<typeof matchAll>): Promise
 
 interface Matched {
   ids: Map<string, string>;
-  /** The external ids of merged records, by which items identify the record that replaces it. */
   merged: ReadonlySet<string>;
 }
 

@@ -14,7 +14,6 @@ export interface WrittenTable<R extends object> {
   name: 'contacts' | 'companies';
   /** All columns that a batch writes. Every row has a value or null in each of them. */
   columns: readonly (keyof R & string)[];
-  /** SQL assignments of further columns, for an update that changes the row `r` to the row `given`. */
   alsoSet?: (sql: Transaction) => Fragment;
 }
 

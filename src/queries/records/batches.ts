@@ -11,7 +11,6 @@ import {
 import type { LastWrites } from './last-writes.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../../schemas/batches.ts';
 
-/** A request to write many records of one kind: the operation, its settings and its items. */
 export interface Batch {
   operation: Exclude<BatchOperation, 'read'>;
   /**
@@ -19,7 +18,6 @@ export interface Batch {
    * `create`.
    */
   match: MatchField;
-  /** If true, the batch writes nothing if one of its items fails. */
   isAtomic: boolean;
   /** The items are records of a file, of which less is required than of other new records. */
   isFromFile?: boolean;

@@ -35,7 +35,6 @@ const givenOne = `
   on conflict (customer_id, counted, shard) do update
   set records = counters.records + excluded.records`;
 
-/** Adds changes to counters, given as two parallel arrays of names and differences. */
 export async function saveCounts(
   sql: Transaction,
   customerId: string,

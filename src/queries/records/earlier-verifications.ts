@@ -32,7 +32,6 @@ export const sinceOfJob = (sql: FragmentMaker, jobId: string, hours: number): Fr
 export const sinceNow = (sql: FragmentMaker, hours: number): Fragment =>
   sql`now() - ${hours}::float8 * interval '1 hour'`;
 
-/** Returns how many addresses of a job have a verification that can be reused. */
 export async function countReusable(
   sql: Sql | Transaction,
   customerId: string,

@@ -46,7 +46,6 @@ async function pack(body: object): Promise<string> {
   return text.length > maxPlainLength ? JSON.stringify((await compress(text)).toString('base64')) : text;
 }
 
-/** Converts the stored JSON back to the response body. */
 const unpack = async (stored: object | string): Promise<object> =>
   typeof stored === 'string' ? JSON.parse((await decompress(Buffer.from(stored, 'base64'))).toString()) : stored;
 

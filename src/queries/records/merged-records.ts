@@ -2,7 +2,6 @@ import type { Sql, Transaction } from '../../database/db.ts';
 import { constant } from '../../filters/sql.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
 
-/** How long a merged record is remembered (SQL interval). */
 const remembered = '400 days';
 
 interface MergedRecord {
@@ -50,7 +49,6 @@ export async function findSuccessors(
   return new Map(rows.map(({ id, merged_into }) => [id, merged_into]));
 }
 
-/** The table of the records that replace merged ones, and an SQL condition for those that are visible. */
 interface Successors {
   kind: Pick<BatchKind, 'noun'>;
   table: 'contacts' | 'companies';
@@ -88,7 +86,6 @@ export async function findByMergedExternalId(
   return new Map(rows.map(({ value, ...record }) => [value, record]));
 }
 
-/** Returns the contacts that replace merged contacts which came from these prospects, by the id of the prospect. */
 export async function findByMergedProspect(
   sql: Transaction,
   customerId: string,
@@ -105,7 +102,6 @@ export async function findByMergedProspect(
   return new Map(rows.map(({ prospect_id, merged_into }) => [prospect_id, merged_into]));
 }
 
-/** Forgets up to 1,000 records that were merged long ago. Returns their number. */
 export async function forgetOldMerges(sql: Transaction): Promise<number> {
   const old = await sql<{ customer_id: string; id: string }[]>`
     select customer_id, id

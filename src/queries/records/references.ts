@@ -56,7 +56,6 @@ export async function requireReferences(sql: Transaction, customerId: string, re
 const keyOf = (noun: Reference['noun'], id: string): string => `${noun} ${id}`;
 
 // Users are never deleted. In a distributed database, locking one would lock all of them, on every node.
-/** Kinds of records whose rows need no lock. */
 const unlocked: ReadonlySet<Reference['noun']> = new Set(['user'] as const);
 
 const lockRows = (sql: Transaction, customerId: string, noun: Reference['noun'], ids: string[]) =>

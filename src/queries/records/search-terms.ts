@@ -49,16 +49,11 @@ export async function addTerms(
   return ids.at(-1);
 }
 
-/** Returns the names and values of the columns from which the search columns of a record are computed, as SQL. */
 const recordPairs = (source: Source): string =>
   [...new Set([...foldedColumns(source), ...termColumns(source)])]
     .map((column) => `'${column}', ${source.alias}.${column}`)
     .join(', ');
 
-/**
- * Finds the customers that have records with missing or outdated search columns. Returns one page of their ids, in
- * ascending order.
- */
 export async function findCustomersWithoutTerms(
   sql: Sql,
   source: Source,

@@ -94,7 +94,6 @@ export async function enqueueTurns(sql: Transaction, queue: TurnKind, customerId
 
 const callersTransaction = new AsyncLocalStorage<Transaction>();
 
-/** The pg-boss (job queue) client that enqueues messages. All its SQL statements run in the caller's transaction. */
 const sender = new PgBoss({
   db: {
     executeSql: async (text, values = []) => ({

@@ -278,10 +278,6 @@ export async function detachOpportunities(
   return count;
 }
 
-/**
- * Locks an opportunity with its contacts and lines until the transaction ends.
- * @throws DomainError `not_found`
- */
 async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<OpportunityColumns> {
   const [columns] = await sql<OpportunityColumns[]>`
     select ${sql(opportunityFields)}
@@ -297,10 +293,6 @@ async function lockOpportunity(sql: Transaction, customerId: string, id: string)
 const isEmpty = ({ products = {}, ...others }: OpportunityPatch): boolean =>
   Object.keys(others).length === 0 && Object.values(products).every((lines) => lines.length === 0);
 
-/**
- * Returns every id that refers to another record, with its JSON pointer.
- * @param linesPath JSON pointer to `lines` in the body
- */
 function referencesOf(body: OpportunityPatch | OpportunityCreate, lines: Line[] = [], linesPath: string): Reference[] {
   const { company_id, contacts_ids = [], user_id_assigned, stage_id } = body;
   return [
@@ -312,7 +304,6 @@ function referencesOf(body: OpportunityPatch | OpportunityCreate, lines: Line[] 
   ];
 }
 
-/** Trims names, and converts times to UTC with milliseconds. */
 function asKept<T extends Partial<OpportunityColumns>>(fields: T): T {
   const { estimated_closing_date, close_date } = fields;
   return {

@@ -8,7 +8,6 @@ const mergedContactFields = [...contactFields, 'company'] as const;
 
 const mergedCompanyFields = companyFields;
 
-/** Maximum number of contacts, or of opportunities, that one merge moves. */
 export const maxMovedRecords = 5_000;
 
 const body = (title: string, noun: string, fields: readonly string[]) =>
@@ -48,7 +47,6 @@ const body = (title: string, noun: string, fields: readonly string[]) =>
 export const ContactMerge = body('ContactMerge', 'contact', mergedContactFields);
 export const CompanyMerge = body('CompanyMerge', 'company', mergedCompanyFields);
 
-/** A request to merge records. `fields` are the ids of records by field name. */
 export type Merge = Static<typeof ContactMerge>;
 
 export const Merged = Type.Object(

@@ -37,6 +37,5 @@ function readersOf<Noun extends EventNoun, S extends Scope>(
   return Object.fromEntries(verbs.map((verb) => [`${noun}.${verb}`, [scope]])) as never;
 }
 
-/** The types whose events a key with these scopes may read. */
 export const readableEvents = (scopes: readonly Scope[]): EventType[] =>
   eventTypes.filter((type) => (eventReaders[type] as readonly Scope[]).some((scope) => scopes.includes(scope)));
