@@ -93,7 +93,6 @@ export const CompanyQuery = Type.Partial(Type.Object({ ...listed, paginate: Pagi
     { filters: { industry: 'Computing' }, order_by: { company_name: 'ASC' }, paginate: { page: 1, limit: 25 } },
   ],
 });
-export type CompanyQuery = Static<typeof CompanyQuery>;
 
 /** Like `CompanyQuery`, but with a page by number only. */
 export const CompanyCount = Type.Partial(Type.Object({ ...listed, paginate: Paginate }), {
@@ -101,4 +100,3 @@ export const CompanyCount = Type.Partial(Type.Object({ ...listed, paginate: Pagi
   title: 'CompanyCount',
   examples: [{ filters: { industry: 'Computing' } }],
 });
-export type CompanyCount = Static<typeof CompanyCount>;

@@ -213,4 +213,3 @@ export const ContactCount = Type.Partial(Type.Object({ ...listed, paginate: Pagi
   title: 'ContactCount',
   examples: [{ filters: { location_country: 'GB' } }],
 });
-export type ContactCount = Static<typeof ContactCount>;

@@ -1,4 +1,4 @@
-import { Type, type Static, type TObject, type TUnsafe } from '@sinclair/typebox';
+import { Type, type TObject, type TUnsafe } from '@sinclair/typebox';
 import { ContactFilters, CompanyFilters, customKey } from './filters.ts';
 import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { Contact, ContactCreate, ContactPatch } from './contacts.ts';
@@ -142,7 +142,6 @@ export const ContactExport = Strict(
   },
   { title: 'ContactExport', examples: [{ format: 'csv', filters: { location_country: 'GB' } }] },
 );
-export type ContactExport = Static<typeof ContactExport>;
 
 export const CompanyExport = Strict(
   {
@@ -153,7 +152,6 @@ export const CompanyExport = Strict(
   },
   { title: 'CompanyExport', examples: [{ format: 'csv', filters: { industry: 'Computing' } }] },
 );
-export type CompanyExport = Static<typeof CompanyExport>;
 
 export const contentTypes: Record<ExportFormat, string> = {
   csv: 'text/csv; charset=utf-8',

@@ -22,7 +22,6 @@ const stageProperties = {
 };
 
 export const Stage = Type.Object(stageProperties, { title: 'Stage' });
-export type Stage = Static<typeof Stage>;
 
 export const StageListItem = Type.Object(
   {
