@@ -1,4 +1,4 @@
-import type { Cell } from './cells.ts';
+import { mayBeLiteral, type Cell } from './cells.ts';
 import { recordHeader, type CsvLayout } from './layout/layout.ts';
 import { csvFormat } from './record-formats.ts';
 import type { FileRecord } from './read-records.ts';
@@ -22,7 +22,7 @@ export function errorsLine(
   { original, line }: Pick<FileRecord, 'original' | 'line'>,
   { error = '', warning = '' }: Message,
 ): string {
-  const cells = originalColumns(layout).map(({ place }) => cellOf(original[place]));
+  const cells = originalColumns(layout).map(({ place, isText }) => cellOf(original[place], isText));
   const row = [...cells, String(line), error, warning];
   return csvLines([row], row.length, separatorOf(layout)).replaceAll('\0', '\ufffd');
 }
@@ -72,10 +72,12 @@ export function readErrorsLines(
 interface OriginalColumn {
   name: string;
   place: number;
+  /** The column is of a custom field with the type `text`. */
+  isText: boolean;
 }
 
 /** Of NDJSON, a single column contains the whole line. */
-const lineColumn: readonly OriginalColumn[] = [{ name: recordHeader, place: 0 }];
+const lineColumn: readonly OriginalColumn[] = [{ name: recordHeader, place: 0, isText: false }];
 
 const known = new WeakMap<CsvLayout, readonly OriginalColumn[]>();
 
@@ -86,15 +88,23 @@ function originalColumns(layout: CsvLayout | null): readonly OriginalColumn[] {
   return columns;
 }
 
-function columnsOf({ headers, omitted }: CsvLayout): OriginalColumn[] {
+function columnsOf({ headers, omitted, types }: CsvLayout): OriginalColumn[] {
   const left = new Set(omitted);
   const isOmitted = ({ name, place }: OriginalColumn): boolean =>
     omitted ? left.has(place) : name.startsWith('_') && name !== recordHeader;
-  return headers.map((name, place) => ({ name, place })).filter((column) => !isOmitted(column));
+  return headers
+    .map((name, place) => ({ name, place, isText: types?.[place] === 'text' }))
+    .filter((column) => !isOmitted(column));
 }
 
 /** As in the original. */
 const separatorOf = (layout: CsvLayout | null): string => layout?.separator ?? ',';
 
-/** A quoted cell stays quoted, because the next import can read it differently without quotes. */
-const cellOf = (cell: Cell | undefined): string | Cell => (cell?.isQuoted ? cell : (cell?.text ?? ''));
+/**
+ * A quoted cell stays quoted, because the next import can read it differently without quotes. So would it read a text
+ * such as `12`, if the cells that show that its column has texts are not among these records.
+ */
+const cellOf = (cell: Cell | undefined, isText: boolean): string | Cell => {
+  if (!cell) return '';
+  return cell.isQuoted || (isText && mayBeLiteral(cell.text.trim())) ? { ...cell, isQuoted: true } : cell.text;
+};

@@ -21,17 +21,21 @@ const readers: Record<CustomType, (text: string) => CustomValue> = {
   date: readDate,
 };
 
-const digits = /^[-+\u2212]?\d{1,15}(?:\.\d{1,15})?$/;
+const digits = /^[-+]?\d{1,15}(?:\.\d{1,15})?$/;
+
+/** Thousands with blanks or apostrophes between them. */
+const spaced = /^[-+]?\d{1,3}(?:[\s\u00a0\u202f'’]\d{3})+(?!\d)/;
 
 /**
  * Reads a number as it is written in English, or as in other languages where that cannot be confused: `1,234` can be
  * two numbers.
  */
 function readNumber(text: string): number {
-  const plain = plainNumber(text.replaceAll(/[\s\u00a0\u202f'’]/g, ''));
+  const signed = text.replace('\u2212', '-').replace(/^([-+])\s+/, '$1');
+  const plain = plainNumber(signed.replace(spaced, (thousands) => thousands.replaceAll(/[^-+\d]/g, '')));
   if (plain === undefined || !digits.test(plain))
     throw new InvalidCell(`${quoted(text)} is no number (such as 1234.5)`);
-  return Number(plain.replace('\u2212', '-').replace('+', ''));
+  return Number(plain);
 }
 
 /** Returns a number without separators of thousands, and with a point. Undefined if it can be two numbers. */
@@ -62,8 +66,9 @@ function readBoolean(text: string): boolean {
   throw new InvalidCell(`${quoted(text)} is neither true nor false`);
 }
 
-const isoDate = /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[T ].*)?$/;
-const writtenDate = /^(\d{1,2})([-/.])\s*(\d{1,2})\2\s*(\d{4})(?: .*)?$/;
+// After a date, its time may follow, and nothing else, such as a second date.
+const isoDate = /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[T ]\s*\d{1,2}:\d{2}.*)?$/;
+const writtenDate = /^(\d{1,2})([-/.])\s*(\d{1,2})\2\s*(\d{4})(?:,?\s+\d{1,2}:\d{2}.*)?$/;
 
 /** @returns `YYYY-MM-DD` */
 function readDate(text: string): string {

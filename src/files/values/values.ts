@@ -33,7 +33,7 @@ interface Reading {
   /** E-mail addresses that stood in another field than `other_emails`. */
   furtherEmails: string[];
   /** Phone numbers were read without a country, as far as they have no country code. */
-  reader: ValueReader | undefined;
+  reader: ValueReader;
   /** Fields whose cells are exactly what the stored record holds. */
   asStored: Set<string>;
 }
@@ -75,10 +75,9 @@ export function readValues(
     delete item['full_name'];
   }
   if (furtherEmails.length > 0) item['other_emails'] = union(item['other_emails'], furtherEmails);
-  if (!isDeepStrictEqual(item, raw)) {
-    const others = raw['other_emails'] === undefined ? furtherEmails : [];
-    readings.set(item, { raw, furtherEmails: others, reader, asStored: new Set() });
-  }
+  // Also of an item without changes: a phone number that was kept as written can be one of the stored record's country.
+  const others = raw['other_emails'] === undefined ? furtherEmails : [];
+  readings.set(item, { raw, furtherEmails: others, reader, asStored: new Set() });
   return { item, faults };
 }
 
@@ -194,7 +193,7 @@ export function fitToStored(body: Json, stored: Json): Json {
   if (furtherEmails.length > 0)
     fitted['other_emails'] = union(stored['other_emails'], furtherEmails).slice(0, maxOtherEmails);
   const country = stored['location_country'];
-  if (reader && body['location_country'] === undefined && typeof country === 'string' && country !== '') {
+  if (body['location_country'] === undefined && typeof country === 'string' && country !== '') {
     const { phone_numbers: phones, mobile_phone: mobile } = body;
     if (Array.isArray(phones) && phones !== raw['phone_numbers'])
       fitted['phone_numbers'] = phones.map((phone: PhoneNumber) =>

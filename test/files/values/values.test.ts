@@ -101,6 +101,24 @@ describe('a cell', () => {
   });
 });
 
+describe('a cell of a custom field', () => {
+  test.each([
+    ['number', '1 234,5', 1234.5],
+    ['number', '− 1’234’567', -1234567],
+    ['number', '10 20', '/custom_fields/v "10 20" is no number (such as 1234.5)'],
+    ['number', "12'5", '/custom_fields/v "12\'5" is no number (such as 1234.5)'],
+    ['date', '2024-12-31T23:30:00Z', '2024-12-31'],
+    ['date', '31. 12. 2024, 10:30', '2024-12-31'],
+    ['date', '2024-05-06 - 2024-07-08', '/custom_fields/v "2024-05-06 - 2024-07-08" is no date (such as 2024-12-31)'],
+    ['date', '6.5.2024 - 8.7.2024', '/custom_fields/v "6.5.2024 - 8.7.2024" is no date (such as 2024-12-31)'],
+  ] as const)('with the type %s, %j is %j: several values never become one', async (type, text, value) => {
+    const file = { ...contacts, mapping: { v: { field: 'custom_fields.v', type } } };
+    const [item] = itemsOf(await read(file, `v\n"${text}"\n`));
+    const isFault = typeof value === 'string' && value.startsWith('/');
+    expect(item).toEqual(isFault ? value : { custom_fields: { v: value } });
+  });
+});
+
 describe('for a stored record', () => {
   test('a value that is exactly what it holds stays as it is', async () => {
     const stored = {
@@ -112,7 +130,7 @@ describe('for a stored record', () => {
   });
 
   test('a phone number is read for its country, if the file has none', async () => {
-    const item = await itemOf({ phone_numbers: '030 901820', mobile_phone: '0151 12345678', job_title: ' x' });
+    const item = await itemOf({ phone_numbers: '030 901820', mobile_phone: '0151 12345678' });
     expect(fitToStored(item, { location_country: 'DE', phone_numbers: [] })).toMatchObject({
       phone_numbers: [{ country_code: '+49', number: '30901820' }],
       mobile_phone: '+4915112345678',

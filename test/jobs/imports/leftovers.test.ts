@@ -147,6 +147,19 @@ describe('a column of a custom field', () => {
     );
   });
 
+  test('keeps its type in the errors file, whichever records that has', async () => {
+    const rows = ['a,Ada,b-7,Germany', 'b,Bob,12,Germoney', 'c,Cy,13,Germoney'];
+    const text = `external_id,first_name,custom_fields.code,location_country\n${rows.join('\n')}\n`;
+    const done = await importFile(app, customer, { ...created, invalid_values: 'fail' }, text);
+    const errors = String((await customer.get(`/imports/${done.id}/errors`)).body);
+    await importFile(app, customer, created, errors.replaceAll('Germoney', 'Germany'));
+    expect(await contactsOf('first_name', 'custom_fields')).toEqual([
+      { first_name: 'Ada', custom_fields: { code: 'b-7' } },
+      { first_name: 'Bob', custom_fields: { code: '12' } },
+      { first_name: 'Cy', custom_fields: { code: '13' } },
+    ]);
+  });
+
   test('is read the same by every worker, wherever it goes on', async () => {
     const rows = Array.from({ length: 2_500 }, (_, i) => `x${i},Ada,${i === 2_400 ? 'n.n.' : i}`);
     const file = `external_id,first_name,custom_fields.n\n${rows.join('\n')}\n`;
