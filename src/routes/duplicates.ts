@@ -19,38 +19,34 @@ const counted = (key: string): string =>
   `\`${key}\` is counted in the background: the header \`x-as-of\` says when, at most 15 minutes ago. Until the first ` +
   'count is there, the response is 503 with `Retry-After`. Other values are as of now.';
 
-const duplicates: FastifyPluginAsyncTypebox = async (app) => {
-  app.post(
-    '/contacts/duplicates',
-    {
-      config: { access: { scope: 'contacts:read' }, limit: 'bulk', isCounted: true },
-      schema: {
-        operationId: 'listContactDuplicates',
-        summary: 'Find duplicate contacts',
-        description: text + counted('name_and_company'),
-        tags: ['contacts'],
-        body: ContactDuplicates,
-        response: { 200: Type.Array(DuplicateGroup) },
-      },
-    },
-    async (request, reply) => answer(request, reply, request.body),
-  );
+const kinds = [
+  {
+    path: '/contacts',
+    title: 'Contact',
+    plural: 'contacts',
+    body: ContactDuplicates,
+    inBackground: 'name_and_company',
+  },
+  { path: '/company', title: 'Company', plural: 'companies', body: CompanyDuplicates, inBackground: 'external_name' },
+] as const;
 
-  app.post(
-    '/company/duplicates',
-    {
-      config: { access: { scope: 'companies:read' }, limit: 'bulk', isCounted: true },
-      schema: {
-        operationId: 'listCompanyDuplicates',
-        summary: 'Find duplicate companies',
-        description: text + counted('external_name'),
-        tags: ['companies'],
-        body: CompanyDuplicates,
-        response: { 200: Type.Array(DuplicateGroup) },
+const duplicates: FastifyPluginAsyncTypebox = async (app) => {
+  for (const { path, title, plural, body, inBackground } of kinds)
+    app.post(
+      `${path}/duplicates`,
+      {
+        config: { access: { scope: `${plural}:read` }, limit: 'bulk', isCounted: true },
+        schema: {
+          operationId: `list${title}Duplicates`,
+          summary: `Find duplicate ${plural}`,
+          description: text + counted(inBackground),
+          tags: [plural],
+          body,
+          response: { 200: Type.Array(DuplicateGroup) },
+        },
       },
-    },
-    async (request, reply) => answer(request, reply, request.body),
-  );
+      async (request, reply) => answer(request, reply, request.body),
+    );
 };
 
 /** Seconds until a caller should ask again for a count that is not there yet. */

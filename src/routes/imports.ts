@@ -1,4 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import type { Database, Transaction } from '../database/db.ts';
 import type { Caller } from '../credentials/caller.ts';
 import { forbidden } from '../errors.ts';
 import { openErrorsFile } from '../jobs/imports/errors-file.ts';
@@ -108,11 +109,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     ({ db, caller, params: { id }, body }) =>
-      db.transaction(async (sql) => {
-        const visible = visibleTo(caller);
-        await changeImport(sql, caller.customerId, { id, visible }, body);
-        return requireImport(sql, caller.customerId, id, visible);
-      }),
+      changed(db, caller, id, (sql, one) => changeImport(sql, caller.customerId, one, body)),
   );
 
   app.get(
@@ -151,11 +148,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     ({ db, caller, params: { id }, body }) =>
-      db.transaction(async (sql) => {
-        const visible = visibleTo(caller);
-        await startUploaded(sql, caller.customerId, { id, visible }, body);
-        return requireImport(sql, caller.customerId, id, visible);
-      }),
+      changed(db, caller, id, (sql, one) => startUploaded(sql, caller.customerId, one, body)),
   );
 
   app.post(
@@ -172,11 +165,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     ({ db, caller, params: { id } }) =>
-      db.transaction(async (sql) => {
-        const visible = visibleTo(caller);
-        await cancelImport(sql, caller.customerId, { id, visible });
-        return requireImport(sql, caller.customerId, id, visible);
-      }),
+      changed(db, caller, id, (sql, one) => cancelImport(sql, caller.customerId, one)),
   );
 
   app.get(
@@ -263,6 +252,19 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
 };
 
 export default imports;
+
+/** Changes an import, and returns it. */
+const changed = (
+  db: Database,
+  caller: Caller,
+  id: string,
+  change: (sql: Transaction, one: { id: string; visible: VisibleImports }) => Promise<unknown>,
+): Promise<Import> =>
+  db.transaction(async (sql) => {
+    const visible = visibleTo(caller);
+    await change(sql, { id, visible });
+    return requireImport(sql, caller.customerId, id, visible);
+  });
 
 /** A key sees the imports that its scopes allow it to start. */
 const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind === 'key' ? caller.scopes : []);

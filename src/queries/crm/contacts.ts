@@ -167,21 +167,19 @@ export const findContacts = (
  *   this case
  */
 export const createContact = (sql: Transaction, customerId: string, body: ContactCreate): Promise<string> =>
-  withLastWrites(sql, customerId, (last) => create(sql, customerId, body, last));
-
-async function create(sql: Transaction, customerId: string, body: ContactCreate, last: LastWrites): Promise<string> {
-  const { company, list_ids, ...fields } = body;
-  const rules = await lockAndReadRules(sql, customerId);
-  last.count('contacts', 1);
-  const company_id = await resolveCompany(sql, customerId, company ?? null, last);
-  await requireKnown(sql, customerId, body);
-  const columns = { ...blank, ...normalise(fields), company_id };
-  const contact = await insertContact(sql, customerId, columns, rules);
-  if (list_ids?.length) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
-  await refreshMember(sql, customerId, rules, contact, last);
-  last.created('contact', { id: contact.id, external_id: columns.external_id });
-  return contact.id;
-}
+  withLastWrites(sql, customerId, async (last) => {
+    const { company, list_ids, ...fields } = body;
+    const rules = await lockAndReadRules(sql, customerId);
+    last.count('contacts', 1);
+    const company_id = await resolveCompany(sql, customerId, company ?? null, last);
+    await requireKnown(sql, customerId, body);
+    const columns = { ...blank, ...normalise(fields), company_id };
+    const contact = await insertContact(sql, customerId, columns, rules);
+    if (list_ids?.length) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
+    await refreshMember(sql, customerId, rules, contact, last);
+    last.created('contact', { id: contact.id, external_id: columns.external_id });
+    return contact.id;
+  });
 
 /**
  * Inserts a contact and returns its id. If the customer has list rules, also returns the fields of the contact that
@@ -211,28 +209,22 @@ export const updateContact = (
   id: string,
   patch: ContactPatch,
   ifMatch?: string,
-): Promise<void> => withLastWrites(sql, customerId, (last) => update(sql, customerId, { id, patch, ifMatch }, last));
-
-async function update(
-  sql: Transaction,
-  customerId: string,
-  { id, patch, ifMatch }: { id: string; patch: ContactPatch; ifMatch: string | undefined },
-  last: LastWrites,
-): Promise<void> {
-  const { company, list_ids } = patch;
-  const rules = await lockAndReadRules(sql, customerId);
-  // The company is locked before the contact: see the order of locks in value-locks.ts.
-  const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, last);
-  await requireKnown(sql, customerId, patch);
-  const current = await lockContact(sql, customerId, id, ifMatch);
-  if (Object.keys(patch).length === 0) return;
-  const columns = patchedContact(current, patch, company_id);
-  const [state] = await statesOf(sql, customerId, [{ stored: { ...current, id }, columns }]);
-  const contact = await updateContactRow(sql, customerId, id, columns, rules);
-  if (list_ids) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
-  await refreshMember(sql, customerId, rules, contact, last);
-  last.updated('contact', { id, external_id: columns.external_id }, state!.stored, state!.columns);
-}
+): Promise<void> =>
+  withLastWrites(sql, customerId, async (last) => {
+    const { company, list_ids } = patch;
+    const rules = await lockAndReadRules(sql, customerId);
+    // The company is locked before the contact: see the order of locks in value-locks.ts.
+    const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, last);
+    await requireKnown(sql, customerId, patch);
+    const current = await lockContact(sql, customerId, id, ifMatch);
+    if (Object.keys(patch).length === 0) return;
+    const columns = patchedContact(current, patch, company_id);
+    const [state] = await statesOf(sql, customerId, [{ stored: { ...current, id }, columns }]);
+    const contact = await updateContactRow(sql, customerId, id, columns, rules);
+    if (list_ids) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
+    await refreshMember(sql, customerId, rules, contact, last);
+    last.updated('contact', { id, external_id: columns.external_id }, state!.stored, state!.columns);
+  });
 
 /**
  * Returns the columns of contacts before and after an update, for the events that tell of it. Adds the verification to

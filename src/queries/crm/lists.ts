@@ -59,28 +59,19 @@ export async function listLists(db: Database, customerId: string, query: ListQue
 }
 
 export async function findList(db: Database, customerId: string, id: string): Promise<List | undefined> {
-  const [list] = await readLists(db, customerId, (sql) => selectList(sql, customerId, id));
+  const [list] = await findLists(db, customerId, [id]);
   return list;
 }
 
 /** Returns the customer's lists with these ids, in any order. Leaves out unknown ids. */
 export const findLists = (db: Database, customerId: string, ids: string[]): Promise<List[]> =>
-  readLists(
-    db,
-    customerId,
-    (sql) => sql<Row[]>`
-      select ${projection(sql, customerId)}
-      from ${source(sql)}
-      where l.customer_id = ${customerId}
-        and l.id = any(${ids}::uuid[])
-        and l.deleted_at is null`,
-  );
+  readLists(db, customerId, (sql) => selectLists(sql, customerId, ids));
 
-const selectList = (sql: Sql | Transaction, customerId: string, id: string) => sql<Row[]>`
+const selectLists = (sql: Sql | Transaction, customerId: string, ids: string[]) => sql<Row[]>`
   select ${projection(sql, customerId)}
   from ${source(sql)}
   where l.customer_id = ${customerId}
-    and l.id = ${id}
+    and l.id = any(${ids}::uuid[])
     and l.deleted_at is null`;
 
 /**
@@ -126,25 +117,17 @@ export const createList = (
   ownerId: string,
   body: ListCreate,
 ): Promise<{ id: string; name: string }> =>
-  withLastWrites(sql, customerId, (last) => create(sql, customerId, ownerId, body, last));
-
-async function create(
-  sql: Transaction,
-  customerId: string,
-  ownerId: string,
-  body: ListCreate,
-  last: LastWrites,
-): Promise<{ id: string; name: string }> {
-  const rules = completeRules(body.rules ?? []);
-  if (rules.length > 0) {
-    await lockRulesExclusive(sql, customerId);
-    await requireWithinRuleLimits(sql, customerId, { before: [], after: rules }, '/rules');
-  }
-  const { name, description = '' } = body;
-  const list = await insertList(sql, customerId, ownerId, { name, description, rules }, last);
-  if (rules.length > 0) await beginFill(sql, customerId, list.id, rules, last);
-  return list;
-}
+  withLastWrites(sql, customerId, async (last) => {
+    const rules = completeRules(body.rules ?? []);
+    if (rules.length > 0) {
+      await lockRulesExclusive(sql, customerId);
+      await requireWithinRuleLimits(sql, customerId, { before: [], after: rules }, '/rules');
+    }
+    const { name, description = '' } = body;
+    const list = await insertList(sql, customerId, ownerId, { name, description, rules }, last);
+    if (rules.length > 0) await beginFill(sql, customerId, list.id, rules, last);
+    return list;
+  });
 
 async function insertList(
   sql: Transaction,
@@ -173,22 +156,16 @@ export const updateList = (
   id: string,
   patch: ListPatch,
   ifMatch?: string,
-): Promise<void> => withLastWrites(sql, customerId, (last) => update(sql, customerId, { id, patch, ifMatch }, last));
-
-async function update(
-  sql: Transaction,
-  customerId: string,
-  { id, patch, ifMatch }: { id: string; patch: ListPatch; ifMatch: string | undefined },
-  last: LastWrites,
-): Promise<void> {
-  if (patch.rules) await lockRulesExclusive(sql, customerId);
-  const current = await lockList(sql, customerId, id, ifMatch);
-  const rules = patch.rules ? completeRules(patch.rules) : current.rules;
-  const name = patch.name?.trim() ?? current.name;
-  if (Object.keys(patch).length === 0) return;
-  if (patch.rules) await requireWithinRuleLimits(sql, customerId, { before: current.rules, after: rules }, '/rules');
-  const columns = { name, description: patch.description ?? current.description, rules };
-  await sql`
+): Promise<void> =>
+  withLastWrites(sql, customerId, async (last) => {
+    if (patch.rules) await lockRulesExclusive(sql, customerId);
+    const current = await lockList(sql, customerId, id, ifMatch);
+    const rules = patch.rules ? completeRules(patch.rules) : current.rules;
+    const name = patch.name?.trim() ?? current.name;
+    if (Object.keys(patch).length === 0) return;
+    if (patch.rules) await requireWithinRuleLimits(sql, customerId, { before: current.rules, after: rules }, '/rules');
+    const columns = { name, description: patch.description ?? current.description, rules };
+    await sql`
     update lists
     set
       name = ${columns.name},
@@ -197,9 +174,9 @@ async function update(
       updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
-  last.updated('list', { id }, toldOf(current, current.source), toldOf(columns, current.source));
-  if (patch.rules && !isSame(rules, current.rules)) await beginFill(sql, customerId, id, rules, last);
-}
+    last.updated('list', { id }, toldOf(current, current.source), toldOf(columns, current.source));
+    if (patch.rules && !isSame(rules, current.rules)) await beginFill(sql, customerId, id, rules, last);
+  });
 
 const toldOf = ({ name, description, rules }: ListColumns, source: string) => ({
   name,
@@ -237,7 +214,7 @@ async function lockList(
     for no key update`;
   if (!list) throw notFound('list');
   if (ifMatch !== undefined) {
-    const [shownNow] = await evaluateCounts(sql, customerId, await selectList(sql, customerId, id));
+    const [shownNow] = await evaluateCounts(sql, customerId, await selectLists(sql, customerId, [id]));
     requireMatch(ifMatch, shownNow!);
   }
   return list;
@@ -270,37 +247,30 @@ export const duplicateList = (
   sql: Transaction,
   customerId: string,
   ownerId: string,
-  given: { list_id: string; new_name: string },
-): Promise<string> => withLastWrites(sql, customerId, (last) => duplicate(sql, customerId, ownerId, given, last));
-
-async function duplicate(
-  sql: Transaction,
-  customerId: string,
-  ownerId: string,
   { list_id, new_name }: { list_id: string; new_name: string },
-  last: LastWrites,
-): Promise<string> {
-  const isLarge = await isLargeList(sql, customerId, list_id);
-  // A large list is copied without the exclusive lock, because every writer of contacts would wait for that lock.
-  if (!isLarge) await lockRulesExclusive(sql, customerId);
-  const list = await insertList(sql, customerId, ownerId, { name: new_name, description: '', rules: [] }, last);
-  const ends = { from: list_id, to: list.id };
-  if (isLarge) await copyMembers(sql, customerId, ends);
-  else await copyFewMembers(sql, customerId, ends, last);
-  // Read after the members: a list that is not deleted yet had all its members when they were copied.
-  const original = await findOriginal(sql, customerId, list_id);
-  const rules = completeRules(original.rules);
-  if (isLarge && rules.length > 0) await lockRulesExclusive(sql, customerId);
-  if (rules.length > 0) await requireWithinRuleLimits(sql, customerId, { before: [], after: rules }, '/list_id');
-  await sql`
+): Promise<string> =>
+  withLastWrites(sql, customerId, async (last) => {
+    const isLarge = await isLargeList(sql, customerId, list_id);
+    // A large list is copied without the exclusive lock, because every writer of contacts would wait for that lock.
+    if (!isLarge) await lockRulesExclusive(sql, customerId);
+    const list = await insertList(sql, customerId, ownerId, { name: new_name, description: '', rules: [] }, last);
+    const ends = { from: list_id, to: list.id };
+    if (isLarge) await copyMembers(sql, customerId, ends);
+    else await copyFewMembers(sql, customerId, ends, last);
+    // Read after the members: a list that is not deleted yet had all its members when they were copied.
+    const original = await findOriginal(sql, customerId, list_id);
+    const rules = completeRules(original.rules);
+    if (isLarge && rules.length > 0) await lockRulesExclusive(sql, customerId);
+    if (rules.length > 0) await requireWithinRuleLimits(sql, customerId, { before: [], after: rules }, '/list_id');
+    await sql`
     update lists
     set description = ${original.description}, rules = ${sql.json(rules)}, is_copying = ${isLarge}
     where customer_id = ${customerId}
       and id = ${list.id}`;
-  if (rules.length > 0) await beginFill(sql, customerId, list.id, rules, last);
-  else if (isLarge) await beginCopy(sql, customerId, list.id, last);
-  return list.id;
-}
+    if (rules.length > 0) await beginFill(sql, customerId, list.id, rules, last);
+    else if (isLarge) await beginCopy(sql, customerId, list.id, last);
+    return list.id;
+  });
 
 /**
  * Returns the fields of a list that are copied when the list is duplicated.

@@ -44,9 +44,7 @@ export async function insertChunk(
       and status = 'UPLOADING'
     for share`;
   if (count === 0) return false;
-  await sql`
-    insert into import_chunks (customer_id, import_id, upload, number, data)
-    values (${customerId}, ${importId}, ${upload}, ${number}, ${data})`;
+  await insertConverted(sql, customerId, { importId, upload }, number, data);
   return true;
 }
 

@@ -1,4 +1,5 @@
 import type { Sql, Transaction } from '../../database/db.ts';
+import { removeRows } from '../records/retention.ts';
 import { allImports, endImport, lockImport } from './imports.ts';
 
 /**
@@ -49,22 +50,7 @@ export async function purgeEndedImport(sql: Transaction): Promise<boolean> {
     order by finished_at
     limit 1`;
   if (!ended) return false;
-  const { count } = await sql`
-    delete from import_errors
-    where customer_id = ${ended.customer_id}
-      and import_id = ${ended.id}
-      and position <= coalesce(
-        (
-          select position
-          from import_errors
-          where customer_id = ${ended.customer_id}
-            and import_id = ${ended.id}
-          order by position
-          offset ${batchSize - 1}
-          limit 1
-        ),
-        9223372036854775807
-      )`;
+  const count = await removeRows(sql, ended.customer_id, 'import_errors', ended.id, batchSize);
   if (count === batchSize) return true;
   await sql`
     update imports

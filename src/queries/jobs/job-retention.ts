@@ -1,4 +1,5 @@
 import type { Transaction } from '../../database/db.ts';
+import { removeRows } from '../records/retention.ts';
 
 /** How long inputs and results of an ended job are stored. */
 const retention = '30 days';
@@ -33,8 +34,8 @@ export async function purgeEndedJob(sql: Transaction): Promise<boolean> {
     order by finished_at
     limit 1`;
   if (!job || !(await lockEndedJob(sql, job.customer_id, job.id))) return false;
-  const removed = [await removeSome(sql, job.customer_id, job.id, 'job_inputs')];
-  removed.push(await removeSome(sql, job.customer_id, job.id, 'job_results'));
+  const removed = [await removeRows(sql, job.customer_id, 'job_inputs', job.id, batchSize)];
+  removed.push(await removeRows(sql, job.customer_id, 'job_results', job.id, batchSize));
   if (removed.some((count) => count === batchSize)) return true;
   await sql`
     update jobs
@@ -54,29 +55,4 @@ async function lockEndedJob(sql: Transaction, customerId: string, id: string): P
       and purged_at is null
     for no key update skip locked`;
   return count === 1;
-}
-
-async function removeSome(
-  sql: Transaction,
-  customerId: string,
-  jobId: string,
-  table: 'job_inputs' | 'job_results',
-): Promise<number> {
-  const { count } = await sql`
-    delete from ${sql(table)}
-    where customer_id = ${customerId}
-      and job_id = ${jobId}
-      and position <= coalesce(
-        (
-          select position
-          from ${sql(table)}
-          where customer_id = ${customerId}
-            and job_id = ${jobId}
-          order by position
-          offset ${batchSize - 1}
-          limit 1
-        ),
-        2147483647
-      )`;
-  return count;
 }

@@ -19,17 +19,16 @@ interface ManualMembers {
  *   before
  * @throws DomainError `not_found` with the JSON pointer of every unknown id; nothing is written in this case
  */
-export async function addMembers(
+export const addMembers = (
   sql: Transaction,
   customerId: string,
   given: ManualMembers,
-): Promise<{ added: number; already_members: number }> {
-  return withLastWrites(sql, customerId, async (last) => {
+): Promise<{ added: number; already_members: number }> =>
+  withLastWrites(sql, customerId, async (last) => {
     const contactIds = await lockListAndContacts(sql, customerId, given, last);
     const added = await addToLists(sql, customerId, { list_ids: [given.list_id], contact_ids: contactIds }, last);
     return { added, already_members: contactIds.length - added };
   });
-}
 
 /**
  * Adds contacts to lists manually, in one statement. Ignores lists that do not exist. The caller must have locked the
@@ -74,22 +73,14 @@ export async function addToLists(
  * @returns `removed`: number of contacts that had been added manually
  * @throws DomainError `not_found` with the JSON pointer of every unknown id; nothing is written in this case
  */
-export async function removeMembers(
+export const removeMembers = (
   sql: Transaction,
   customerId: string,
   given: ManualMembers,
-): Promise<{ removed: number }> {
-  return withLastWrites(sql, customerId, (last) => remove(sql, customerId, given, last));
-}
-
-async function remove(
-  sql: Transaction,
-  customerId: string,
-  given: ManualMembers,
-  last: LastWrites,
-): Promise<{ removed: number }> {
-  const contactIds = await lockListAndContacts(sql, customerId, given, last);
-  const kept = await sql`
+): Promise<{ removed: number }> =>
+  withLastWrites(sql, customerId, async (last) => {
+    const contactIds = await lockListAndContacts(sql, customerId, given, last);
+    const kept = await sql`
     update list_members
     set by_hand = false
     where customer_id = ${customerId}
@@ -97,15 +88,15 @@ async function remove(
       and contact_id = any(${contactIds}::uuid[])
       and by_hand
       and by_rule`;
-  const removed = await sql`
+    const removed = await sql`
     delete from list_members
     where customer_id = ${customerId}
       and list_id = ${given.list_id}
       and contact_id = any(${contactIds}::uuid[])
       and not by_rule`;
-  last.count(given.list_id, -removed.count);
-  return { removed: kept.count + removed.count };
-}
+    last.count(given.list_id, -removed.count);
+    return { removed: kept.count + removed.count };
+  });
 
 /**
  * Locks a list and the contacts that will be added to it or removed from it. The stored list
