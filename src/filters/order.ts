@@ -1,7 +1,7 @@
 import { maxFaults, validationFailed, type Fault } from '../errors.ts';
 import { filterLimits, orderable, type FilterFields, type GivenOrder } from '../schemas/filters.ts';
 import { escapePointer } from '../text/json-pointer.ts';
-import { quote } from './parse.ts';
+import { isObject, quote } from './parse.ts';
 
 type Direction = 'ASC' | 'DESC';
 
@@ -116,6 +116,3 @@ function withoutIdle(keys: OrderKey[]): OrderKey[] {
   }
   return [...kept.values()];
 }
-
-const isObject = (input: unknown): input is Record<string, unknown> =>
-  typeof input === 'object' && input !== null && !Array.isArray(input);

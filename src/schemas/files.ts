@@ -1,4 +1,4 @@
-import { Type, type TObject, type TUnsafe } from '@sinclair/typebox';
+import { Type, type TObject, type TSchema, type TUnsafe } from '@sinclair/typebox';
 import { ContactFilters, CompanyFilters, customKey } from './filters.ts';
 import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { Contact, ContactCreate, ContactPatch } from './contacts.ts';
@@ -133,25 +133,19 @@ const Format = Enum(exportFormats, {
     'times (in UTC) are such. With `fields: "readable"` the header has titles for people.',
 });
 
-export const ContactExport = Strict(
-  {
-    format: Format,
-    filters: Type.Optional(ContactFilters),
-    order_by: Type.Optional(IndexedOrder('contacts')),
-    fields: Type.Optional(Fields(contactFileFields)),
-  },
-  { title: 'ContactExport', examples: [{ format: 'csv', filters: { location_country: 'GB' } }] },
-);
+const exportOf = <F extends TSchema>(fields: FileFields, filters: F, title: string, example: object) =>
+  Strict(
+    {
+      format: Format,
+      filters: Type.Optional(filters),
+      order_by: Type.Optional(IndexedOrder(fields.noun)),
+      fields: Type.Optional(Fields(fields)),
+    },
+    { title, examples: [{ format: 'csv', filters: example }] },
+  );
 
-export const CompanyExport = Strict(
-  {
-    format: Format,
-    filters: Type.Optional(CompanyFilters),
-    order_by: Type.Optional(IndexedOrder('company')),
-    fields: Type.Optional(Fields(companyFileFields)),
-  },
-  { title: 'CompanyExport', examples: [{ format: 'csv', filters: { industry: 'Computing' } }] },
-);
+export const ContactExport = exportOf(contactFileFields, ContactFilters, 'ContactExport', { location_country: 'GB' });
+export const CompanyExport = exportOf(companyFileFields, CompanyFilters, 'CompanyExport', { industry: 'Computing' });
 
 export const contentTypes: Record<ExportFormat, string> = {
   csv: 'text/csv; charset=utf-8',

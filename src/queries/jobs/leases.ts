@@ -145,8 +145,8 @@ export async function releaseLease(sql: Transaction, customerId: string, run: Le
 }
 
 /**
- * Makes a run wait after an error, before a worker tries it again. Does nothing if the caller has lost its time-limited
- * claim on the run (its lease). Afterwards nobody has a claim, so that a later `releaseLease` does not end the wait.
+ * Makes a run wait after an error, before a worker tries it again. Does nothing if the caller has lost the lease.
+ * Afterwards nobody has a lease, so that a later `releaseLease` does not end the wait.
  * @param seconds time until a worker can take the run again
  * @param failed true if the run's count of `failures` must be increased
  */
@@ -175,8 +175,8 @@ interface NextTurn {
 }
 
 /**
- * Returns the earliest time at which a worker can process a run of this customer: now, or when another worker's
- * time-limited claim (lease) on a run expires. Returns undefined when all runs have ended, or the customer is suspended.
+ * Returns the earliest time at which a worker can process a run of this customer: now, or when another worker's lease
+ * expires. Returns undefined when all runs have ended, or the customer is suspended.
  * @param least minimum number of seconds from now
  */
 async function findNextTurn(

@@ -6,8 +6,8 @@ import type { TraceContext } from '../../tracing/spans.ts';
 import { currentTrace } from '../../tracing/tracing.ts';
 
 /**
- * The content of a queue message that makes a worker process one customer's jobs for a short period (a turn). If
- * tracing is on, the message also contains the trace context of the request or job that enqueued it.
+ * The content of the message for a turn. If tracing is on, it also contains the trace context of the request or job that
+ * enqueued it.
  */
 export interface Turn extends TraceContext {
   customerId: string;
@@ -26,8 +26,8 @@ interface Delay {
 }
 
 /**
- * Enqueues a message that makes a worker process one customer's work in a queue for a short period (a turn).
- * Runs in the caller's transaction: workers see the message after the commit, and a rollback removes the message.
+ * Enqueues a turn of a customer. Runs in the caller's transaction: workers see the message after the commit, and a
+ * rollback removes it.
  * @param delay Delay before a worker may process the message. Default: no delay.
  * @returns False if such a message already waits in the queue. Nothing is enqueued then. Messages that a worker has
  * taken, or that wait for another time, do not count.
@@ -62,8 +62,7 @@ const turnsLock = (sql: Transaction, queue: TurnKind, customerId: string) =>
   sql`hashtextextended(${`turns:${queue}:${customerId}`}, 0)`;
 
 /**
- * Enqueues a message that makes a worker process waiting work of a customer in one queue for a short period (a turn).
- * Does nothing if such a message already waits. Workers see the message after the transaction commits, and until then
+ * Enqueues a turn of a customer who has new work. Does nothing if such a message already waits. Workers see the message after the transaction commits, and until then
  * they wait with other work of this customer and queue. So call this late: after it, only `reserveCredits`, whose lock
  * comes last in every transaction.
  * @param delay Delay before a worker may process the message. Default: no delay.
@@ -79,8 +78,7 @@ export async function enqueueAllTurns(sql: Transaction, customerId: string): Pro
 }
 
 /**
- * Enqueues one message for each of these customers. The message makes a worker process the customer's work in the queue
- * for a short period (a turn). Skips customers that already have such a message in the queue.
+ * Enqueues a turn for each of these customers. Skips those whose message waits in the queue.
  * @returns The number of messages enqueued.
  */
 export async function enqueueTurns(sql: Transaction, queue: TurnKind, customerIds: string[]): Promise<number> {
