@@ -2,7 +2,8 @@ import { hash } from 'node:crypto';
 import fastify from 'fastify';
 import postgres from 'postgres';
 import { batchLookups } from '../src/database/batch-lookups.ts';
-import type { Database, Sql, Transaction } from '../src/database/db.ts';
+import type { Database, Sql } from '../src/database/db.ts';
+import { Transactions } from '../src/database/transactions.ts';
 import { registerArrays, wireTypes } from '../src/database/wire-types.ts';
 import { findKeyStates } from '../src/queries/accounts/api-keys.ts';
 import { createContact, findContacts, listContacts } from '../src/queries/crm/contacts.ts';
@@ -22,10 +23,11 @@ const connect = (max: number, planner = {}): Sql => {
 };
 // The service's settings for look-ups. Without them PostgreSQL plans the statement for a contact again each time.
 const [reads, writes] = [connect(2, { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' }), connect(10)];
+const transactions = new Transactions();
 const db: Database = {
   lookup: (work) => work(reads),
   search: (work) => work(writes),
-  transaction: <T>(work: (sql: Transaction) => Promise<T>) => writes.begin(work) as Promise<T>,
+  transaction: (work) => transactions.run(writes, { source: 'api', isRecording: true }, work),
 };
 
 const findKey = batchLookups(

@@ -1,3 +1,5 @@
+import type { PendingQuery, Row } from 'postgres';
+
 const actions = new WeakMap<object, (() => void)[]>();
 
 /**
@@ -14,3 +16,22 @@ export function afterCommit(sql: object, action: () => void): void {
 export function runAfterCommit(sql: object): void {
   for (const action of actions.get(sql) ?? []) action();
 }
+
+/** By transaction object (`sql`). */
+const lastStatements = new WeakMap<object, Promise<unknown>[]>();
+
+/**
+ * Sends a transaction's last statements. The commit follows without waiting for their answers, which saves a round trip.
+ * If one of them fails, PostgreSQL rolls back instead of committing, and the transaction rejects with its error.
+ */
+export function sendWithCommit(sql: object, statements: readonly PendingQuery<Row[]>[]): void {
+  if (statements.length === 0) return;
+  // Sent now, so that one that cannot be built fails before the commit is sent.
+  const answers = Promise.all(statements.map((statement) => statement.execute()));
+  // Thrown by `settleLastStatements`, unless the transaction has failed before.
+  answers.catch(() => undefined);
+  lastStatements.set(sql, [...(lastStatements.get(sql) ?? []), answers]);
+}
+
+/** Must be called after the commit. Rejects if a last statement failed, because nothing was committed then. */
+export const settleLastStatements = (sql: object): Promise<unknown> => Promise.all(lastStatements.get(sql) ?? []);

@@ -1,4 +1,4 @@
-import { runAfterCommit } from './after-commit.ts';
+import { runAfterCommit, settleLastStatements } from './after-commit.ts';
 import type { Sql, Transaction } from './connection.ts';
 import { setOrigin, type Origin } from './origin.ts';
 
@@ -51,6 +51,7 @@ async function commit<T>(sql: Sql, origin: Origin, work: (sql: Transaction) => P
     setOrigin(transaction, origin);
     return work((opened = transaction));
   });
+  await settleLastStatements(opened!);
   runAfterCommit(opened!);
   return result as T;
 }

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { sendWithCommit } from '../../src/database/after-commit.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase, type SharedDatabase, type Transaction } from '../../src/database/db.ts';
 import { notFound } from '../../src/errors.ts';
@@ -370,6 +371,28 @@ describe('transactions', () => {
     });
     expect(await owner`select text from notes where text like 'from the %'`).toEqual([{ text: 'from the second' }]);
     await single.close();
+  });
+
+  test('send their last statements with the commit, and commit nothing if one of them fails', async () => {
+    const proxy = await startFaultyProxy(database.url);
+    const single = openDatabase(parseConfig({ DATABASE_TRANSACTION_CONNECTIONS: '1' }), proxy.through(database.url));
+    const write = (text: string | undefined, last: string | undefined) =>
+      single.transaction(async (tx) => {
+        if (text !== undefined) await tx`insert into notes (text) values (${text})`;
+        sendWithCommit(tx, [tx`insert into notes (text) values (${last!})`]);
+        return 'written';
+      });
+    expect(await write('first', 'last')).toBe('written');
+    const before = proxy.sendings();
+    expect(await write(undefined, 'last of one')).toBe('written');
+    expect(proxy.sendings() - before).toBe(2); // the begin; the statement and the commit
+    await expect(write('undone', 'first')).rejects.toMatchObject({ code: '23505' });
+    await expect(write('undone', undefined)).rejects.toThrow('Undefined values are not allowed'); // cannot be built
+    await expect(write(undefined, undefined)).rejects.toThrow('Undefined values are not allowed');
+    const rows = await owner`select text from notes where text ~ '^(first|last|undone)' order by text`;
+    expect(rows.map(({ text }) => text as string)).toEqual(['first', 'last', 'last of one']);
+    await single.close();
+    await proxy.close();
   });
 
   test('that have ended write nothing more', async () => {

@@ -1,3 +1,4 @@
+import type { PendingQuery, Row } from 'postgres';
 import type { Transaction } from '../../database/db.ts';
 import { eventSourceOf } from '../../database/origin.ts';
 import type { EventSource, EventType } from '../../schemas/events/types.ts';
@@ -24,14 +25,25 @@ export async function recordEvents(
   events: readonly NewEvent[],
   source?: EventSource,
 ): Promise<void> {
-  const own = eventSourceOf(sql);
-  if (own === undefined) return;
-  for (let i = 0; i < events.length; i += mostOfRow) {
-    const some = events.slice(i, i + mostOfRow);
+  await Promise.all(insertsOf(sql, customerId, events, source));
+}
+
+/** Returns the statements that record events, which are not sent yet. See `recordEvents`. */
+export function insertsOf(
+  sql: Transaction,
+  customerId: string,
+  events: readonly NewEvent[],
+  source: EventSource | undefined = eventSourceOf(sql),
+): PendingQuery<Row[]>[] {
+  if (eventSourceOf(sql) === undefined) return [];
+  const rows = Array.from({ length: Math.ceil(events.length / mostOfRow) }, (_, i) =>
+    events.slice(i * mostOfRow, (i + 1) * mostOfRow),
+  );
+  return rows.map((some) => {
     const types = [...new Set(some.map(({ type }) => type))];
     const entries = some.map(({ type, data }) => [type, data]);
-    await sql`
+    return sql`
       insert into events (customer_id, source, types, size, entries)
-      values (${customerId}, ${source ?? own}, ${types}::text[], ${some.length}, ${sql.json(entries as never)})`;
-  }
+      values (${customerId}, ${source!}, ${types}::text[], ${some.length}, ${sql.json(entries as never)})`;
+  });
 }

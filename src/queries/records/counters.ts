@@ -1,3 +1,4 @@
+import type { PendingQuery, Row } from 'postgres';
 import type { Sql, Transaction } from '../../database/db.ts';
 import type { FragmentMaker } from '../../filters/sql.ts';
 
@@ -35,14 +36,16 @@ const givenOne = `
   on conflict (customer_id, counted, shard) do update
   set records = counters.records + excluded.records`;
 
-export async function saveCounts(
+/** Returns the statements that add changes to counters, given as two parallel arrays of names and differences. */
+export function savesOf(
   sql: Transaction,
   customerId: string,
   { counted, changes }: { counted: Counted[]; changes: number[] },
-): Promise<void> {
-  if (counted.length === 0) return;
-  if (counted.length > 1) await sql.unsafe(given, [customerId, counted, changes], { prepare: true });
-  else await sql.unsafe(givenOne, [customerId, counted[0]!, changes[0]!], { prepare: true });
+): PendingQuery<Row[]>[] {
+  if (counted.length === 0) return [];
+  return counted.length > 1
+    ? [sql.unsafe(given, [customerId, counted, changes], { prepare: true })]
+    : [sql.unsafe(givenOne, [customerId, counted[0]!, changes[0]!], { prepare: true })];
 }
 
 /** Returns the exact value of a counter, or 0 if the counter was never changed. */

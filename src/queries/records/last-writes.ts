@@ -1,10 +1,11 @@
+import { sendWithCommit } from '../../database/after-commit.ts';
 import type { Transaction } from '../../database/db.ts';
 import { eventSourceOf } from '../../database/origin.ts';
 import type { TurnKind } from '../../database/queues.ts';
 import type { EventNoun } from '../../schemas/events/types.ts';
 import { changedMembers } from '../events/changes.ts';
-import { recordEvents, type NewEvent } from '../events/recording.ts';
-import { saveCounts, type Counted } from './counters.ts';
+import { insertsOf, type NewEvent } from '../events/recording.ts';
+import { savesOf, type Counted } from './counters.ts';
 import { enqueueTurn } from './turns.ts';
 
 /** What each event tells of a record: its id, and of contacts and companies the caller's own id. */
@@ -127,11 +128,10 @@ export async function withLastWrites<T>(
 ): Promise<T> {
   const last = new Writes(eventSourceOf(sql) !== undefined);
   const result = await work(last);
-  // Sent without waiting for each other's answers.
-  const counted = saveCounts(sql, customerId, last.takeCounts());
-  if (last.queues.size > 0) await counted;
+  const counts = savesOf(sql, customerId, last.takeCounts());
+  if (last.queues.size > 0) await Promise.all(counts.splice(0));
   for (const queue of last.queues) await enqueueTurn(sql, queue, customerId);
-  await Promise.all([counted, recordEvents(sql, customerId, last.events)]);
+  sendWithCommit(sql, [...counts, ...insertsOf(sql, customerId, last.events)]);
   return result;
 }
 
