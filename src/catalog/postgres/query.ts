@@ -38,27 +38,48 @@ function print(sql: FragmentMaker, criterion: Criterion): Fragment {
     case 'verified':
       return sql`p.date_verified between ${criterion.gte ?? '-infinity'}::text::timestamptz and ${criterion.lte ?? 'infinity'}::text::timestamptz`;
     case 'keys':
-      return sql`p.match_keys && ${criterion.keys}::text[]`;
-    case 'named':
-      return sql`(${join(
+      return oneFoundBy(
         sql,
-        criterion.people.map((names) => printNamed(sql, names)),
-        'or',
-        'false',
-      )})`;
+        sql`unnest(${criterion.keys}::text[]) as wanted (key)`,
+        sql`t.match_keys @> array[wanted.key]`,
+        sql`true`,
+      );
+    case 'named':
+      return printNamed(sql, criterion.people);
     default:
       return sql`p.${sql.unsafe(criterion.what)} = ${criterion.value}`;
   }
 }
 
+/**
+ * The id of the prospect is among those that a look-up of each wanted value finds. The planner would expect that many
+ * prospects match one of the values, and would read all in the order of the page.
+ * @param isFound the condition of the look-up, by one index, on the prospect `t`
+ * @param isWanted what else the found prospect `one` must meet
+ */
+const oneFoundBy = (sql: FragmentMaker, wanted: Fragment, isFound: Fragment, isWanted: Fragment): Fragment => sql`
+  p.id = any(array(
+    select one.id
+    from ${wanted}
+    cross join lateral (select t.* from prospects t where ${isFound} offset 0) one
+    where ${isWanted}
+  ))`;
+
 /** The index has a hash, because the names together can be longer than an index entry may be. */
-const printNamed = (sql: FragmentMaker, [first, last, company]: NamedPerson): Fragment => sql`(
-  hashtextextended(p.last_name || chr(10) || p.first_name || chr(10) || p.job_company_name, 0) =
-    hashtextextended(${[last, first, company].join('\n')}::text collate "C", 0)
-  and p.last_name = ${last}
-  and p.first_name = ${first}
-  and p.job_company_name = ${company}
-)`;
+function printNamed(sql: FragmentMaker, people: NamedPerson[]): Fragment {
+  const names = (i: 0 | 1 | 2): Fragment => sql`${people.map((person) => person[i])}::text[]`;
+  const hash = (of: 't' | 'wanted'): Fragment =>
+    sql.unsafe(
+      `hashtextextended((${of}.last_name || chr(10) || ${of}.first_name || chr(10) || ${of}.job_company_name) collate "C", 0)`,
+    );
+  return oneFoundBy(
+    sql,
+    sql`unnest(${names(0)}, ${names(1)}, ${names(2)}) as wanted (first_name, last_name, job_company_name)`,
+    sql`${hash('t')} = ${hash('wanted')}`,
+    sql`(one.last_name, one.first_name, one.job_company_name) =
+      (wanted.last_name, wanted.first_name, wanted.job_company_name)`,
+  );
+}
 
 function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: 'equals' }>): Fragment {
   const { member, values } = criterion;
