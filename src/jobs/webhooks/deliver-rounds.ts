@@ -47,7 +47,8 @@ export const deliverRounds =
         const round = await deliverRound(context, endpoint, held, signal);
         if (!round) return;
         endpoint = await underLease(context.db, leased, (sql, locked) => saveRound(sql, locked, round));
-        if (round.disable) context.log.info({ reason: round.disable.reason }, 'the service has disabled a webhook');
+        if (round.disable && !endpoint.active)
+          context.log.info({ reason: round.disable.reason }, 'the service has disabled a webhook');
         held = keepSlot(context.webhooks, endpoint, held, standingOf(leased));
       }
     } finally {
@@ -84,7 +85,7 @@ async function deliverRound(
   const places = reading.placesAfter(open === -1 ? reading.events.length : open);
   const reason = reasonToDisable(endpoint, attempts, clock());
   const disable = reason && { reason, end: (await findEnd(db, endpoint.customer_id)).position };
-  return { attempts, ...places, disable };
+  return { attempts, url: endpoint.url, ...places, disable };
 }
 
 /** The time by the database's clock, as it goes on. */

@@ -2,6 +2,7 @@ import type { Database } from '../../database/db.ts';
 import { DomainError } from '../../errors.ts';
 import type { EndpointRow } from '../../queries/jobs/endpoint-rows.ts';
 import { readEvents, type FeedEvent, type FeedPage, type FeedPosition } from '../../queries/events/feed.ts';
+import { replayOf, type Round } from '../../queries/webhooks/rounds.ts';
 import type { EventType } from '../../schemas/events/types.ts';
 
 /** An event that is to be sent to an endpoint. */
@@ -21,7 +22,7 @@ export interface Reading {
   /** Neither events nor anything to skip were found. */
   isEmpty: boolean;
   /** Returns where the endpoint stands when so many of the events were tried, from the first on. */
-  placesAfter(tried: number): { next: FeedPosition; replay: FeedPosition | null };
+  placesAfter(tried: number): Pick<Round, 'next' | 'replay'>;
 }
 
 /** Reads at most `room` new events; if there are fewer, then those of a replay. */
@@ -34,7 +35,7 @@ export async function readFeed(db: Database, endpoint: EndpointRow, room: number
     isEmpty: fresh.next.position === place.position && replay === undefined,
     placesAfter: (tried) => ({
       next: placeAfter(fresh, tried),
-      replay: replay ? replay.placeAfter(Math.max(0, tried - fresh.events.length)) : replayOf(endpoint),
+      replay: replay?.placeAfter(Math.max(0, tried - fresh.events.length)),
     }),
   };
 }
@@ -85,10 +86,6 @@ function placeAfter({ from, events, next }: Part, tried: number): FeedPosition {
   const last = events[tried - 1];
   return last ? { position: last.position, id: last.id } : from;
 }
-
-/** Returns where the replay of an endpoint stands, or null if none is under way. */
-const replayOf = ({ replay_position, replay_id }: EndpointRow): FeedPosition | null =>
-  replay_position === null ? null : { position: replay_position, id: replay_id };
 
 /** Returns undefined if no replay is under way, or nothing of it is to be read now. */
 async function readReplay(db: Database, endpoint: EndpointRow, limit: number) {

@@ -105,12 +105,14 @@ export async function leaseRun<Q extends RunQueue>(
  * @returns false if the lease is lost: another worker has the run, or the run has ended
  */
 export async function renewLease(sql: Transaction, customerId: string, run: Leased): Promise<boolean> {
+  const { table, isUnfinished } = storeOf(sql, run.queue);
   const { count } = await sql`
-    update ${storeOf(sql, run.queue).table}
-    set leased_until = greatest(leased_until, (select clock_timestamp()) + ${aliveSeconds} * interval '1 second')
-    where customer_id = ${customerId}
-      and id = ${run.id}
-      and lease = ${run.lease}`;
+    update ${table} r
+    set leased_until = greatest(r.leased_until, (select clock_timestamp()) + ${aliveSeconds} * interval '1 second')
+    where r.customer_id = ${customerId}
+      and r.id = ${run.id}
+      and r.lease = ${run.lease}
+      and ${isUnfinished}`;
   return count === 1;
 }
 

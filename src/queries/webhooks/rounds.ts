@@ -60,28 +60,46 @@ export interface Attempt {
 export interface Round {
   /** In the order in which they ended. */
   attempts: readonly Attempt[];
+  /** Where they were sent. */
+  url: string;
   next: FeedPosition;
-  /** Of a replay; null if none is under way, or if it is at its end. */
-  replay: FeedPosition | null;
+  /** Where a replay stands; null if it is at its end. Undefined: the round has read none, so one that began meanwhile stays. */
+  replay: FeedPosition | null | undefined;
   /** Set if the endpoint is to be disabled. `end` is the end of the feed. */
   disable: { reason: DisablingReason; end: number } | null;
 }
+
+/** Returns where the replay of an endpoint stands, or null if none is under way. */
+export const replayOf = ({ replay_position, replay_id }: EndpointRow): FeedPosition | null =>
+  replay_position === null ? null : { position: replay_position, id: replay_id };
 
 /**
  * Stores how the tries of a round ended. The caller must have locked the endpoint.
  * @returns the endpoint as it is then
  */
 export async function saveRound(sql: Transaction, endpoint: EndpointRow, round: Round): Promise<EndpointRow> {
-  const { customer_id: customerId, id } = endpoint;
-  const { attempts } = round;
+  // A URL that was replaced says nothing of the new one: what it has refused is due at once.
+  const isCurrent = endpoint.url === round.url;
+  const attempts = isCurrent ? round.attempts : round.attempts.map(dueAtOnce);
+  const disable = isCurrent ? round.disable : null;
+  await saveAttempts(sql, endpoint, attempts);
+  if (disable) await recordDisabled(sql, endpoint.customer_id, endpoint, disable.reason);
+  return moveEndpoint(sql, endpoint, { ...round, attempts: isCurrent ? attempts : [], disable });
+}
+
+const dueAtOnce = (attempt: Attempt): Attempt => ({ ...attempt, retry_in: attempt.ok ? null : 0 });
+
+async function saveAttempts(
+  sql: Transaction,
+  { customer_id: customerId, id }: EndpointRow,
+  attempts: readonly Attempt[],
+): Promise<void> {
   if (attempts.length > 0) {
     await insertDeliveries(sql, customerId, id, attempts);
     const [failed, over] = [attempts.filter(willRetry), attempts.filter((one) => !willRetry(one))];
     if (failed.length > 0) await setAside(sql, customerId, id, failed);
     if (over.length > 0) await removeRetries(sql, customerId, id, over);
   }
-  if (round.disable) await recordDisabled(sql, customerId, endpoint, round.disable.reason);
-  return moveEndpoint(sql, endpoint, round);
 }
 
 const willRetry = ({ retry_in }: Attempt): boolean => retry_in !== null;
@@ -135,7 +153,7 @@ async function removeRetries(
 /** Moves the position of an endpoint, and updates its state. */
 async function moveEndpoint(sql: Transaction, endpoint: EndpointRow, round: Round): Promise<EndpointRow> {
   const { customer_id: customerId, id } = endpoint;
-  const { attempts, next, replay, disable } = round;
+  const { attempts, next, replay = replayOf(endpoint), disable } = round;
   const successes = attempts.filter(({ ok }) => ok);
   const failures = attempts.filter(({ ok }) => !ok);
   const sinceSuccess = attempts.slice(attempts.findLastIndex(({ ok }) => ok) + 1);

@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test, vi } from 'vitest';
 import { updateEndpoint, replayEndpoint } from '../../../src/accounts/webhooks.ts';
 import { startWorkers } from '../../../src/jobs/workers.ts';
+import { leaseRun, renewLease } from '../../../src/queries/jobs/leases.ts';
 import { commandLine } from '../../../src/schemas/audit.ts';
 import { startApp } from '../../setup/app.ts';
 import { dbOf } from '../../setup/factories.ts';
@@ -39,6 +40,16 @@ async function expectOnly(receiver: Receiver, id: string, names: string[]): Prom
   await wait(() => expect(namesOf(receiver).toSorted()).toEqual(names.toSorted()));
   await wait(async () => expect(await stored(id)).toMatchObject({ lease: null, set_aside: 0 }));
   expect(namesOf(receiver).toSorted()).toEqual(names.toSorted());
+}
+
+/** Keeps requests without an answer. Returns what answers them, and all later ones. */
+function hold(receiver: Receiver): (code: number) => void {
+  const held: (() => void)[] = [];
+  receiver.answer = (response, ...rest) => void held.push(() => receiver.answer(response, ...rest));
+  return (code) => {
+    receiver.answer = status(code);
+    for (const answer of held) answer();
+  };
 }
 
 const contacts = (...names: string[]) => names.map((name) => ['contact.created', { name }] as const);
@@ -224,6 +235,16 @@ describe('an inactive endpoint', () => {
   });
 });
 
+test('a worker notices at its next heartbeat that an endpoint was made inactive', async () => {
+  const { customerId, id } = await start();
+  const { db } = management(customerId);
+  const leased = (await db.transaction((sql) => leaseRun(sql, customerId, 'webhooks', id)))!;
+  const renew = () => db.transaction((sql) => renewLease(sql, customerId, leased));
+  expect(await renew()).toBe(true);
+  await updateEndpoint(management(customerId), id, { active: false });
+  expect(await renew()).toBe(false);
+});
+
 describe('a replay', () => {
   test('is under way until each event was tried once, one at a time, and does not begin before the endpoint', async () => {
     const { id: customerId } = await app.customer();
@@ -244,5 +265,38 @@ describe('a replay', () => {
     await makeDue(id);
     await wait(async () => expect((await stored(id))['set_aside']).toBe(0));
     await replayEndpoint(management(customerId), id, new Date(Date.now() + 3_600_000).toISOString());
+  });
+
+  test('that starts while a delivery is under way is not lost', async () => {
+    const { customerId, receiver, id } = await start();
+    await record(app, customerId, contacts('one'));
+    await expectOnly(receiver, id, ['one']);
+    const answer = hold(receiver);
+    await record(app, customerId, contacts('two'));
+    await wait(() => expect(receiver.open).toBe(1));
+    await replayEndpoint(management(customerId), id, '2020-01-01T00:00:00Z');
+    answer(200);
+    await expectOnly(receiver, id, ['one', 'two', 'one', 'two']);
+  });
+});
+
+describe('what an old URL answers after its change', () => {
+  test.each([410, 500])('with %i concerns the new one not at all', async (code) => {
+    const { customerId, receiver, id } = await start();
+    const next = await startReceiver();
+    const answer = hold(receiver);
+    await record(app, customerId, contacts('one'));
+    await wait(() => expect(receiver.open).toBe(1));
+    await updateEndpoint(management(customerId), id, { url: next.url });
+    answer(code);
+    await wait(async () => expect(namesOf(next)).toEqual(['one']));
+    await wait(async () =>
+      expect(await stored(id)).toMatchObject({
+        active: true,
+        failing_since: null,
+        last_failure_at: null,
+        set_aside: 0,
+      }),
+    );
   });
 });
