@@ -1,4 +1,5 @@
-import type { Database } from '../../database/db.ts';
+import { randomUUID } from 'node:crypto';
+import type { Database, Transaction } from '../../database/db.ts';
 
 /** As in the migration: the number of partitions, and how long each is used in turn (seconds). */
 const parts = 16;
@@ -43,6 +44,7 @@ async function emptyPart(db: Database, part: number): Promise<boolean> {
       const [row] = await sql`select id from events where part = ${part} limit 1`;
       if (!row) return false;
       await sql`select set_config('lock_timeout', ${String(lockMs)}, true)`;
+      await skipUnread(sql, part);
       await sql`truncate ${sql(name)}`;
       return true;
     });
@@ -50,6 +52,24 @@ async function emptyPart(db: Database, part: number): Promise<boolean> {
     if (isLocked(error)) return false;
     throw error;
   }
+}
+
+/**
+ * Moves the heads of customers with events that nobody has read: these have no position, so without this a reader would
+ * go on behind them as if they had not been there. Of all of a customer's, one position is given, to no event.
+ */
+async function skipUnread(sql: Transaction, part: number): Promise<void> {
+  // All defaults are named: a distributed database does not fill in the clock here.
+  await sql`
+    insert into event_heads as head (customer_id, position, last_id, candidate_at, swept_at)
+    select customer_id, 1, ${randomUUID()}::uuid, now(), now()
+    from events
+    where part = ${part}
+      and last_position is null
+    group by customer_id
+    order by customer_id
+    on conflict (customer_id) do update
+    set position = head.position + 1, last_id = excluded.last_id`;
 }
 
 /** SQLSTATE 55P03, perhaps as the cause of an error of the service. */

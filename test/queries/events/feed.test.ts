@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import type { Transaction } from '../../../src/database/db.ts';
 import { findEnd, readEvents, type FeedEvent, type FeedPosition } from '../../../src/queries/events/feed.ts';
+import { removeOldEvents } from '../../../src/queries/events/retention.ts';
 import { recordEvents } from '../../../src/queries/events/recording.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
 import { startApp, type TestApp } from '../../setup/app.ts';
@@ -118,4 +119,25 @@ test('the end is behind all that is committed', async () => {
   const end = await findEnd(app.db, customer.id);
   expect(end.position).toBe(2);
   expect((await readAll(end)).ids).toEqual([]);
+});
+
+test('a place is expired if events behind it were removed before anybody read them', async () => {
+  const age = async () => {
+    const part = Math.floor(Date.now() / 1_000 / 345_600 - 9) % 16;
+    await app.owner`update events set part = ${part}, occurred_at = now() - interval '36 days' where customer_id = ${customer.id}`;
+    return removeOldEvents(app.db, 30);
+  };
+  const places = [await findEnd(app.db, customer.id)];
+  await record('unread');
+  expect(await age()).toBe(1);
+  await record('a');
+  places.push((await readAll('start')).next);
+  await record('unread too', 'and this');
+  expect(await age()).toBe(1);
+  for (const place of places) await expect(read(place)).rejects.toMatchObject({ code: 'cursor_expired' });
+  await record('b');
+  for (const place of places) await expect(read(place)).rejects.toMatchObject({ code: 'cursor_expired' });
+  expect((await readAll('start')).ids).toEqual(['b']);
+  expect(await age()).toBe(1);
+  await expect(read('start')).resolves.toMatchObject({ events: [], isMore: false });
 });
