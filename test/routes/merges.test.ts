@@ -1,6 +1,8 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { saveVerifications } from '../../src/queries/crm/contact-verifications.ts';
 import { syncProspects } from '../../src/queries/crm/crm-sync.ts';
+import { markRemovalRequested } from '../../src/queries/crm/removal-requests.ts';
+import { withLastWrites } from '../../src/queries/records/last-writes.ts';
 import { forgetOldMerges } from '../../src/queries/records/merged-records.ts';
 import { person } from '../catalog/people.ts';
 import { importFile } from '../jobs/importing.ts';
@@ -278,6 +280,18 @@ describe('what names a merged record', () => {
     ]);
   });
 
+  test('is 404 without a successor once that is deleted, and its external id is free', async () => {
+    const [a, b] = [await contact({ external_id: 'gone' }), await contact({ external_id: 'b' })];
+    const [c, d] = [await company(), await company()];
+    await mergeContacts(b, [a]);
+    await mergeCompanies(d, [c]);
+    await customer.delete(`/contacts/${b}`);
+    await customer.delete(`/company/${d}`);
+    const { status, body } = await customer.get(`/contacts/${a}`);
+    expect([status, 'merged_into' in body]).toEqual([404, false]);
+    expect(await upsert('gone', contactBody())).toMatchObject({ status: 'created' });
+  });
+
   test('is forgotten after 400 days', async () => {
     const [id, other] = [await contact(), await contact({ external_id: 'old' })];
     await contact({ external_id: 'kept' });
@@ -300,6 +314,46 @@ describe('what names a merged record', () => {
     const verification = { address: 'one@example.com', status: 'invalid' as const, contactId: ids[1]! };
     await app.db.transaction((sql) => saveVerifications(sql, customer.id, [verification]));
     expect((await read('/contacts', ids[0]!)).verification_status).toBe('invalid');
+  });
+});
+
+describe('the request of a person to be removed', () => {
+  const requestRemoval = (prospectId: string) =>
+    app.db
+      .for({ customerId: customer.id }, 'command')
+      .transaction((sql) =>
+        withLastWrites(sql, customer.id, (last) => markRemovalRequested(sql, customer.id, [prospectId], last)),
+      );
+  const fromProspects = async (): Promise<[prospects: string[], contacts: string[]]> => {
+    const prospects = [0, 1].map(() => person({ work_email: `${crypto.randomUUID()}@x.example` }));
+    const contacts = await app.db.transaction((sql) => syncProspects(sql, customer.id, prospects));
+    return [prospects.map(({ _id }) => _id), prospects.map(({ _id }) => contacts.get(_id)!)];
+  };
+
+  test('stays with the contact that stays, from its first time on', async () => {
+    const ids = [await contact(), await contact(), await contact()];
+    const [late, early] = ['2026-03-01T00:00:00.000Z', '2026-02-01T00:00:00.000Z'];
+    await app.owner`update contacts set removal_requested_at = ${late} where id = ${ids[1]!}`;
+    await app.owner`update contacts set removal_requested_at = ${early} where id = ${ids[2]!}`;
+    await app.owner`delete from events where customer_id = ${customer.id}`;
+    await mergeContacts(ids[0]!, [ids[1]!, ids[2]!]);
+    expect((await read('/contacts', ids[0]!)).removal_requested_at).toBe(early);
+    const [{ entries }] = await app.owner<[{ entries: [string, { changed: string[] }][] }]>`
+      select entries from events where customer_id = ${customer.id}`;
+    expect(entries[0]![1].changed).toEqual(['removal_requested_at']);
+  });
+
+  test('reaches the contact into which that of the person was merged, also while it is merged', async () => {
+    const [[, second], [kept, merged]] = await fromProspects();
+    await mergeContacts(kept!, [merged!]);
+    expect(await requestRemoval(second!)).toEqual([kept]);
+    for (let round = 0; round < 8; round += 1) {
+      const [prospects, [stays, goes]] = await fromProspects();
+      const own = round % 2 === 0 ? stays! : await contact();
+      const [{ status }] = await Promise.all([mergeContacts(own, [goes!]), requestRemoval(prospects[1]!)]);
+      expect(status).toBe(200);
+      expect((await read('/contacts', own)).removal_requested_at).not.toBeNull();
+    }
   });
 });
 

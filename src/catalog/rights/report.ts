@@ -3,6 +3,7 @@ import { identifiersOf } from '../../queries/catalog/identifiers.ts';
 import {
   countMentions,
   listContactsOf,
+  listMergedContactsOf,
   listUnlocksOf,
   namesOfCustomers,
   type ContactOfPerson,
@@ -43,10 +44,11 @@ export async function report(
   const people = await findPeople(services, identifier);
   const traits = await traitsOf(services, identifier, people);
   const all = ofAll(services);
-  const linked = await all.search((sql) => listContactsOf(sql, traits));
+  const linked = await all.search((sql) => listContactsOf(sql, { ...traits, ids: [] }));
   // Contacts that were changed since have only the prospect in common with those that have the address.
   const prospectIds = distinct([...traits.prospectIds, ...linked.flatMap(({ prospect_id }) => prospect_id ?? [])]);
-  const contacts = await all.search((sql) => listContactsOf(sql, { ...traits, prospectIds }));
+  const merged = await all.search((sql) => listMergedContactsOf(sql, prospectIds));
+  const contacts = await all.search((sql) => listContactsOf(sql, { ...traits, ids: merged, prospectIds }));
   const unlocks = await all.search((sql) => listUnlocksOf(sql, prospectIds));
   const mentions = await all.search((sql) => countMentions(sql, [...traits.emails, ...traits.profiles]));
   const ids = distinct([...contacts, ...unlocks, ...mentions].map(({ customer_id }) => customer_id));

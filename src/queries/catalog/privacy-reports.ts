@@ -32,19 +32,31 @@ export const listUnlocksOf = (sql: Sql, prospectIds: readonly string[]): Promise
 
 /** What contacts are found by. Texts are in lower case. */
 export interface ContactTraits {
+  /** Ids of contacts. */
+  ids: readonly string[];
   prospectIds: readonly string[];
   emails: readonly string[];
   profiles: readonly string[];
 }
 
+/** Returns the ids of the contacts that replace merged contacts which came from these prospects. */
+export const listMergedContactsOf = async (sql: Sql, prospectIds: readonly string[]): Promise<string[]> => {
+  const rows = await sql<{ merged_into: string }[]>`
+    select merged_into
+    from merged_records
+    where prospect_id = any(${prospectIds as string[]}::uuid[])`;
+  return rows.map(({ merged_into }) => merged_into);
+};
+
 /** Reads all contacts of all customers. */
 export const listContactsOf = (
   sql: Sql,
-  { prospectIds, emails, profiles }: ContactTraits,
+  { ids, prospectIds, emails, profiles }: ContactTraits,
 ): Promise<ContactOfPerson[]> => sql<ContactOfPerson[]>`
   select customer_id, id, prospect_id, removal_requested_at
   from contacts c
-  where prospect_id = any(${prospectIds as string[]}::uuid[])
+  where id = any(${ids as string[]}::uuid[])
+    or prospect_id = any(${prospectIds as string[]}::uuid[])
     or lower(work_email) = any(${emails as string[]}::text[])
     or lower(personal_email) = any(${emails as string[]}::text[])
     or exists (select 1 from unnest(other_emails) as other where lower(other) = any(${emails as string[]}::text[]))

@@ -1,10 +1,13 @@
 import type { Transaction } from '../../database/db.ts';
 import { lockedInOrder } from '../records/contact-locks.ts';
 import type { LastWrites } from '../records/last-writes.ts';
+import { findByMergedProspect } from '../records/merged-records.ts';
+import { lockValues } from '../records/value-locks.ts';
 
 /**
- * Notes in the customer's contacts that came from these prospects that the people were erased from the catalog. A
- * contact that has the note keeps it. The rows stay locked until the transaction ends.
+ * Notes in the customer's contacts that came from these prospects, or replace merged contacts that did, that the people
+ * were erased from the catalog. A contact that has the note keeps it. The prospects and the rows stay locked until the
+ * transaction ends.
  * @returns ids of the changed contacts
  */
 export async function markRemovalRequested(
@@ -13,12 +16,21 @@ export async function markRemovalRequested(
   prospectIds: readonly string[],
   last: LastWrites,
 ): Promise<string[]> {
+  // Without these locks, a merge could give the prospect to a contact that is not found here.
+  await lockValues(
+    sql,
+    customerId,
+    prospectIds.map((value) => ({ kind: 'prospect_id', value })),
+  );
+  const merged = await findByMergedProspect(sql, customerId, prospectIds);
   const rows = await sql<{ id: string; external_id: string | null }[]>`
     select id, external_id
     from contacts
     where customer_id = ${customerId}
-      and prospect_id is not null
-      and prospect_id = any(${prospectIds as string[]}::uuid[])
+      and (
+        (prospect_id is not null and prospect_id = any(${prospectIds as string[]}::uuid[]))
+        or id = any(${[...merged.values()]}::uuid[])
+      )
       and removal_requested_at is null
     ${lockedInOrder(sql)}`;
   const ids = rows.map(({ id }) => id);

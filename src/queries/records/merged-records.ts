@@ -33,7 +33,10 @@ export async function rememberMerge(
     from jsonb_to_recordset(${sql.json(merged as never)}) as given (id uuid, external_id text, prospect_id uuid)`;
 }
 
-/** Returns the ids of the records that replace merged records, by the id of the merged record. */
+/**
+ * Returns the ids of the records that replace merged records, by the id of the merged record. A merged record whose
+ * replacement was deleted is missing.
+ */
 export async function findSuccessors(
   sql: Sql | Transaction,
   customerId: string,
@@ -41,11 +44,21 @@ export async function findSuccessors(
 ): Promise<Map<string, string>> {
   if (ids.length === 0) return new Map();
   const rows = await sql<{ id: string; merged_into: string }[]>`
-    select id, merged_into
-    from merged_records
-    where customer_id = ${customerId}
-      and id = any(${ids as string[]}::uuid[])
-      and merged_at > now() - ${remembered}::interval`;
+    select m.id, m.merged_into
+    from merged_records m
+    where m.customer_id = ${customerId}
+      and m.id = any(${ids as string[]}::uuid[])
+      and m.merged_at > now() - ${remembered}::interval
+      and (
+        exists (select 1 from contacts c where c.customer_id = ${customerId} and c.id = m.merged_into)
+        or exists (
+          select 1
+          from companies co
+          where co.customer_id = ${customerId}
+            and co.id = m.merged_into
+            and co.deleted_at is null
+        )
+      )`;
   return new Map(rows.map(({ id, merged_into }) => [id, merged_into]));
 }
 
@@ -91,6 +104,7 @@ export async function findByMergedProspect(
   customerId: string,
   prospectIds: readonly string[],
 ): Promise<Map<string, string>> {
+  if (prospectIds.length === 0) return new Map();
   const rows = await sql<{ prospect_id: string; merged_into: string }[]>`
     select prospect_id, merged_into
     from merged_records

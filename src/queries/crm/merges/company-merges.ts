@@ -1,14 +1,15 @@
 import type { Transaction } from '../../../database/db.ts';
 import { constant } from '../../../filters/sql.ts';
 import { companyFields, type Company } from '../../../schemas/companies.ts';
-import type { Merge } from '../../../schemas/clean-data/merges.ts';
+import { maxMovedRecords, type Merge } from '../../../schemas/clean-data/merges.ts';
 import { RecordsChanged, withRepeats } from '../../records/batches.ts';
 import { lockContactsOfCompanies } from '../../records/contact-locks.ts';
 import { withLastWrites, type LastWrites } from '../../records/last-writes.ts';
 import { rememberMerge } from '../../records/merged-records.ts';
 import { lockValues } from '../../records/value-locks.ts';
-import { findLarge } from '../../memberships/company-settlements.ts';
+import { beginSettling, findLarge } from '../../memberships/company-settlements.ts';
 import { refreshMembers } from '../../memberships/list-members.ts';
+import { contactsAtOnce } from '../../memberships/list-rule-limits.ts';
 import { lockAndReadRules } from '../../memberships/list-rules.ts';
 import { countOfCompanies, moveCompanyOpportunities } from '../../sales/moved-opportunities.ts';
 import { encodedCompany, lockCompanyRows, type CompanyColumns } from '../companies.ts';
@@ -64,7 +65,9 @@ async function mergeAll(sql: Transaction, customerId: string, merge: Merge, last
     others.map(({ id, external_id }) => ({ id, external_id, prospect_id: null })),
   );
   await updateDependants(sql, customerId, rules, [{ id: kept.id, before: kept, after: merged }], last);
-  await refreshMembers(sql, customerId, rules, moved, last);
+  if (moved.length <= (await contactsAtOnce(sql, customerId, maxMovedRecords)))
+    await refreshMembers(sql, customerId, rules, moved, last);
+  else await beginSettling(sql, customerId, [kept.id], { isDeletion: false }, last);
   last.updated('company', { id: kept.id, external_id: merged.external_id }, kept, merged);
   for (const { id, external_id } of others) last.deleted('company', { id, external_id }, { merged_into: kept.id });
 }

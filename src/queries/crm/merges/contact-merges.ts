@@ -24,7 +24,7 @@ import {
 import { choicesOf, idsOf, inOrder, requireDistinct, requireFew } from './merges.ts';
 
 /** Columns of a contact that only the service writes. */
-type OwnColumns = Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at'> & {
+type OwnColumns = Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at' | 'removal_requested_at'> & {
   last_verified: string | null;
   prospect_id: string | null;
 };
@@ -77,7 +77,14 @@ async function mergeAll(sql: Transaction, customerId: string, merge: Merge, last
   for (const { id, external_id } of others) last.deleted('contact', { id, external_id }, { merged_into: kept.id });
 }
 
-const ownColumns = ['prospect_id', 'score', 'verification_status', 'last_verified', 'crm_synced_at'] as const;
+const ownColumns = [
+  'prospect_id',
+  'score',
+  'verification_status',
+  'last_verified',
+  'crm_synced_at',
+  'removal_requested_at',
+] as const;
 
 const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredContact[]> => sql<
   StoredContact[]
@@ -136,8 +143,13 @@ function mergedContact(records: readonly [StoredContact, ...StoredContact[]], me
     score: records.find(({ score }) => score > 0)?.score ?? 0,
     ...verificationOf(columns.work_email, records),
     crm_synced_at: firstOf(records, 'crm_synced_at'),
+    removal_requested_at: earliestRequest(records),
   };
 }
+
+/** The person whose removal was requested is the same whichever contact stays. */
+const earliestRequest = (records: readonly StoredContact[]): string | null =>
+  records.flatMap(({ removal_requested_at: at }) => at ?? []).toSorted()[0] ?? null;
 
 /** Adds the contact `to` by hand to the lists to which the contacts `from` were added by hand. */
 async function moveManualLists(
@@ -155,7 +167,16 @@ async function updateMerged(
   sql: Transaction,
   customerId: string,
   id: string,
-  { id: _id, prospect_id, score, verification_status, last_verified, crm_synced_at, ...columns }: StoredContact,
+  {
+    id: _id,
+    prospect_id,
+    score,
+    verification_status,
+    last_verified,
+    crm_synced_at,
+    removal_requested_at,
+    ...columns
+  }: StoredContact,
 ): Promise<void> {
   await sql`
     update contacts
@@ -166,6 +187,7 @@ async function updateMerged(
       verification_status = ${verification_status},
       last_verified = ${last_verified},
       crm_synced_at = ${crm_synced_at},
+      removal_requested_at = ${removal_requested_at},
       updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
