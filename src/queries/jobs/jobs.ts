@@ -172,7 +172,7 @@ type EndedJob = Pick<JobRow, 'type' | 'pool' | 'succeeded' | 'failed' | 'skipped
 };
 
 /**
- * Sets the final status, unless the job has ended.
+ * Sets the final status, unless the job has ended. Forgets the person at whom a search has stopped.
  * @returns the ended job, with the reserved credits that were not charged (`refunded`); undefined if it had already
  * ended
  */
@@ -192,6 +192,7 @@ export async function closeJob(
       leased_until = null,
       waiting_for = null,
       waiting_since = null,
+      progress = progress - 'after',
       finished_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${jobId}

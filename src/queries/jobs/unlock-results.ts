@@ -2,8 +2,8 @@ import type { Sql, Transaction } from '../../database/db.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 
 /**
- * Removes the data of people from the results of the customer's jobs, and from where ended jobs have stopped in the
- * catalog. Status and charge stay.
+ * Removes the data of people from the results of the customer's jobs, and from where jobs have stopped in the catalog:
+ * such a job starts its search again, and skips who is unlocked. Status and charge stay.
  * @returns the number of results
  */
 export async function clearUnlockResults(
@@ -22,7 +22,6 @@ export async function clearUnlockResults(
     update jobs
     set progress = progress - 'after'
     where customer_id = ${customerId}
-      and finished_at is not null
       and progress -> 'after' ->> 'id' = any(${ids}::text[])`;
   return count;
 }

@@ -1,0 +1,104 @@
+import { randomUUID } from 'node:crypto';
+import { beforeAll, expect, test } from 'vitest';
+import type { Catalog } from '../../../src/catalog/catalog.ts';
+import { erase } from '../../../src/catalog/rights/requests.ts';
+import type { Database, SharedDatabase } from '../../../src/database/db.ts';
+import { unlockPeople } from '../../../src/queries/catalog/unlock-people.ts';
+import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
+import type { Prospect } from '../../../src/schemas/prospects.ts';
+import { startApp } from '../../setup/app.ts';
+import type { TestCustomer } from '../../setup/factories.ts';
+import { person, writePeople } from '../people.ts';
+
+const app = await startApp();
+
+beforeAll(async () => {
+  await app.catalog.prepare();
+});
+
+class Killed extends Error {}
+
+/** Services that stop working before or after their `last` write, as if the process was killed there. */
+function mortal(last: number, isWritten: boolean) {
+  let writes = 0;
+  const write = async <T>(work: () => Promise<T>): Promise<T> => {
+    writes += 1;
+    if (writes > last || (writes === last && !isWritten)) throw new Killed();
+    const result = await work();
+    if (writes === last) throw new Killed();
+    return result;
+  };
+  const mortalDb = <D extends Database>(db: D): D => ({
+    ...db,
+    transaction: (work) => write(() => db.transaction(work)),
+  });
+  const db: SharedDatabase = { ...mortalDb(app.db), for: (...given) => mortalDb(app.db.for(...given)) };
+  const { catalog } = app;
+  const changing = ['remove', 'refresh', 'write', 'finish', 'purge'] as const;
+  const mortalCalls = changing.map((name) => [
+    name,
+    (...given: never[]) => write<unknown>(() => (catalog[name] as (...given: never[]) => Promise<unknown>)(...given)),
+  ]);
+  return { db, catalog: { ...catalog, ...Object.fromEntries(mortalCalls) } as Catalog, notify: () => undefined };
+}
+
+/** Adds a person with two addresses whom two customers have unlocked; one has a contact of the person. */
+async function addUnlocked(customers: readonly TestCustomer[]): Promise<Prospect> {
+  const own = randomUUID();
+  const one = person({
+    work_email: `${own}@work.example`,
+    emails: [`${own}@home.example`],
+    profnet_url: `profnet.example/${own}`,
+  });
+  await writePeople(app.catalog, [one]);
+  for (const [i, { id }] of customers.entries())
+    await app.db.transaction(async (sql) => {
+      const [job] = await sql<[{ id: string }]>`
+        insert into jobs (customer_id, type, status, sync_crm, pool, total, cost, reserved, charged, started_at, progress)
+        values (${id}, 'unlock_contacts', 'PROCESSING', true, 'subscription', 9, 1, 9, 1, now(),
+          ${sql.json({ after: { id: one._id, values: [one.work_email] } })})
+        returning id`;
+      await unlockPeople(sql, id, [one], job.id);
+      await sql`
+        insert into job_results (customer_id, job_id, position, item, status, charged, result)
+        values (${id}, ${job.id}, 1, ${one._id}, 'succeeded', 1, ${sql.json(one)})`;
+      if (i === 0) await syncProspects(sql, id, [one]);
+    });
+  return one;
+}
+
+/** What an erasure leaves, of one person. */
+async function leftOf({ _id, work_email }: Prospect) {
+  const [rows] = await app.owner<[Record<string, unknown>]>`
+    select
+      (select count(*)::integer from prospects where id = ${_id}) as people,
+      (select count(*)::integer from job_results where item = ${_id} and result is not null) as results,
+      (select count(*)::integer from jobs where progress::text like ${`%${work_email}%`}) as positions,
+      (select count(*)::integer from removals where prospect_id = ${_id}) as told,
+      (select count(*)::integer from contacts where prospect_id = ${_id} and removal_requested_at is not null) as marked,
+      (select count(*)::integer from events where entries::text like ${`%"prospect.removed", {"id": "${_id}"%`}) as events,
+      (select count(*)::integer from suppressions where case_ref = ${_id}) as suppressed`;
+  return rows;
+}
+
+test('an erasure that was killed before or after any of its writes ends, when repeated, as one that was not', async () => {
+  const customers = [await app.customer(), await app.customer()];
+  const whole = { people: 0, results: 0, positions: 0, told: 2, marked: 1, events: 2, suppressed: 4 };
+  let boundaries = 0;
+  for (let isOver = false; !isOver; boundaries += 1)
+    for (const isWritten of [false, true]) {
+      const one = await addUnlocked(customers);
+      const identifier = { kind: 'email', value: one.work_email } as const;
+      const noted = { operator: 'tests', case_ref: one._id };
+      isOver = await erase(mortal(boundaries + 1, isWritten), identifier, noted).then(
+        () => true,
+        (error: unknown) => {
+          expect(error).toBeInstanceOf(Killed);
+          return false;
+        },
+      );
+      if (!isOver) await erase({ ...app, notify: () => undefined }, identifier, noted);
+      expect([boundaries, isWritten, await leftOf(one)]).toEqual([boundaries, isWritten, whole]);
+    }
+  expect(boundaries).toBeGreaterThan(7);
+});
