@@ -140,7 +140,7 @@ def method_of(path: str, method: str, operation: dict[str, Any], operations: dic
         "path": path,
         "takes": takes,
         "is_keyed": "idempotency-key" in parameters,
-        "is_read": method == "get" or re.match(r"(list|count|export|suggest|read)_", name) is not None,
+        "is_read": method == "get" or re.match(r"(list|count|export|match|suggest|read)_", name) is not None,
         "is_setting": method == "patch" and not name.startswith("rotate_"),  # each rotation makes another key
         "returns": returns,
         "query": list(query),

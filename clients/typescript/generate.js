@@ -32,7 +32,8 @@ for (const [path, methods] of Object.entries(document.paths))
       path,
       takes: operation.requestBody ? Object.keys(operation.requestBody.content)[0] : undefined,
       isKeyed: parameters.includes('idempotency-key') || undefined,
-      isRead: method === 'get' || /^(list|count|export|suggest|read)[A-Z]/.test(operation.operationId) || undefined,
+      isRead:
+        method === 'get' || /^(list|count|export|match|suggest|read)[A-Z]/.test(operation.operationId) || undefined,
       returns: types.length === 0 ? 'nothing' : types.includes('application/json') ? 'json' : 'file',
       query: query.length > 0 ? query : undefined,
       // The feed has no last page: `events.follow` reads it.

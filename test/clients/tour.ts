@@ -74,6 +74,7 @@ const seenBy = ({ permission, timeout, connection }: Record<'permission' | 'time
   unreadable: 'FAILED',
   faulty: true,
   exported: 2_501,
+  clean: [1, 2, 'Countess', 0, 'COMPLETED', 1],
   errors: [
     { class: 'ValidationError', status: 400, code: 'validation_failed', paths: ['/work_email'] },
     { class: 'AuthenticationError', status: 401, code: 'http_401' },

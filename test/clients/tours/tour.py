@@ -79,6 +79,20 @@ except ImportFailedError as error:
 faulty = b"".join(api.get_import_errors(begun))
 exported = b"".join(api.export_contacts({"format": "ndjson", "fields": ["work_email"]}))
 
+# Clean data: duplicates, a merge, and an enrichment with its price first.
+twins = [
+    api.create_contact(
+        {"first_name": "A", "last_name": "B", "phone_numbers": [], "work_email": "twin@example.com", "job_title": title}
+    )["data"]["id"]
+    for title in ("", "Countess")
+]
+groups = [group["ids"] for group in api.iter_contact_duplicates({"by": "work_email"})]
+merged = api.merge_contact({"id": twins[0], "merge_ids": [twins[1]]})["data"]["id"]
+title = api.get_contact(merged)["job_title"]
+estimate = cast("dict[str, int]", api.enrich_contacts({"contact_ids": [twins[0]], "max_credits": 0, "dry_run": True}))
+enrichment = cast("dict[str, str]", api.enrich_contacts({"contact_ids": [twins[0]], "max_credits": 0}))
+enriched = api.wait_for_job(enrichment["id"], timeout=60)
+
 silent = SalesData(base_url, key, timeout=0.0001, max_retries=0)
 refused = SalesData("http://127.0.0.1:1", key, max_retries=1)
 
@@ -118,6 +132,7 @@ print(
             "unreadable": unreadable,
             "faulty": b"No,Mail,x" in faulty,
             "exported": len(exported.splitlines()),
+            "clean": [len(groups), len(groups[0]), title, estimate["cost"], enriched["status"], enriched["skipped"]],
             "errors": errors,
         }
     )

@@ -75,6 +75,20 @@ const exported = await new Response(
   await api.exportContacts({ body: { format: 'ndjson', fields: ['work_email'] } }),
 ).text();
 
+// Clean data: duplicates, a merge, and an enrichment with its price first.
+const twins: string[] = [];
+for (const job_title of ['', 'Countess'])
+  twins.push((await api.createContact({ body: { ...ada, work_email: 'twin@example.com', job_title } })).data.id);
+const groups: string[][] = [];
+for await (const { ids } of api.each('listContactDuplicates', { body: { by: 'work_email' } })) groups.push(ids);
+const merged = await api.mergeContact({ body: { id: twins[0], merge_ids: [twins[1]] } });
+const { job_title: title } = await api.getContact({ id: merged.data.id });
+const wanted = { contact_ids: [twins[0]], max_credits: 0 };
+const estimate = await api.enrichContacts({ body: { ...wanted, dry_run: true } });
+const enrichment = await api.enrichContacts({ body: wanted });
+if ('id' in estimate || !('id' in enrichment)) throw new Error('only a dry run returns an estimate');
+const enriched = await api.waitForJob(enrichment.id, { timeoutMs: 60_000 });
+
 const refusedLines: number[] = [];
 for await (const { line } of companies.failures()) refusedLines.push(line);
 const unreadable = await api.importContacts('nonsense\n1\n', { mode: 'create', format: 'csv', timeoutMs: 60_000 }).then(
@@ -119,6 +133,7 @@ process.stdout.write(
     unreadable: unreadable?.import.status,
     faulty: faulty.includes('No,Mail,x'),
     exported: exported.trim().split('\n').length,
+    clean: [groups.length, groups[0]?.length, title, estimate.cost, enriched.status, enriched.skipped],
     errors,
   }),
 );
