@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { exportCompanies } from '../queries/crm/companies.ts';
 import { companyFileFields } from '../schemas/files.ts';
+import { defineCleaning } from './records/clean-data.ts';
 import { defineExport } from './records/export.ts';
 import { defineImport } from './records/import.ts';
 
@@ -11,4 +12,5 @@ export function define(command: Command): void {
     fields: companyFileFields,
     open: (db, customerId) => exportCompanies(db, customerId, {}),
   });
+  defineCleaning(command, 'companies');
 }

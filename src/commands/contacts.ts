@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { exportContacts } from '../queries/crm/contacts.ts';
 import { contactFileFields } from '../schemas/files.ts';
+import { defineCleaning, defineEnrichment } from './records/clean-data.ts';
 import { defineExport } from './records/export.ts';
 import { defineImport } from './records/import.ts';
 
@@ -11,4 +12,6 @@ export function define(command: Command): void {
     fields: contactFileFields,
     open: (db, customerId) => exportContacts(db, customerId, {}),
   });
+  defineCleaning(command, 'contacts');
+  defineEnrichment(command);
 }

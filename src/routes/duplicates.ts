@@ -1,8 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { unavailable } from '../errors.ts';
-import { askForCount, listCountedDuplicates, type CountedKey } from '../queries/crm/duplicate-counts.ts';
-import { listDuplicates } from '../queries/crm/duplicates.ts';
+import { findDuplicates } from '../queries/crm/duplicates.ts';
 import {
   CompanyDuplicates,
   ContactDuplicates,
@@ -49,21 +47,14 @@ const duplicates: FastifyPluginAsyncTypebox = async (app) => {
     );
 };
 
-/** Seconds until a caller should ask again for a count that is not there yet. */
-const retrySeconds = 5;
-
-const isCounted = (key: DuplicateKey): key is CountedKey => key === 'name_and_company' || key === 'external_name';
-
 async function answer(
   { db, caller: { customerId } }: FastifyRequest,
   reply: FastifyReply,
-  { by, paginate }: { by: DuplicateKey; paginate?: Paginate },
+  asked: { by: DuplicateKey; paginate?: Paginate },
 ): Promise<DuplicateGroup[]> {
-  if (!isCounted(by)) return db.search((sql) => listDuplicates(sql, customerId, by, paginate));
-  const asOf = await db.transaction((sql) => askForCount(sql, customerId, by));
-  if (asOf === undefined) throw unavailable('These duplicates are being counted', retrySeconds);
-  void reply.header('x-as-of', asOf);
-  return db.search((sql) => listCountedDuplicates(sql, customerId, by, paginate));
+  const { groups, asOf } = await findDuplicates(db, customerId, asked);
+  if (asOf !== undefined) void reply.header('x-as-of', asOf);
+  return groups;
 }
 
 export default duplicates;

@@ -1,9 +1,32 @@
-import type { Sql } from '../../database/db.ts';
+import type { Database, Sql } from '../../database/db.ts';
+import { unavailable } from '../../errors.ts';
 import { constant } from '../../filters/sql.ts';
 import { maxDuplicateIds, type DuplicateGroup, type DuplicateKey } from '../../schemas/clean-data/duplicates.ts';
 import type { Paginate } from '../../schemas/base/wire.ts';
 import { limitAndOffset } from '../records/paging.ts';
-import type { CountedKey } from './duplicate-counts.ts';
+import { askForCount, listCountedDuplicates, type CountedKey } from './duplicate-counts.ts';
+
+/** Seconds until a caller should ask again for a count that is not there yet. */
+const retrySeconds = 5;
+
+const isCounted = (key: DuplicateKey): key is CountedKey => key === 'name_and_company' || key === 'external_name';
+
+/**
+ * Returns one page of the values that several of the customer's records share: the most frequent first, then by value.
+ * @returns `asOf`: when workers have counted them; undefined if they are as of now
+ * @throws DomainError `unavailable` until workers have counted them
+ */
+export async function findDuplicates(
+  db: Database,
+  customerId: string,
+  { by, paginate }: { by: DuplicateKey; paginate?: Paginate | undefined },
+): Promise<{ groups: DuplicateGroup[]; asOf: string | undefined }> {
+  if (!isCounted(by))
+    return { groups: await db.search((sql) => listDuplicates(sql, customerId, by, paginate)), asOf: undefined };
+  const asOf = await db.transaction((sql) => askForCount(sql, customerId, by));
+  if (asOf === undefined) throw unavailable('These duplicates are being counted', retrySeconds);
+  return { groups: await db.search((sql) => listCountedDuplicates(sql, customerId, by, paginate)), asOf };
+}
 
 /** A value by which duplicates are found as of now: one column with an index. */
 interface IndexedValue {

@@ -1,9 +1,9 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Paginate, Strict, Uuid } from '../base/wire.ts';
 
-const contactDuplicateKeys = ['work_email', 'profnet_url', 'name_and_company'] as const;
+export const contactDuplicateKeys = ['work_email', 'profnet_url', 'name_and_company'] as const;
 
-const companyDuplicateKeys = ['name', 'external_name'] as const;
+export const companyDuplicateKeys = ['name', 'external_name'] as const;
 
 export type DuplicateKey = (typeof contactDuplicateKeys)[number] | (typeof companyDuplicateKeys)[number];
 

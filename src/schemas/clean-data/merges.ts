@@ -4,9 +4,9 @@ import { contactFields } from '../contacts.ts';
 import { ErrorBody, success, Strict, Uuid } from '../base/wire.ts';
 
 /** Fields of a contact whose record a merge can choose. `company` stands for the column `company_id`. */
-const mergedContactFields = [...contactFields, 'company'] as const;
+export const mergedContactFields = [...contactFields, 'company'] as const;
 
-const mergedCompanyFields = companyFields;
+export const mergedCompanyFields = companyFields;
 
 export const maxMovedRecords = 5_000;
 

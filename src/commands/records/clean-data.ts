@@ -1,0 +1,169 @@
+import { InvalidArgumentError, Option, type Command } from 'commander';
+import type { Transaction } from '../../database/db.ts';
+import { estimateEnrichment, findEnriched, startEnrichment } from '../../jobs/enrichment/start-enrichment.ts';
+import { requireCustomer } from '../../queries/accounts/customers.ts';
+import { findDuplicates } from '../../queries/crm/duplicates.ts';
+import { mergeCompanies } from '../../queries/crm/merges/company-merges.ts';
+import { mergeContacts } from '../../queries/crm/merges/contact-merges.ts';
+import { enrichedFields, type EnrichedField, type EnrichEstimate } from '../../schemas/clean-data/enrichment.ts';
+import {
+  companyDuplicateKeys,
+  contactDuplicateKeys,
+  type DuplicateGroup,
+  type DuplicateKey,
+} from '../../schemas/clean-data/duplicates.ts';
+import {
+  CompanyMerge,
+  ContactMerge,
+  mergedCompanyFields,
+  mergedContactFields,
+  type Merge,
+} from '../../schemas/clean-data/merges.ts';
+import type { JobStarted } from '../../schemas/jobs.ts';
+import { compile } from '../../validation/validator.ts';
+import { withServices } from '../database.ts';
+import { asInteger, asSome, asUuid, commandAction, UsageError } from '../shell/command.ts';
+import { table } from '../shell/table.ts';
+
+const kinds = {
+  contacts: { keys: contactDuplicateKeys, fields: mergedContactFields, body: ContactMerge, merge: mergeContacts },
+  companies: { keys: companyDuplicateKeys, fields: mergedCompanyFields, body: CompanyMerge, merge: mergeCompanies },
+} as const;
+
+type Noun = keyof typeof kinds;
+
+/** Adds `duplicates` and `merge`, for contacts or companies. */
+export function defineCleaning(command: Command, noun: Noun): void {
+  const { keys, fields } = kinds[noun];
+  command
+    .command('duplicates')
+    .description(`list the values that several ${noun} share, the most frequent first`)
+    .requiredOption('--customer <id>', `customer of the ${noun}`, asUuid)
+    .addOption(new Option('--by <value>', 'what they share').choices(keys).default(keys[0]))
+    .option('--limit <number>', 'maximum number of values', asInteger(1, 10_000), 100)
+    .action(commandAction(duplicates, printGroups));
+
+  command
+    .command('merge')
+    .description(`make one of several ${noun}: --id stays and is filled from the others, which are deleted`)
+    .requiredOption('--customer <id>', `customer of the ${noun}`, asUuid)
+    .requiredOption('--id <id>', 'the one that stays', asUuid)
+    .requiredOption('--merge-ids <ids>', 'the others, separated by commas', asUuids)
+    .option(
+      '--field <name=id>',
+      `whose value is taken for a field; can be repeated. Fields: ${fields.join(', ')}`,
+      addField,
+    )
+    .action(commandAction(merging(noun), ({ id, merged }) => `Merged ${merged.length} ${noun} into ${id}`));
+}
+
+/** Adds `enrich`. */
+export function defineEnrichment(command: Command): void {
+  command
+    .command('enrich')
+    .description('fill empty fields of contacts from the catalog; says what it costs, and starts only with --yes')
+    .requiredOption('--customer <id>', 'customer of the contacts', asUuid)
+    .option('--list <id>', 'only the members of this list', asUuid)
+    .option('--ids <ids>', 'only these contacts, separated by commas', asUuids)
+    .option('--fields <fields>', 'fields that may be filled; default: all', asSome('field', enrichedFields))
+    .option('--overwrite', 'also fields that are not empty')
+    .option('--max-credits <number>', 'the most that it may cost', asInteger(0, maxCredits))
+    .option('--yes', 'start it; needs --max-credits')
+    .action(commandAction(enrich, printEnrichment));
+}
+
+const asUuids = (value: string): string[] => value.split(',').map((id) => asUuid(id.trim()));
+
+/** @throws InvalidArgumentError unless the value has the form `name=id` */
+function addField(value: string, fields: Record<string, string> = {}): Record<string, string> {
+  const [name = '', id = ''] = value.split('=');
+  if (name === '') throw new InvalidArgumentError('It must be a field and an id, such as job_title=<id>.');
+  return { ...fields, [name]: asUuid(id) };
+}
+
+const groupsAtOnce = 100;
+
+const duplicates = ({ customer, by, limit }: { customer: string; by: DuplicateKey; limit: number }) =>
+  withServices(async ({ db: all }) => {
+    const { id } = await all.transaction((sql) => requireCustomer(sql, customer));
+    const db = all.for({ customerId: id }, 'command');
+    const found: DuplicateGroup[] = [];
+    for (let page = 1; found.length < limit; page += 1) {
+      const { groups } = await findDuplicates(db, id, { by, paginate: { page, limit: groupsAtOnce } });
+      found.push(...groups);
+      if (groups.length < groupsAtOnce) break;
+    }
+    return found.slice(0, limit);
+  });
+
+const printGroups = (groups: DuplicateGroup[]): string =>
+  table(groups, {
+    VALUE: ({ value }) => value,
+    COUNT: ({ count }) => String(count),
+    IDS: ({ ids }) => ids.join(','),
+  });
+
+interface MergeOptions {
+  customer: string;
+  id: string;
+  mergeIds: string[];
+  field?: Record<string, string>;
+}
+
+const merging = (noun: Noun) => {
+  const { body, merge } = kinds[noun];
+  const check = compile(body);
+  return ({
+    customer,
+    id,
+    mergeIds: merge_ids,
+    field: fields,
+  }: MergeOptions): Promise<{ id: string; merged: string[] }> =>
+    withServices(async ({ db }) => {
+      const given: Merge = { id, merge_ids, ...(fields ? { fields } : {}) };
+      const valid = check(given);
+      if (valid !== true) throw valid.error;
+      const found = await db.transaction((sql) => requireCustomer(sql, customer));
+      await db.for({ customerId: found.id }, 'command').transaction((sql: Transaction) => merge(sql, found.id, given));
+      return { id, merged: merge_ids };
+    });
+};
+
+const maxCredits = 1_000_000_000;
+
+interface EnrichOptions {
+  customer: string;
+  list?: string;
+  ids?: string[];
+  fields?: EnrichedField[];
+  overwrite?: true;
+  maxCredits?: number;
+  yes?: true;
+}
+
+/** @throws UsageError if it shall start and nothing says what it may cost */
+function enrich({ yes, ...options }: EnrichOptions): Promise<EnrichEstimate | JobStarted> {
+  if (yes && options.maxCredits === undefined) throw new UsageError('--yes needs --max-credits');
+  return withServices(async ({ db: all, config }) => {
+    const { id: customerId } = await all.transaction((sql) => requireCustomer(sql, options.customer));
+    const db = all.for({ customerId }, 'command');
+    const { list, ids, fields, overwrite = false } = options;
+    const body = {
+      ...(ids ? { contact_ids: ids } : {}),
+      ...(list ? { filters: { list_id: list } } : {}),
+      ...(fields ? { fields } : {}),
+      overwrite,
+      max_credits: options.maxCredits ?? maxCredits,
+    };
+    const contacts = await findEnriched(db, customerId, body);
+    const act = yes ? startEnrichment : estimateEnrichment;
+    return db.transaction<EnrichEstimate | JobStarted>((sql) =>
+      act(sql, { customerId, apiKeyId: null }, config, body, contacts),
+    );
+  });
+}
+
+const printEnrichment = (result: EnrichEstimate | JobStarted): string =>
+  'id' in result
+    ? `Started job ${result.id}`
+    : `${result.contacts} contacts cost at most ${result.cost} credits; ${result.available} are available. Add --yes to start.`;
