@@ -15,6 +15,8 @@ import { errorPage } from './base/error-page.ts';
 import { requireToken } from './base/forms.ts';
 import { imports } from './imports/imports.ts';
 import { prospects } from './prospects/prospects.ts';
+import { duplicates } from './records/duplicates.ts';
+import { enrichList } from './records/enrich-list.ts';
 import { lists } from './records/lists.ts';
 import { opportunities } from './records/opportunities.ts';
 import { records } from './records/records.ts';
@@ -92,6 +94,8 @@ async function pages(app: FastifyInstance): Promise<void> {
     start,
     records,
     lists,
+    enrichList,
+    duplicates,
     opportunities,
     prospects,
     keys,

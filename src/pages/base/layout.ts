@@ -38,6 +38,7 @@ const sections: readonly (readonly Entry[])[] = [
   ],
   [
     { path: '/app/imports', label: 'Imports' },
+    { path: '/app/duplicates', label: 'Duplicates' },
     { path: '/app/jobs', label: 'Jobs' },
     { path: '/app/credits', label: 'Credits' },
   ],

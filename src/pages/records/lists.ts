@@ -181,7 +181,8 @@ async function showList(request: FastifyRequest, reply: FastifyReply): Promise<F
     section,
     actions: html`!${
         isAdmin && contacts_count > 0
-          ? html`<a role="button" class="secondary outline" href="${section}/${id}/verify" data-dialog>Verify</a>`
+          ? html`<a role="button" class="secondary outline" href="${section}/${id}/verify" data-dialog>Verify</a>
+              <a role="button" class="secondary outline" href="${section}/${id}/enrich">Enrich</a>`
           : ''
       }
       <a role="button" href="${section}/${id}/edit">Edit</a>

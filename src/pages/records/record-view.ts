@@ -51,7 +51,7 @@ async function valuesOf<Row extends ShownRecord>(
 }
 
 /** Returns a field's value as people write it. */
-function valueOf<Row extends ShownRecord>(
+export function valueOf<Row extends ShownRecord>(
   { links }: RecordKind<Row>,
   { name, control }: FormField,
   given: string,

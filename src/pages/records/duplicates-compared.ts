@@ -1,0 +1,96 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { formFaults, text, type Faults, type Fields } from '../base/forms.ts';
+import { html, moment, table, type Html } from '../base/html.ts';
+import { form } from '../base/layout.ts';
+import { usersOf } from './record-edit.ts';
+import { formText } from './record-form.ts';
+import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
+import { valueOf } from './record-view.ts';
+
+interface Comparison {
+  kind: RecordKind;
+  /** The oldest first. */
+  rows: readonly ShownRecord[];
+  /** What was sent before. */
+  fields: Fields;
+  faults: Faults;
+  /** Further fields of the form. */
+  hidden: Readonly<Record<string, string>>;
+  action: string;
+  back: string;
+}
+
+/** Fields of which a merge keeps the values of all records. */
+const united = new Set(['other_emails', 'phone_numbers']);
+
+/** Returns a form that shows records side by side. Where they differ, one chooses whose value is kept. */
+export async function comparison(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { kind, rows, fields, faults, hidden, action, back }: Comparison,
+): Promise<Html> {
+  const users = await usersOf(request);
+  const lines: Html[] = [
+    line(
+      'Stays',
+      rows.map((row) => radio('keep', row.id, text(fields, 'keep') || rows[0]!.id, html`${kind.nameOf(row)}`)),
+    ),
+    line(
+      'Created',
+      rows.map(({ created_at }) => moment(created_at)),
+    ),
+  ];
+  for (const one of kind.fields) {
+    const texts = await Promise.all(rows.map((row) => formText(one, row)));
+    if (texts.every((given) => given === '')) continue;
+    const shown = rows.map((row, i) => valueOf(kind, one, texts[i]!, row, users));
+    lines.push(line(one.label, isOpen(one, texts) ? choices(one, rows, texts, shown, fields) : shown));
+  }
+  lines.push(line('Your own fields', rows.map(ownFields)));
+  const heads = ['Field', ...rows.map((_, i) => (i === 0 ? 'The oldest' : `Number ${i + 1}`))];
+  const body = html`!${formFaults(faults, [])}
+    !${Object.entries(hidden).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}
+    !${rows.map(({ id }) => html`<input type="hidden" name="id" value="${id}" />`)}
+    <p>
+      One stays and gets the lists and opportunities of the others, which are deleted. Of other e-mails, phone numbers
+      and your own fields, those of all are kept.
+    </p>
+    !${table('Records side by side', heads, lines)}
+    <div class="buttons">
+      <button>Merge</button>
+      <a role="button" class="secondary outline" href="${back}">Back</a>
+    </div>`;
+  return form(request, reply, { action, body, attributes: 'data-once' });
+}
+
+const line = (name: string, cells: readonly Html[]): Html =>
+  html`<tr>
+    <th scope="row">${name}</th>
+    !${cells.map((cell) => html`<td>!${cell}</td>`)}
+  </tr>`;
+
+const isOpen = ({ name }: FormField, texts: readonly string[]): boolean =>
+  !united.has(name) && new Set(texts.filter((given) => given !== '')).size > 1;
+
+/** Returns a choice between the values of the records that have one. At first that of the oldest is chosen. */
+function choices(
+  { name }: FormField,
+  rows: readonly ShownRecord[],
+  texts: readonly string[],
+  shown: readonly Html[],
+  fields: Fields,
+): Html[] {
+  const first = rows[texts.findIndex((given) => given !== '')]!.id;
+  const chosen = text(fields, `field_${name}`) || first;
+  return rows.map(({ id }, i) => (texts[i] === '' ? shown[i]! : radio(`field_${name}`, id, chosen, shown[i]!)));
+}
+
+const radio = (name: string, value: string, chosen: string, label: Html): Html =>
+  html`<label
+    ><input type="radio" name="${name}" value="${value}" !${value === chosen ? 'checked' : ''} /> !${label}</label
+  >`;
+
+const ownFields = ({ custom_fields }: ShownRecord): Html =>
+  Object.entries(custom_fields)
+    .map(([key, value]) => html`<span class="line">${key}: ${String(value)}</span>`)
+    .join('') || html`<span class="quiet">–</span>`;

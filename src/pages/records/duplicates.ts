@@ -1,0 +1,269 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Transaction } from '../../database/db.ts';
+import { DomainError } from '../../errors.ts';
+import { findDuplicates } from '../../queries/crm/duplicates.ts';
+import { mergeCompanies } from '../../queries/crm/merges/company-merges.ts';
+import { mergeContacts } from '../../queries/crm/merges/contact-merges.ts';
+import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data/duplicates.ts';
+import { mergedCompanyFields, mergedContactFields, type Merge } from '../../schemas/clean-data/merges.ts';
+import { canonicalId } from '../../text/ids.ts';
+import { forMembers } from '../base/access.ts';
+import { fieldsOf, option, pageNumberOf, queryOf, refusalOf, text, values, type Fields } from '../base/forms.ts';
+import { count, counted, empty, html, notice, pager, table, type Html } from '../base/html.ts';
+import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { companyKind } from './company-kind.ts';
+import { contactKind } from './contact-kind.ts';
+import { comparison } from './duplicates-compared.ts';
+import type { RecordKind, ShownRecord } from './record-kind.ts';
+
+const section = '/app/duplicates';
+
+/** A way to find duplicates. */
+interface Search {
+  words: string;
+  kind: RecordKind;
+  merge: (sql: Transaction, customerId: string, merge: Merge) => Promise<void>;
+  /** Fields that are equal in records that are otherwise equal. */
+  fields: readonly string[];
+}
+
+const contacts = { kind: contactKind as unknown as RecordKind, merge: mergeContacts, fields: mergedContactFields };
+const companies = { kind: companyKind as unknown as RecordKind, merge: mergeCompanies, fields: mergedCompanyFields };
+
+const searches: Record<DuplicateKey, Search> = {
+  work_email: { words: 'Contacts with the same work e-mail', ...contacts },
+  profnet_url: { words: 'Contacts with the same profile', ...contacts },
+  name_and_company: { words: 'Contacts with the same name and company', ...contacts },
+  name: { words: 'Companies with the same name', ...companies },
+  external_name: { words: 'Companies with the same name, apart from legal forms', ...companies },
+};
+
+const keyOf = (fields: Fields): DuplicateKey => {
+  const by = text(fields, 'by');
+  return Object.hasOwn(searches, by) ? (by as DuplicateKey) : 'work_email';
+};
+
+/** Groups on one page. */
+const pageSize = 25;
+
+/** Records that are compared and merged at once: as many as one merge takes. */
+const maxCompared = 21;
+
+/** Pages with duplicates: groups, one group side by side, and the merge of all that are equal. */
+export async function duplicates(app: FastifyInstance): Promise<void> {
+  app.get('/duplicates', forMembers, async (request, reply) => {
+    const [by, page] = [keyOf(queryOf(request)), pageNumberOf(request)];
+    const found = await findUnlessCounting(request, by, page);
+    const body = found === undefined ? counting : groupsOf(by, page, found);
+    return sendPage(request, reply, {
+      title: 'Duplicates',
+      section,
+      isLive: found === undefined,
+      body: html`!${doneText(request)} !${choice(by)} !${body}`,
+      actions: found?.length
+        ? html`<a role="button" class="secondary outline" href="${section}/${by}/equal" data-dialog
+            >Merge equal ones</a
+          >`
+        : '',
+    });
+  });
+
+  app.get('/duplicates/compare', forMembers, async (request, reply) => compare(request, reply, queryOf(request)));
+
+  app.post('/duplicates/merge', forMembers, async (request, reply) => {
+    const { db, caller } = request;
+    const fields = fieldsOf(request);
+    const [by, ids, keep] = [keyOf(fields), idsIn(fields), canonicalId(text(fields, 'keep')) ?? ''];
+    const { merge, fields: names } = searches[by];
+    const chosen = names.flatMap((name) => {
+      const id = canonicalId(text(fields, `field_${name}`));
+      return id !== undefined && ids.includes(id) ? [[name, id] as const] : [];
+    });
+    const given = { id: keep, merge_ids: ids.filter((id) => id !== keep), fields: Object.fromEntries(chosen) };
+    if (!ids.includes(keep) || given.merge_ids.length === 0) return compare(request, reply, fields);
+    try {
+      await db.transaction((sql) => merge(sql, caller.customerId, given));
+    } catch (error) {
+      return compare(request, reply, fields, refusalOf(error));
+    }
+    return goTo(reply, `${section}?by=${by}&done=1`);
+  });
+
+  app.get('/duplicates/:by/equal', forMembers, async (request, reply) => {
+    const by = keyOf(request.params as Fields);
+    const found = await findEqual(request, by);
+    const { kind } = searches[by];
+    if (found.length === 0) return goTo(reply, `${section}?by=${by}&done=0`);
+    const gone = found.reduce((sum, { merge_ids }) => sum + merge_ids.length, 0);
+    return sendConfirmation(request, reply, {
+      title: 'Merge equal ones',
+      section,
+      text: html`In ${counted(found.length, 'group')}, ${counted(gone, kind.noun, kind.title.toLowerCase())} have the
+      same values in every field as an older one. They are merged into it: it gets their lists and opportunities, and
+      they are deleted. Groups in which anything differs stay.`,
+      action: `${section}/${by}/equal`,
+      back: `${section}?by=${by}`,
+      refusal: 'Not now',
+    });
+  });
+
+  app.post('/duplicates/:by/equal', forMembers, async (request, reply) => {
+    const { db, caller } = request;
+    const by = keyOf(request.params as Fields);
+    const end = performance.now() + maxMergeMs;
+    let merged = 0;
+    for (const { id, merge_ids } of await findEqual(request, by)) {
+      if (performance.now() > end) break;
+      merged += await db.transaction((sql) => mergeIfEqual(sql, caller.customerId, searches[by], [id, ...merge_ids]));
+    }
+    return goTo(reply, `${section}?by=${by}&done=${merged}`);
+  });
+}
+
+/** Returns undefined while workers are counting. */
+async function findUnlessCounting(
+  { db, caller }: FastifyRequest,
+  by: DuplicateKey,
+  page: number,
+  limit = pageSize,
+): Promise<DuplicateGroup[] | undefined> {
+  try {
+    return (await findDuplicates(db, caller.customerId, { by, paginate: { page, limit } })).groups;
+  } catch (error) {
+    if (error instanceof DomainError && error.code === 'unavailable') return undefined;
+    throw error;
+  }
+}
+
+const counting = html`<div data-live>
+  !${notice('These duplicates are being counted. The page shows them in a moment.', 'busy')}
+</div>`;
+
+const choice = (by: DuplicateKey): Html =>
+  html`<form method="get" action="${section}" class="inline-form">
+    <select name="by" aria-label="What is the same">
+      !${Object.entries(searches).map(([key, { words }]) => option(key, words, by))}
+    </select>
+    <button class="secondary outline">Show</button>
+  </form>`;
+
+function groupsOf(by: DuplicateKey, page: number, groups: readonly DuplicateGroup[]): Html {
+  if (groups.length === 0) return empty('No duplicates', 'No two records have this in common.', '', 'search');
+  const address = (number: number) => `${section}?by=${by}&page=${number}`;
+  const rows = groups.map(
+    ({ value, count: records, ids }) =>
+      html`<tr>
+        <td>${value}</td>
+        <td class="number">${count(records)}</td>
+        <td><a href="${compareAddress(by, ids)}" aria-label="Compare ${value}">Compare</a></td>
+      </tr>`,
+  );
+  return html`!${table(searches[by].words, ['In common', 'Records', ''], rows)}
+  !${pager(
+    {
+      newer: page > 1 ? address(page - 1) : undefined,
+      older: groups.length === pageSize ? address(page + 1) : undefined,
+    },
+    { newer: 'Back', older: 'More' },
+  )}`;
+}
+
+const compareAddress = (by: DuplicateKey, ids: readonly string[]): string =>
+  `${section}/compare?by=${by}${ids
+    .slice(0, maxCompared)
+    .map((id) => `&id=${id}`)
+    .join('')}`;
+
+function doneText(request: FastifyRequest): Html {
+  const done = text(queryOf(request), 'done');
+  if (!/^\d{1,6}$/.test(done)) return '';
+  return done === '0'
+    ? notice('Nothing was merged: in every group something differs.', 'warning')
+    : notice(`${counted(Number(done), 'group is', 'groups are')} merged.`);
+}
+
+const idsIn = (fields: Fields): string[] =>
+  [...new Set(values(fields, 'id').flatMap((id) => canonicalId(id) ?? []))].slice(0, maxCompared);
+
+/** Returns the records with these ids that exist, in this order. */
+async function readInOrder(
+  { db, caller }: FastifyRequest,
+  { kind }: Search,
+  ids: readonly string[],
+): Promise<ShownRecord[]> {
+  const rows = ids.length === 0 ? [] : await db.search((sql) => kind.find(sql, caller.customerId, ids));
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  return ids.flatMap((id) => byId.get(id) ?? []);
+}
+
+async function compare(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  fields: Fields,
+  { faults = {}, status = 200 }: Partial<ReturnType<typeof refusalOf>> = {},
+): Promise<FastifyReply> {
+  const by = keyOf(fields);
+  const { kind, words } = searches[by];
+  const rows = await readInOrder(request, searches[by], idsIn(fields));
+  if (rows.length < 2) return goTo(reply, `${section}?by=${by}`);
+  const body = await comparison(request, reply, {
+    kind,
+    rows,
+    fields,
+    faults,
+    hidden: { by },
+    action: `${section}/merge`,
+    back: `${section}?by=${by}`,
+  });
+  return sendPage(request, reply, { title: words, section, status, body });
+}
+
+/** Groups that one form merges at most, and those that are looked at for it. */
+const most = { merged: 100, groups: 500 };
+
+/** Time for the merges of one form (ms). */
+const maxMergeMs = 6_000;
+
+/** Returns merges of records into an older one with the same values in all fields. */
+async function findEqual(request: FastifyRequest, by: DuplicateKey): Promise<Merge[]> {
+  const found: Merge[] = [];
+  const limit = 100;
+  for (let page = 1; page <= most.groups / limit && found.length < most.merged; page += 1) {
+    const groups = (await findUnlessCounting(request, by, page, limit)) ?? [];
+    const ids = groups.map((group) => group.ids.slice(0, maxCompared));
+    const rows = new Map((await readInOrder(request, searches[by], ids.flat())).map((row) => [row.id, row]));
+    for (const group of ids) {
+      const merge = mergeOfEqual(
+        searches[by],
+        group.flatMap((id) => rows.get(id) ?? []),
+      );
+      if (merge) found.push(merge);
+    }
+    if (groups.length < limit) break;
+  }
+  return found.slice(0, most.merged);
+}
+
+/** Returns the merge of those records that equal the first one; undefined if there are none. */
+function mergeOfEqual({ fields }: Search, [kept, ...others]: readonly ShownRecord[]): Merge | undefined {
+  const valuesOf = (row: ShownRecord) => JSON.stringify(fields.map((name) => row[name as keyof ShownRecord]));
+  const equal = others.filter((row) => valuesOf(row) === valuesOf(kept!));
+  return equal.length === 0 ? undefined : { id: kept!.id, merge_ids: equal.map(({ id }) => id) };
+}
+
+/** Merges records if they are still equal. Returns the number of merges: 0 or 1. */
+async function mergeIfEqual(
+  sql: Transaction,
+  customerId: string,
+  search: Search,
+  ids: readonly string[],
+): Promise<number> {
+  const rows = await search.kind.find(sql, customerId, ids);
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  const merge = mergeOfEqual(
+    search,
+    ids.flatMap((id) => byId.get(id) ?? []),
+  );
+  if (merge) await search.merge(sql, customerId, merge);
+  return merge ? 1 : 0;
+}

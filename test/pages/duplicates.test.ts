@@ -1,0 +1,97 @@
+import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { companyBody, contactBody, grant, make, makeList, type TestCustomer } from '../setup/factories.ts';
+import { textOf, visitorOf } from './visitor.ts';
+
+let app: TestApp;
+let customer: TestCustomer;
+let admin: Awaited<ReturnType<typeof visitorOf>>;
+beforeAll(async () => {
+  app = await startApp();
+});
+beforeEach(async () => {
+  customer = await app.customer();
+  admin = await visitorOf(app.fastify, customer.id);
+});
+
+const contact = (more: object = {}) => make(customer, '/contacts', contactBody({ work_email: 'a@x.example', ...more }));
+const read = async (id: string) => (await customer.get(`/contacts/${id}`)).body;
+const compareLink = (body: string) =>
+  /href="(\/app\/duplicates\/compare[^"]*)"/.exec(body)![1]!.replaceAll('&#38;', '&').replaceAll('&#61;', '=');
+
+test('a group is compared side by side, and merged with the chosen values into the chosen record', async () => {
+  const ids = [await contact({ job_title: 'Analyst', gender: 'f' }), await contact({ job_title: 'Countess' })] as const;
+  await contact({ work_email: 'other@x.example' });
+  const page = await admin.get('/app/duplicates');
+  expect(textOf(page)).toContain('a@x.example 2 Compare');
+  const link = compareLink(page.body);
+  const compared = await admin.get(link);
+  expect(textOf(compared)).toMatch(/Job title Analyst Countess/);
+  expect([...compared.body.matchAll(/name="field_(\w+)"/g)].map(([, name]) => name)).toEqual([
+    'job_title',
+    'job_title',
+  ]);
+  const form = { ...(await admin.fieldsOf(link, '/app/duplicates/merge')), id: [...ids] };
+  const stranger = await visitorOf(app.fastify, (await app.customer()).id);
+  expect((await stranger.get(link)).location).toBe('/app/duplicates?by=work_email');
+  const chosen = { ...form, keep: ids[1], field_job_title: ids[0] };
+  expect((await admin.post('/app/duplicates/merge', chosen)).location).toBe('/app/duplicates?by=work_email&done=1');
+  expect(await read(ids[1])).toMatchObject({ job_title: 'Analyst', gender: 'f' });
+  expect((await read(ids[0])).merged_into).toBe(ids[1]);
+  // Sent again, as by a second click.
+  expect((await admin.post('/app/duplicates/merge', chosen)).location).toBe('/app/duplicates?by=work_email');
+  expect(textOf(await admin.get('/app/duplicates'))).toContain('No duplicates');
+});
+
+test('what one merge cannot hold is said on the form, and nothing is merged', async () => {
+  const emails = (name: string) => Array.from({ length: 11 }, (_, i) => `${name}${i}@example.com`);
+  const ids = [await contact({ other_emails: emails('a') }), await contact({ other_emails: emails('b') })] as const;
+  const link = compareLink((await admin.get('/app/duplicates')).body);
+  const form = { ...(await admin.fieldsOf(link, '/app/duplicates/merge')), id: [...ids], keep: ids[0] };
+  const refused = await admin.post('/app/duplicates/merge', form);
+  expect([refused.status, textOf(refused)]).toEqual([409, expect.stringContaining('Must choose a record')]);
+  expect((await read(ids[1])).id).toBe(ids[1]);
+});
+
+test('all records that equal an older one are merged at once, and groups in which something differs stay', async () => {
+  const equal = [await contact(), await contact(), await contact()] as const;
+  const different = [
+    await contact({ work_email: 'b@x.example' }),
+    await contact({ work_email: 'b@x.example', gender: 'f' }),
+  ];
+  for (let i = 0; i < 2; i += 1) await make(customer, '/company', companyBody({ company_name: 'Acme' }));
+  expect(textOf(await admin.get('/app/duplicates/work_email/equal'))).toContain('In 1 group, 2 contacts');
+  const sent = await admin.submit('/app/duplicates/work_email/equal');
+  expect(sent.location).toBe('/app/duplicates?by=work_email&done=1');
+  for (const id of equal.slice(1)) expect((await read(id)).merged_into).toBe(equal[0]);
+  for (const id of different) expect((await read(id)).id).toBe(id);
+  expect((await admin.get('/app/duplicates/work_email/equal')).location).toContain('done=0');
+  await admin.submit('/app/duplicates/name/equal');
+  expect((await customer.post('/company/list', {})).body).toHaveLength(1);
+});
+
+test('duplicates that workers count are shown once they are counted', async () => {
+  expect(textOf(await admin.get('/app/duplicates?by=external_name'))).toContain('are being counted');
+});
+
+test('enriching a list shows its price first, and starts one job for at most the given credits', async () => {
+  await grant(app.fastify, customer.id, 'subscription', 5);
+  const list = await makeList(app.fastify, customer);
+  await customer.post('/list-contact-details/add-contacts', {
+    list_id: list,
+    contact_ids: [await contact(), await contact({ work_email: 'b@x.example' })],
+  });
+  await contact({ work_email: 'c@x.example' });
+  const path = `/app/lists/${list}/enrich`;
+  expect(textOf(await admin.get(path))).toMatch(/2 contacts.*At most 2 credits ; 5 are available/);
+  const form = await admin.fieldsOf(path);
+  expect(form['max_credits']).toBe('2');
+  expect((await admin.post(path, { ...form, max_credits: 'x' })).status).toBe(400);
+  const started = await admin.post(path, { ...form, max_credits: '1' });
+  expect(started.location).toMatch(/^\/app\/jobs\/[0-9a-f-]{36}$/);
+  expect((await admin.post(path, { ...form, max_credits: '1' })).location).toBe('/app/jobs?done=sent');
+  const jobs = await app.owner`select type, total, reserved::integer from jobs where customer_id = ${customer.id}`;
+  expect(jobs).toEqual([{ type: 'enrich_contacts', total: 2, reserved: 1 }]);
+  const member = await visitorOf(app.fastify, customer.id, 'member');
+  expect((await member.get(path)).status).toBe(403);
+});
