@@ -11,7 +11,7 @@ import { lockContactsOfCompanies } from '../records/contact-locks.ts';
 import type { LastWrites } from '../records/last-writes.ts';
 import { refreshMembers } from '../memberships/list-members.ts';
 import type { LockedRules } from '../memberships/list-rules.ts';
-import { detachOpportunities } from '../sales/opportunities.ts';
+import { moveOpportunities } from '../sales/opportunities.ts';
 
 /** The fields of a company that also appear in its contacts. */
 const shownByContacts = ['company_name', 'industry'] as const;
@@ -109,7 +109,7 @@ async function removeSmall(
   { ids, contactIds, last }: { ids: string[]; contactIds: string[]; last: LastWrites },
 ): Promise<void> {
   await detachContacts(sql, customerId, ids, contactIds);
-  await detachOpportunities(sql, customerId, ids);
+  await moveOpportunities(sql, customerId, ids, null);
   await sql`
     delete from companies
     where customer_id = ${customerId}

@@ -1,5 +1,6 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 import { aliveSeconds, typesOf, type JobQueue, type RunQueue } from '../../database/queues.ts';
+import { findCustomersWith } from '../records/finders.ts';
 import { enqueueTurn, sendTurn } from '../records/turns.ts';
 import { importColumns, type ImportRow } from '../imports/import-progress.ts';
 import { endpointColumns, type EndpointRow } from './endpoint-rows.ts';
@@ -227,22 +228,17 @@ export async function areOthersWaiting(sql: Sql, customerId: string, queue: RunQ
   return row.wait;
 }
 
-/**
- * Finds the customers that have a waiting run in this queue. Returns one page of their ids, in ascending order.
- * @param after last customer id of the previous page
- */
-export async function findWaitingCustomers(
+/** Returns one page of ids of customers that have a waiting run in this queue. */
+export const findWaitingCustomers = (
   sql: Sql | Transaction,
   queue: RunQueue,
-  { after, limit }: { after: string; limit: number },
-): Promise<string[]> {
-  const rows = await sql<{ customer_id: string }[]>`
-    select distinct r.customer_id
-    from ${storeOf(sql, queue).table} r
-    join customers c on c.id = r.customer_id
-    where ${isWaiting(sql, queue)}
-      and r.customer_id > ${after}
-    order by r.customer_id
-    limit ${limit}`;
-  return rows.map((row) => row.customer_id);
-}
+  page: { after: string; limit: number },
+): Promise<string[]> =>
+  findCustomersWith(
+    sql,
+    sql`
+      from ${storeOf(sql, queue).table} r
+      join customers c on c.id = r.customer_id
+      where ${isWaiting(sql, queue)}`,
+    page,
+  );

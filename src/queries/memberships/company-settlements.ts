@@ -8,7 +8,7 @@ import type { BatchOutcome } from '../records/turns.ts';
 import { refreshMembers } from './list-members.ts';
 import { contactsAtOnce } from './list-rule-limits.ts';
 import { lockAndReadRules } from './list-rules.ts';
-import { detachOpportunities } from '../sales/opportunities.ts';
+import { moveOpportunities } from '../sales/opportunities.ts';
 import { removeNextRows } from '../sales/opportunity-contacts.ts';
 
 /*
@@ -151,7 +151,7 @@ export async function settleBatch(sql: Transaction, customerId: string, size: nu
     return 'more';
   }
   const { company_id: companyId, is_deletion: isDeletion } = settlement;
-  if (isDeletion && (await detachOpportunities(sql, customerId, [companyId], size)) > 0) return 'more';
+  if (isDeletion && (await moveOpportunities(sql, customerId, [companyId], null, size)) > 0) return 'more';
   await endSettlement(sql, customerId, settlement);
   return 'more';
 }

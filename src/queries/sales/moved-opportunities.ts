@@ -70,28 +70,6 @@ export async function moveOpportunityContacts(
   await touch(sql, customerId, ids);
 }
 
-/** Gives the opportunities of the companies `from` to the company `to`. The caller must have locked the companies. */
-export async function moveCompanyOpportunities(
-  sql: Transaction,
-  customerId: string,
-  { to, from }: { to: string; from: readonly string[] },
-): Promise<void> {
-  await sql`
-    with held as (
-      select id
-      from opportunities
-      where customer_id = ${customerId}
-        and company_id = any(${from as string[]}::uuid[])
-      order by id
-      for no key update
-    )
-    update opportunities o
-    set company_id = ${to}, updated_at = (select clock_timestamp())
-    from held
-    where o.customer_id = ${customerId}
-      and o.id = held.id`;
-}
-
 /** Sets `updated_at` of opportunities, which the caller must have locked. */
 const touch = (sql: Transaction, customerId: string, ids: string[]) => sql`
   update opportunities

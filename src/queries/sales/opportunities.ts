@@ -250,14 +250,16 @@ export async function deleteOpportunity(
 }
 
 /**
- * Removes companies from their opportunities.
+ * Gives the opportunities of companies to another company, or to none.
+ * @param to id of the other company, which the caller must have locked
  * @param max how many to update; null means all
  * @returns how many were updated
  */
-export async function detachOpportunities(
+export async function moveOpportunities(
   sql: Transaction,
   customerId: string,
   companyIds: readonly string[],
+  to: string | null,
   max: number | null = null,
 ): Promise<number> {
   const { count } = await sql`
@@ -271,7 +273,7 @@ export async function detachOpportunities(
       for no key update
     )
     update opportunities o
-    set company_id = null, updated_at = (select clock_timestamp())
+    set company_id = ${to}::uuid, updated_at = (select clock_timestamp())
     from held
     where o.customer_id = ${customerId}
       and o.id = held.id`;

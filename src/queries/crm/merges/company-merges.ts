@@ -11,7 +11,8 @@ import { beginSettling, findLarge } from '../../memberships/company-settlements.
 import { refreshMembers } from '../../memberships/list-members.ts';
 import { contactsAtOnce } from '../../memberships/list-rule-limits.ts';
 import { lockAndReadRules } from '../../memberships/list-rules.ts';
-import { countOfCompanies, moveCompanyOpportunities } from '../../sales/moved-opportunities.ts';
+import { countOfCompanies } from '../../sales/moved-opportunities.ts';
+import { moveOpportunities } from '../../sales/opportunities.ts';
 import { encodedCompany, lockCompanyRows, type CompanyColumns } from '../companies.ts';
 import { removeCompanies, updateDependants } from '../company-changes.ts';
 import { mergedFields, mergedVerification, unitedCustomFields } from './merged-values.ts';
@@ -54,7 +55,7 @@ async function mergeAll(sql: Transaction, customerId: string, merge: Merge, last
     opportunities: await countOfCompanies(sql, customerId, 'opportunities', gone),
   });
   const moved = await moveContacts(sql, customerId, { to: kept.id, from: gone });
-  await moveCompanyOpportunities(sql, customerId, { to: kept.id, from: gone });
+  await moveOpportunities(sql, customerId, gone, kept.id);
   await removeCompanies(sql, customerId, rules, gone, last);
   await updateMerged(sql, customerId, kept.id, merged);
   await rememberMerge(
