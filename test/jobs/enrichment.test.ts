@@ -5,6 +5,7 @@ import { checkCredits } from '../../src/queries/jobs/credit-checks.ts';
 import { insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
+import { suppress } from '../catalog/suppress.ts';
 import { recount } from '../queries/memberships/recount.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, make, unique, type TestCustomer } from '../setup/factories.ts';
@@ -131,6 +132,34 @@ test('never more than `max_credits` is spent, and nothing for people who are unl
   // With `overwrite`, the title is replaced too.
   await enrich(customer, { contact_ids: [ids.useless], fields: ['job_title'], overwrite: true, max_credits: 1 });
   expect((await customer.get(`/contacts/${ids.useless}`)).body.job_title).toBe('Analyst');
+});
+
+test('nobody who is suppressed between match and unlock is unlocked or fills anything', async () => {
+  const customer = await customerWith(app, { subscription: 10 });
+  const [ada, bob] = [await add(), await add()];
+  const ids = [
+    await contact(customer, { work_email: ada.work_email }),
+    await contact(customer, { work_email: bob.work_email }),
+  ];
+  const { body: job } = await start(customer, { contact_ids: ids, max_credits: 10 });
+  const context = contextOf(app);
+  const search: typeof context.catalog.search = async (...given) => {
+    const found = await context.catalog.search(...given);
+    await suppress(app.db, [['email', ada.work_email]]);
+    return found;
+  };
+  await takeTurn('unlock', jobBatches)(
+    { ...context, catalog: { ...context.catalog, search } },
+    { customerId: customer.id },
+  );
+  const { body: rows } = await customer.post(`/service-handler/${job.id}/results`);
+  expect(rows).toMatchObject([
+    { item: ids[0], status: 'skipped', reason: 'no_match', charged: 0, result: null },
+    { item: ids[1], status: 'succeeded', charged: 1 },
+  ]);
+  expect((await customer.get(`/contacts/${ids[0]}`)).body.job_title).toBe('');
+  const unlocked = await app.owner`select prospect_id from unlocks where customer_id = ${customer.id}`;
+  expect(unlocked).toEqual([{ prospect_id: bob._id }]);
 });
 
 test('a deleted contact fails, and a merged one is enriched as the one that stays, once', async () => {

@@ -112,17 +112,20 @@ describe('a start', () => {
     });
     const list = await makeList(app.fastify, customer);
     await make(customer, '/contacts', contactBody({ work_email: `${unique('a')}@example.com`, list_ids: [list] }));
+    const enrich = (max_credits: number) => client.post('/service-handler/enrich-contacts', { max_credits });
     const answers = [
+      await enrich(5),
       await client.post(`/list-contact/verify-contacts/${list}`),
       await start(client, 1),
       await unlock(client, inTown),
       await select(client, { ids: [unlisted] }),
     ];
-    expect(answers.map(({ body }) => body.code)).toEqual(Array(4).fill('spend_cap_exceeded'));
+    expect(answers.map(({ body }) => body.code)).toEqual(Array(5).fill('spend_cap_exceeded'));
     expect(await creditsOf(customer)).toMatchObject({ subscription: { reserved: 0 }, verification: { reserved: 0 } });
     // What costs nothing can be started.
     const none = { filters: { location_locality: [unique('none')] }, total_records: 5 };
     expect((await unlock(client, none)).status).toBe(200);
+    expect((await enrich(0)).status).toBe(200);
   });
 
   test('as a dry run tells the smaller of the balance and what the cap leaves', async () => {
