@@ -158,7 +158,7 @@ function groupsOf(by: DuplicateKey, page: number, groups: readonly DuplicateGrou
         <td><a href="${compareAddress(by, ids)}" aria-label="Compare ${value}">Compare</a></td>
       </tr>`,
   );
-  return html`!${table(searches[by].words, ['In common', 'Records', ''], rows)}
+  return html`!${table(searches[by].words, ['In common', 'Records', 'Side by side'], rows)}
   !${pager(
     {
       newer: page > 1 ? address(page - 1) : undefined,
