@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, test } from 'vitest';
 import { withImportLock } from '../../src/catalog/import/import-lock.ts';
+import { lift } from '../../src/catalog/rights/requests.ts';
+import { toIdentifier } from '../../src/queries/catalog/identifiers.ts';
 import { unlockPeople } from '../../src/queries/catalog/unlock-people.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
@@ -180,6 +182,22 @@ describe.for([
       });
       expect(await erasing).toMatchObject({ code: 0, answer: { deleted: 2 } });
       expect(await stored([ada, again])).toEqual([]);
+    });
+
+    test('lift waits for a reindex that runs, which would lose a person who is written back meanwhile', async () => {
+      const ada = unique();
+      await load([ada]);
+      await privacy('suppress', '--id', ada._id, '--reason', 'objection');
+      const told = Promise.withResolvers<unknown>();
+      const services = { db: app.db, catalog: app.catalog, notify: told.resolve };
+      let lifting: ReturnType<typeof lift> | undefined;
+      await withImportLock(app.db, async () => {
+        lifting = lift(services, toIdentifier('id', ada._id), { operator: 'test' });
+        await Promise.race([told.promise, lifting]);
+        expect(await stored([ada])).toEqual([]);
+      });
+      expect(await lifting).toEqual({ lifted: 1, shown: 1 });
+      expect(await stored([ada])).toEqual([ada._id]);
     });
 
     test('apply of a saved list erases whom a restored backup has brought back, and refuses the list of another installation', async () => {

@@ -15,7 +15,7 @@ import {
 import { validationFailed } from '../../errors.ts';
 import type { KeyedDigests } from '../../text/keyed-digests.ts';
 import { findPeople, hasIdentifier } from './find-people.ts';
-import type { RightsServices } from './stores.ts';
+import { whenNoImportRuns, type RightsServices } from './stores.ts';
 import { SuppressedPeople } from './suppressed-people.ts';
 import { sweepCatalog } from './sweep.ts';
 import { erasePeople, hold, release, sumOf, type Effects } from './take-out.ts';
@@ -103,7 +103,11 @@ export async function lift(
       identifier ? [keyOf(digests, identifier)] : await findSuppressionsOfCase(sql, noted.case_ref ?? ''),
     ),
   );
-  return { lifted, shown: await release(services, await SuppressedPeople.open(services.db)) };
+  // A reindex that runs could have passed the place to which a person is written back, and would lose the person.
+  const shown = await whenNoImportRuns(services, async () =>
+    release(services, await SuppressedPeople.open(services.db)),
+  );
+  return { lifted, shown };
 }
 
 export interface SavedList {
