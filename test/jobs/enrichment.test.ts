@@ -183,6 +183,36 @@ test('a deleted contact fails, and a merged one is enriched as the one that stay
   expect((await customer.get(`/contacts/${kept}`)).body.job_title).toBe('Analyst');
 });
 
+test('contacts that are merged while their people are searched for are enriched as one', async () => {
+  const customer = await customerWith(app, { subscription: 10 });
+  const [ada, eve] = [await add(), await add()];
+  const [merged, kept] = [
+    await contact(customer, { profnet_url: `https://${ada.profnet_url}` }),
+    await contact(customer, { profnet_url: `https://${eve.profnet_url}` }),
+  ];
+  const started = await start(customer, { contact_ids: [merged, kept], max_credits: 10 });
+  let merging: Promise<unknown> | undefined;
+  const search: typeof app.catalog.search = async (...given) => {
+    await (merging ??= customer.post('/contacts/merge', { id: kept, merge_ids: [merged] }));
+    return app.catalog.search(...given);
+  };
+  const work = () =>
+    takeTurn('unlock', jobBatches)(
+      { ...contextOf(app), catalog: { ...app.catalog, search } },
+      { customerId: customer.id },
+    );
+  await work();
+  // The pause before the batch is repeated.
+  await app.owner`update jobs set leased_until = now() where id = ${started.body.id} and lease is not null`;
+  await work();
+  const { body: rows } = await customer.post(`/service-handler/${started.body.id}/results`);
+  expect(rows).toMatchObject([
+    { item: merged, contact_id: kept, status: 'succeeded', charged: 1, result: { prospect_id: eve._id } },
+    { item: kept, status: 'skipped', reason: 'duplicate', charged: 0 },
+  ]);
+  expect((await creditsOf(customer)).subscription).toEqual({ balance: 9, reserved: 0 });
+});
+
 test('a start takes ids, filters or both, and names its faults: unknown contacts, scopes, and too few credits', async () => {
   const customer = await customerWith(app, { subscription: 1 });
   const ids = [await contact(customer), await contact(customer)];

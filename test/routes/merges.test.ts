@@ -3,11 +3,13 @@ import { saveVerifications } from '../../src/queries/crm/contact-verifications.t
 import { syncProspects } from '../../src/queries/crm/crm-sync.ts';
 import { markRemovalRequested } from '../../src/queries/crm/removal-requests.ts';
 import { withLastWrites } from '../../src/queries/records/last-writes.ts';
+import { mergeContacts as mergeInTransaction } from '../../src/queries/crm/merges/contact-merges.ts';
 import { forgetOldMerges } from '../../src/queries/records/merged-records.ts';
 import { person } from '../catalog/people.ts';
 import { importFile } from '../jobs/importing.ts';
 import { recount } from '../queries/memberships/recount.ts';
 import { patient, startApp, type TestApp } from '../setup/app.ts';
+import { somebodyWaitsFor } from '../setup/locks.ts';
 import {
   companyBody,
   contactBody,
@@ -358,6 +360,22 @@ describe('the request of a person to be removed', () => {
 });
 
 describe('merges that race', () => {
+  test('with a verification do not lose it: it is stored again, with the record that stays', async () => {
+    const work_email = 'one@example.com';
+    const [kept, merged] = [await contact({ work_email }), await contact({ work_email })];
+    const given = { address: work_email, status: 'invalid' as const, contactId: merged };
+    const save = () => app.db.transaction((sql) => saveVerifications(sql, customer.id, [given]));
+    const { saving } = await app.db.transaction(async (sql) => {
+      await mergeInTransaction(sql, customer.id, { id: kept, merge_ids: [merged] });
+      const saving = save();
+      await somebodyWaitsFor(sql, app.owner);
+      return { saving };
+    });
+    await expect(saving).rejects.toMatchObject({ code: 'unavailable' });
+    await save();
+    expect((await read('/contacts', kept)).verification_status).toBe('invalid');
+  });
+
   test('with changes, deletions, upserts, lists and each other end as if one came after the other', async () => {
     for (let round = 0; round < 6; round += 1) {
       const list = await makeList(app.fastify, customer);

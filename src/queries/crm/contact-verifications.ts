@@ -1,6 +1,7 @@
 import type { Transaction } from '../../database/db.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { emailKey } from '../../text/normalise.ts';
+import { RecordsChanged } from '../records/batches.ts';
 import { lockedInOrder } from '../records/contact-locks.ts';
 import { findSuccessors } from '../records/merged-records.ts';
 import { withLastWrites } from '../records/last-writes.ts';
@@ -16,6 +17,7 @@ export interface ContactVerification {
 /**
  * Saves the results of email verifications in contacts, and updates the contacts' list memberships. Skips contacts that
  * were deleted or whose work email has changed.
+ * @throws RecordsChanged if a contact was merged into another one while its lock was waited for
  */
 export async function saveVerifications(
   sql: Transaction,
@@ -33,6 +35,8 @@ export async function saveVerifications(
   const current = verifications.map((one) => ({ ...one, contactId: successors.get(one.contactId) ?? one.contactId }));
   const given = [...new Set(current.map(({ contactId }) => contactId))];
   const stored = new Map((await lockAddresses(sql, customerId, given)).map((contact) => [contact.id, contact]));
+  const gone = given.filter((id) => !stored.has(id));
+  if ((await findSuccessors(sql, customerId, gone)).size > 0) throw new RecordsChanged();
   const statuses = new Map(
     current.flatMap(({ address, status, contactId: id }) =>
       stored.has(id) && emailKey(stored.get(id)!.work_email) === emailKey(address) ? [[id, status] as const] : [],

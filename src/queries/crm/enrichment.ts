@@ -6,6 +6,7 @@ import { contactFields } from '../../schemas/contacts.ts';
 import type { EnrichedField } from '../../schemas/clean-data/enrichment.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
+import { RecordsChanged } from '../records/batches.ts';
 import { lockContacts } from '../records/contact-locks.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { findSuccessors } from '../records/merged-records.ts';
@@ -141,6 +142,7 @@ export interface LockedEnrichments {
 /**
  * Locks contacts until the transaction ends, and returns what these prospects change in them.
  * @param given by the id with which the job names the contact; different ids of different contacts
+ * @throws RecordsChanged if two of them are the same contact by now, because it was merged
  */
 export async function lockEnrichments(
   sql: Transaction,
@@ -163,6 +165,7 @@ export async function lockEnrichments(
   await lockContacts(sql, customerId, [...new Set([...seen.values()].map(({ id }) => id))]);
   // A new statement, because the contacts may have changed before they were locked.
   const current = await readEnriched(sql, customerId, [...given.keys()]);
+  requireUnmerged(seen, current);
   const linked = await findLinked(
     sql,
     customerId,
@@ -179,6 +182,19 @@ export async function lockEnrichments(
     enrichments.set(id, enrichment);
   }
   return { rules, companies, enrichments };
+}
+
+/**
+ * Compares the contacts that were locked with those that the ids name now.
+ * @throws RecordsChanged if one was merged into another one, which is not locked, or which another id names too
+ */
+function requireUnmerged(
+  locked: ReadonlyMap<string, EnrichedContact>,
+  current: ReadonlyMap<string, EnrichedContact>,
+): void {
+  const isLocked = [...current].every(([id, contact]) => locked.get(id)?.id === contact.id);
+  const distinct = new Set([...current.values()].map(({ id }) => id));
+  if (!isLocked || distinct.size < current.size) throw new RecordsChanged();
 }
 
 /** Returns those of the prospects from which a contact comes. */
