@@ -65,7 +65,7 @@ export const leftOut = (layout: CsvLayout): number[] =>
 export function usedMapping({ headers, columns, origins = [], types = [] }: CsvLayout): Mapping {
   const entries = headers.flatMap((header, i): [string, MappedField][] => {
     const field = columns[i] ?? null;
-    const isDecided = field !== null || origins[i] === 'given';
+    const isDecided = field !== null || origins[i] === 'given' || origins[i] === 'remembered';
     if (!isDecided || header.startsWith('_') || headers.indexOf(header) !== i) return [];
     const type = types[i];
     return [[header, field !== null && type ? { field, type } : field]];

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { ImportFile } from '../../../src/files/import-file.ts';
 import type { Mapping } from '../../../src/schemas/imports.ts';
 import { layoutOf, planColumns, readLayout } from '../../../src/files/layout/layout.ts';
+import { usedMapping } from '../../../src/files/layout/settle-layout.ts';
 import { chunksOf, contacts } from '../reading.ts';
 
 const guessed: ImportFile = { ...contacts, guess: true };
@@ -422,6 +423,16 @@ describe('a field', () => {
     const { layout } = layoutOf({ ...guessed, mapping }, plan);
     expect(layout.columns).toEqual([null, 'work_email', null, 'location_locality']);
     expect(layout.origins).toEqual(['given', 'remembered', 'remembered', 'guess']);
+  });
+
+  test('that was left out is left out again, however often files with these headers come', async () => {
+    let known: Mapping = { 'E-mail': 'work_email', 'E-mail 2': null };
+    for (let i = 0; i < 3; i += 1) {
+      const text = Buffer.from('E-mail,E-mail 2\na@x.example,b@x.example\n');
+      const layout = await readLayout(guessed, chunksOf(text, [1_000]), () => Promise.resolve(known));
+      expect(layout!.columns).toEqual(['work_email', null]);
+      known = usedMapping(layout!);
+    }
   });
 
   test('is not guessed and nothing is remembered without `guess`', async () => {
