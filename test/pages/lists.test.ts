@@ -97,3 +97,11 @@ test('opportunities stand in a column for each stage, with its total, and are mo
   const stranger = await visitorOf(app.fastify, (await app.customer()).id);
   expect((await stranger.get(`/app/opportunities/${id}`)).status).toBe(404);
 });
+
+test('a list is created once by a form that is sent twice, and keeps the lines of its description', async () => {
+  const fields = { ...(await admin.fieldsOf('/app/lists/new')), name: 'Twice', description: 'one\r\ntwo', do: 'save' };
+  for (const _ of [1, 2]) expect((await admin.post('/app/lists/new', fields)).status).toBe(303);
+  const { body } = await customer.post('/list-contact/list', {});
+  expect(body).toMatchObject([{ name: 'Twice', description: 'one\ntwo' }]);
+  expect((await admin.get(`/app/lists/${body[0].id}/edit`)).body).toMatch(/<textarea [^>]*>\none\ntwo<\/textarea>/);
+});

@@ -103,6 +103,38 @@ describe('a contact', () => {
     expect((await customer.get(`/contacts/${body.id}`)).status).toBe(404);
   });
 
+  test('keeps the line breaks of its values, whatever else a form changes', async () => {
+    const texts = { job_title: 'Head\nof Sales', custom_fields: { Note: '\nfirst\r\nsecond', Plan: 'gold' } };
+    const [id] = await makeContacts(1, texts);
+    const path = `/app/contacts/${id}/edit`;
+    // A browser takes line breaks out of an input, and sends those of a text area as CR LF.
+    const { body } = await admin.get(path);
+    const areas = [...body.matchAll(/<textarea [^>]*name="([^"]+)"[^>]*>\n?([^<]*)<\/textarea>/g)].map(
+      ([, name, value]) => [name, value!.replaceAll(/\r\n?|\n/g, '\r\n')],
+    );
+    const inputs = [...body.matchAll(/<input [^>]*name="([^"]+)" value="([^"]*)"/g)].map(([, name, value]) => [
+      name,
+      value!.replaceAll(/[\r\n]/g, ''),
+    ]);
+    const given = Object.fromEntries([...inputs, ...areas]) as Record<string, string>;
+    const { etag, form_token } = filledFields(body, path) as { etag: string; form_token: string };
+    const sent = { ...given, etag, form_token, first_name: 'Augusta' };
+    expect((await admin.post(path, sent)).status).toBe(303);
+    const { first_name, job_title, custom_fields } = (await customer.get(`/contacts/${id}`)).body;
+    expect({ first_name, job_title, custom_fields }).toEqual({ first_name: 'Augusta', ...texts });
+  });
+
+  test('is created once by a form that is sent twice, also at the same time', async () => {
+    const path = '/app/contacts/new';
+    const fields = { ...(await admin.fieldsOf(path)), first_name: 'Ada', last_name: 'L', work_email: 'a@example.com' };
+    const answers = await Promise.all([1, 2, 3].map(() => admin.post(path, fields)));
+    answers.push(await admin.post(path, fields));
+    expect(answers.map(({ status }) => status)).toEqual([303, 303, 303, 303]);
+    expect((await customer.post('/contacts/list', {})).body).toHaveLength(1);
+    expect(answers.at(-1)!.location).toBe('/app/contacts?done=sent');
+    expect(textOf(await admin.get('/app/contacts?done=sent'))).toContain('This form was sent before');
+  });
+
   test('that somebody else changed meanwhile is not overwritten: the form shows both versions', async () => {
     const [id] = await makeContacts(1);
     const path = `/app/contacts/${id}/edit`;
@@ -152,13 +184,15 @@ describe('chosen contacts', () => {
     expect((await customer.get(`/contacts/${ids[0]}`)).status).toBe(404);
   });
 
-  test('are added to a list, new or existing', async () => {
+  test('are added to a list, new or existing, which is created once', async () => {
     const ids = await makeContacts(3);
     const list = await makeList(app.fastify, customer);
     await confirm(`do=list&id=${ids[0]}&id=${ids[1]}`, { list_id: list });
     const nameless = await confirm(`do=list&all=1`, { list_id: 'new', name: '' });
     expect(nameless.status).toBe(400);
-    expect((await confirm('do=list&all=1', { list_id: 'new', name: 'Everybody' })).status).toBe(303);
+    const twice = { form_token: (await admin.fieldsOf('/app/contacts/chosen?do=list&all=1'))['form_token']! };
+    for (const _ of [1, 2])
+      expect((await confirm('do=list&all=1', { list_id: 'new', name: 'Everybody', ...twice })).status).toBe(303);
     const { body } = await customer.post('/list-contact/list', {});
     expect(body.map((one: { contacts_count: number }) => one.contacts_count)).toEqual([3, 2]);
   });

@@ -6,7 +6,7 @@ import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/unstorable.ts';
 import type { Validator } from '../../validation/validator.ts';
-import { html, type Html } from './html.ts';
+import { html, notice, type Html } from './html.ts';
 
 /** The fields of a submitted form. Values of fields with the same name are in an array. */
 export type Fields = Record<string, string | string[] | undefined>;
@@ -46,6 +46,9 @@ export function requireToken(request: FastifyRequest, fields: unknown): void {
   throw new DomainError('forbidden', 'This form is too old, or it was not sent from a page of yours. Open it again.');
 }
 
+/** Says that a form had its effect when it was sent before, and has none now. */
+export const sentBefore: Html = notice('This form was sent before. Nothing was done a second time.', 'warning');
+
 /** Returns an empty string if the form has no token. */
 export function tokenOf(fields: unknown): string {
   const token = (fields as Fields | null | undefined)?.[tokenField];
@@ -56,6 +59,9 @@ export const fieldsOf = ({ body }: FastifyRequest): Fields => (body ?? {}) as Fi
 
 /** Returns the first value of a form field, or an empty string if it is missing. */
 export const text = (fields: Fields, name: string): string => [fields[name] ?? []].flat()[0] ?? '';
+
+/** Returns the text of a field that can have several lines. Browsers send line breaks as CR LF. */
+export const linesIn = (fields: Fields, name: string): string => text(fields, name).replaceAll('\r\n', '\n');
 
 /** Returns the values of all form fields with the same name. */
 export const values = (fields: Fields, name: string): string[] => [fields[name] ?? []].flat();
@@ -155,6 +161,11 @@ export function formFaults(faults: Faults, shown: readonly string[]): Html {
     <p>${texts.length > 0 ? texts.join(' ') : 'Please look at the marked fields.'}</p>
   </div>`;
 }
+
+/** For a text that may have several lines: browsers take the line breaks out of an `input`. */
+export const textArea = (attributes: Html, value: string): Html =>
+  // Browsers drop the line break at the beginning.
+  html`<textarea !${attributes} rows="${Math.max(2, value.split('\n').length)}">${`\n${value}`}</textarea>`;
 
 export const option = (value: string, label: string, chosen: string): Html =>
   html`<option value="${value}" !${value === chosen ? 'selected' : ''}>${label}</option>`;

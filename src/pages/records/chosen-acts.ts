@@ -11,7 +11,7 @@ import type { ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate } from '../../schemas/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
-import { field, fieldsOf, option, queryOf, text, tokenOf, type Faults } from '../base/forms.ts';
+import { field, fieldsOf, option, queryOf, sentBefore, text, tokenOf, type Faults } from '../base/forms.ts';
 import { count, counted, html, notice, type Html } from '../base/html.ts';
 import { priceOf } from '../base/values.ts';
 import { listChoices } from './list-choices.ts';
@@ -74,12 +74,12 @@ const listing: Act<ContactDetail> = {
   run: async (request, rows) => {
     const { db, caller } = request;
     const contact_ids = rows.map(({ id }) => id);
-    const listId = await db.transaction(async (sql) => {
+    return db.transaction(async (sql) => {
+      if (!(await markSent(sql, caller.customerId, tokenOf(request.body)))) return '/app/lists?done=sent';
       const list_id = await chosenList(request, sql);
       await addMembers(sql, caller.customerId, { list_id, contact_ids });
-      return list_id;
+      return `/app/lists/${list_id}?done=added`;
     });
-    return `/app/lists/${listId}?done=added`;
   },
 };
 
@@ -153,6 +153,7 @@ const emailsOf = (rows: readonly ContactDetail[]) =>
 export function doneText(request: FastifyRequest, { noun, title }: Pick<RecordKind<never>, 'noun' | 'title'>): Html {
   const query = queryOf(request);
   if (text(query, 'done') === 'none') return notice('Choose some rows first.', 'warning');
+  if (text(query, 'done') === 'sent') return sentBefore;
   const number = Number(text(query, 'n'));
   if (text(query, 'done') !== 'deleted' || !Number.isInteger(number) || number < 1) return '';
   return notice(`${count(number)} ${number === 1 ? `${noun} is` : `${title.toLowerCase()} are`} deleted.`);

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { countRuleMatches } from '../../queries/crm/contacts.ts';
 import { contactFilterFields } from '../../schemas/filters.ts';
 import { ruleLimits, ruleOperators, unruled, type ListCreate, type RuleGiven } from '../../schemas/lists.ts';
-import { field, formFaults, option, text, values, type Faults, type Fields } from '../base/forms.ts';
+import { field, formFaults, linesIn, option, text, textArea, values, type Faults, type Fields } from '../base/forms.ts';
 import { html, notice, type Html } from '../base/html.ts';
 import { form, sendPage } from '../base/layout.ts';
 import { fieldWord, operatorWords } from '../base/words.ts';
@@ -25,7 +25,7 @@ export function draftOf(fields: Fields): ListDraft {
     logic_operator: joins![i] === 'OR' ? ('OR' as const) : ('AND' as const),
   }));
   const rules = rows.filter((row) => row.field !== '');
-  return { name: text(fields, 'name').trim(), description: text(fields, 'description').trim(), rules };
+  return { name: text(fields, 'name').trim(), description: linesIn(fields, 'description').trim(), rules };
 }
 
 interface Shown {
@@ -52,9 +52,8 @@ export async function sendListForm(request: FastifyRequest, reply: FastifyReply,
         { name: 'name', label: 'Name', faults },
         (attributes) => html`<input !${attributes} value="${draft.name}" maxlength="255" autocomplete="off" />`,
       )}
-      !${field(
-        { name: 'description', label: 'What it is for', faults },
-        (attributes) => html`<input !${attributes} value="${draft.description}" maxlength="5000" autocomplete="off" />`,
+      !${field({ name: 'description', label: 'What it is for', faults }, (attributes) =>
+        textArea(html`!${attributes} maxlength="5000"`, draft.description),
       )}
     </div>
     <fieldset class="card">

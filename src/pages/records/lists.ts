@@ -12,7 +12,7 @@ import { ListCreate, type List } from '../../schemas/lists.ts';
 import { etagOf } from '../../text/etag.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
-import { faultsOf, fieldsOf, idOf, queryOf, refusalOf, text, tokenOf } from '../base/forms.ts';
+import { faultsOf, fieldsOf, idOf, queryOf, refusalOf, sentBefore, text, tokenOf } from '../base/forms.ts';
 import { count, counted, empty, facts, html, moment, notice, pager, table, type Html } from '../base/html.ts';
 import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { priceOf } from '../base/values.ts';
@@ -39,7 +39,12 @@ export async function lists(app: FastifyInstance): Promise<void> {
             newer: cursor ? section : undefined,
             older: page.nextCursor && `${section}?cursor=${encodeURIComponent(page.nextCursor)}`,
           })}`;
-    return sendPage(request, reply, { title: 'Lists', section, body, actions: page.rows.length > 0 ? add : '' });
+    return sendPage(request, reply, {
+      title: 'Lists',
+      section,
+      body: html`!${text(queryOf(request), 'done') === 'sent' ? sentBefore : ''}!${body}`,
+      actions: page.rows.length > 0 ? add : '',
+    });
   });
 
   const newForm = { title: 'New list', action: `${section}/new`, back: section };
@@ -55,8 +60,12 @@ export async function lists(app: FastifyInstance): Promise<void> {
     if (isPreview || Object.keys(faults).length > 0)
       return sendListForm(request, reply, { ...newForm, draft, faults, isPreview });
     try {
-      const { id } = await db.transaction((sql) => createList(sql, caller.customerId, caller.userId, draft));
-      return await goTo(reply, `${section}/${id}?done=saved`);
+      const made = await db.transaction(async (sql) =>
+        (await markSent(sql, caller.customerId, tokenOf(request.body)))
+          ? createList(sql, caller.customerId, caller.userId, draft)
+          : undefined,
+      );
+      return await goTo(reply, made ? `${section}/${made.id}?done=saved` : `${section}?done=sent`);
     } catch (error) {
       return sendListForm(request, reply, { ...newForm, draft, ...refusalOf(error) });
     }

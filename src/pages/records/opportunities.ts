@@ -12,6 +12,7 @@ import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
 import { listStages } from '../../queries/sales/stages.ts';
 import { OpportunityPatch, type Opportunity } from '../../schemas/opportunities.ts';
 import type { Pipeline, StageListItem } from '../../schemas/pipelines.ts';
+import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
 import { fieldsOf, idOf, option, queryOf, text } from '../base/forms.ts';
@@ -63,7 +64,8 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     const { db, caller } = request;
     const id = idOf(request, 'opportunity');
     const fields = fieldsOf(request);
-    const patch = { stage_id: text(fields, 'stage_id') };
+    const given = text(fields, 'stage_id');
+    const patch = { stage_id: canonicalId(given) ?? given };
     const faults = check.faultsOf(patch);
     if (faults.length > 0) throw validationFailed(faults);
     await db.transaction((sql) => updateOpportunity(sql, caller.customerId, id, patch));

@@ -3,10 +3,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { DomainError, notFound } from '../../errors.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
+import { markSent } from '../../queries/records/sent-forms.ts';
 import { etagOf } from '../../text/etag.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
-import { faultsOf, fieldsOf, formFaults, idOf, refusalOf, text, type Faults } from '../base/forms.ts';
+import { faultsOf, fieldsOf, formFaults, idOf, refusalOf, text, tokenOf, type Faults } from '../base/forms.ts';
 import { html, notice, type Html } from '../base/html.ts';
 import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { changesOf, recordForm, textsOf, textsOfRecord } from './record-form.ts';
@@ -29,8 +30,12 @@ export function recordEdit<Row extends ShownRecord>(app: FastifyInstance, kind: 
     const faults = faultsOf(checkNew, body);
     if (Object.keys(faults).length > 0) return showNew(request, reply, faults, 400);
     try {
-      const id = await db.transaction((sql) => kind.create(sql, caller.customerId, body as never));
-      return await goTo(reply, `${path}/${id}?done=created`);
+      const id = await db.transaction(async (sql) =>
+        (await markSent(sql, caller.customerId, tokenOf(fields)))
+          ? kind.create(sql, caller.customerId, body as never)
+          : undefined,
+      );
+      return await goTo(reply, id === undefined ? `${path}?done=sent` : `${path}/${id}?done=created`);
     } catch (error) {
       const refusal = refusalOf(error);
       return showNew(request, reply, refusal.faults, refusal.status);

@@ -1,7 +1,8 @@
 import type { TObject } from '@sinclair/typebox';
 import { phoneReader, type PhoneNumber } from '../../files/values/phones.ts';
 import type { User } from '../../schemas/users.ts';
-import { faultText, field, option, text, type Faults, type Fields } from '../base/forms.ts';
+import { faultText, field, linesIn, option, text, textArea, type Faults, type Fields } from '../base/forms.ts';
+import { canonicalId } from '../../text/ids.ts';
 import { html, type Html } from '../base/html.ts';
 import { countryChoices } from '../base/values.ts';
 import type { FormField, ShownRecord, Surroundings } from './record-kind.ts';
@@ -17,8 +18,10 @@ export async function formText({ name, control }: FormField, record: ShownRecord
   return (value as PhoneNumber[]).map(write).join('\n');
 }
 
-/** Returns the text of a field in a submitted form. Browsers send line breaks as CR LF. */
-const givenText = (fields: Fields, name: string): string => text(fields, name).replaceAll('\r\n', '\n');
+const hasLines = (value: string): boolean => /[\r\n]/.test(value);
+
+/** Returns a stored text as a browser sends it back if nobody changes it. */
+const unchanged = (stored: string): string => stored.replaceAll(/\r\n?/g, '\n');
 
 const linesOf = (given: string): string[] =>
   given
@@ -42,6 +45,7 @@ async function valueOf(
   if (control === 'company') return given.trim() === '' ? {} : { name: given.trim() };
   if (given.trim() === '') return isNullable(schema, name) ? null : '';
   // A text that is no number stays a text, which the validation refuses with a message.
+  if (control === 'user') return canonicalId(given.trim()) ?? given.trim();
   return control === 'number' && /^\d{1,9}$/.test(given.trim()) ? Number(given) : given.trim();
 }
 
@@ -65,8 +69,8 @@ export async function changesOf(
   const country = text(fields, 'location_country');
   const changes: Record<string, unknown> = {};
   for (const one of formFields) {
-    const given = givenText(fields, one.name);
-    if (fields[one.name] === undefined || given === (stored ? await formText(one, stored) : '')) continue;
+    const given = linesIn(fields, one.name);
+    if (fields[one.name] === undefined || given === (stored ? unchanged(await formText(one, stored)) : '')) continue;
     changes[one.name] = await valueOf(one, given, schema, country);
   }
   const custom = customChanges(fields, stored?.custom_fields ?? {});
@@ -79,11 +83,12 @@ const customName = (key: string): string => `custom.${key}`;
 function customChanges(fields: Fields, stored: ShownRecord['custom_fields']): Record<string, unknown> {
   const changes: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(stored)) {
-    const given = fields[customName(key)] === undefined ? String(value) : givenText(fields, customName(key));
-    if (given !== String(value)) changes[key] = given === '' ? null : likeStored(given, value);
+    if (fields[customName(key)] === undefined) continue;
+    const given = linesIn(fields, customName(key));
+    if (given !== unchanged(String(value))) changes[key] = given === '' ? null : likeStored(given, value);
   }
   const key = text(fields, 'custom_key').trim();
-  if (key !== '') changes[key] = givenText(fields, 'custom_value');
+  if (key !== '') changes[key] = linesIn(fields, 'custom_value');
   return changes;
 }
 
@@ -143,8 +148,9 @@ function inputOf({ control }: FormField, value: string, attributes: Html, users:
       </select>`;
     case 'lines':
     case 'phones':
-      return html`<textarea !${attributes} rows="${Math.max(2, value.split('\n').length)}">${value}</textarea>`;
+      return textArea(attributes, value);
     default: {
+      if (hasLines(value)) return textArea(attributes, value);
       const type = control === 'email' || control === 'number' ? control : 'text';
       return html`<input type="${type}" !${attributes} value="${value}" maxlength="2048" autocomplete="off" />`;
     }
@@ -155,7 +161,9 @@ function inputOf({ control }: FormField, value: string, attributes: Html, users:
 function customForm({ custom, given = {}, faults }: FormState): Html {
   const hintOf = (key: string, value: unknown): Html => {
     const typed = given[customName(key)];
-    return typed === undefined || typed === String(value) ? '' : html`<small>Stored now: ${String(value)}</small>`;
+    return typed === undefined || linesIn(given, customName(key)) === unchanged(String(value))
+      ? ''
+      : html`<small>Stored now: ${String(value)}</small>`;
   };
   return html`<fieldset class="card">
     <legend>Your own fields</legend>
@@ -164,7 +172,7 @@ function customForm({ custom, given = {}, faults }: FormState): Html {
         ([key, value]) =>
           html`<label
             >${key}
-            <input name="${customName(key)}" value="${given[customName(key)] ?? String(value)}" autocomplete="off" />
+            !${customInput(key, given[customName(key)] === undefined ? String(value) : linesIn(given, customName(key)))}
             !${hintOf(key, value)}
           </label>`,
       )}
@@ -178,9 +186,16 @@ function customForm({ custom, given = {}, faults }: FormState): Html {
   </fieldset>`;
 }
 
+function customInput(key: string, value: string): Html {
+  const attributes = html`name="${customName(key)}"`;
+  return hasLines(value)
+    ? textArea(attributes, value)
+    : html`<input !${attributes} value="${value}" autocomplete="off" />`;
+}
+
 /** Returns the texts of all fields of a submitted form. */
 export const textsOf = (formFields: readonly FormField[], fields: Fields): Record<string, string> =>
-  Object.fromEntries(formFields.map(({ name }) => [name, givenText(fields, name)]));
+  Object.fromEntries(formFields.map(({ name }) => [name, linesIn(fields, name)]));
 
 /** Returns the texts of all fields of a record. */
 export const textsOfRecord = async (

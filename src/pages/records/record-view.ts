@@ -17,7 +17,8 @@ export function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: 
   app.get(`${path.replace('/app', '')}/:id`, forMembers, async (request, reply) => {
     const found = await requireRecord(request, kind);
     const [users, related] = await Promise.all([usersOf(request), kind.related(request, reply, found)]);
-    const happened = done[text(queryOf(request), 'done')];
+    const asked = text(queryOf(request), 'done');
+    const happened = Object.hasOwn(done, asked) ? done[asked] : undefined;
     return sendPage(request, reply, {
       title: kind.nameOf(found),
       section: path,

@@ -1,5 +1,5 @@
 import { eventTypes, type EventType } from '../../schemas/events/types.ts';
-import { field, faultText, formFaults, type Faults } from '../base/forms.ts';
+import { field, faultText, formFaults, textArea, type Faults } from '../base/forms.ts';
 import { html, type Html } from '../base/html.ts';
 
 /** An endpoint as submitted, not validated yet. */
@@ -42,9 +42,8 @@ export const endpointForm = (draft: EndpointDraft, faults: Faults, save: string,
         (attributes) =>
           html`<input type="url" !${attributes} value="${draft.url}" maxlength="2048" autocomplete="off" required />`,
       )}
-      !${field(
-        { name: 'description', label: 'Description', hint: 'What the endpoint is for.', faults },
-        (attributes) => html`<input !${attributes} value="${draft.description}" maxlength="5000" autocomplete="off" />`,
+      !${field({ name: 'description', label: 'Description', hint: 'What the endpoint is for.', faults }, (attributes) =>
+        textArea(html`!${attributes} maxlength="5000"`, draft.description),
       )}
     </div>
     <fieldset class="card" id="types">

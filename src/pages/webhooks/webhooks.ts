@@ -23,6 +23,7 @@ import {
   field,
   fieldsOf,
   idOf,
+  linesIn,
   option,
   pageNumberOf,
   queryOf,
@@ -177,7 +178,7 @@ function draftOf(request: FastifyRequest): EndpointDraft {
     url: text(fields, 'url').trim(),
     types: values(fields, 'types') as EndpointDraft['types'],
     bulk: text(fields, 'bulk') === 'on',
-    description: text(fields, 'description'),
+    description: linesIn(fields, 'description'),
   };
 }
 
@@ -203,8 +204,8 @@ const notices: Record<string, string> = {
 
 /** Confirms what the user has just done. */
 const noticeOf = (request: FastifyRequest): Html => {
-  const done = notices[text(queryOf(request), 'done')];
-  return done === undefined ? '' : notice(done);
+  const done = text(queryOf(request), 'done');
+  return Object.hasOwn(notices, done) ? notice(notices[done]!) : '';
 };
 
 function showList(request: FastifyRequest, reply: FastifyReply, endpoints: readonly Endpoint[]): FastifyReply {
