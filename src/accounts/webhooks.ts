@@ -39,7 +39,7 @@ export type Issued = IssuedEndpoint['data'];
 export async function showEndpoints({ db, customerId }: Pick<Management, 'db' | 'customerId'>): Promise<Endpoint[]> {
   const states = await db.lookup((sql) => listEndpoints(sql, customerId));
   const inFeed = await db.search((sql) => Promise.all(states.map((state) => countWaiting(sql, customerId, state))));
-  return states.map(({ position: _position, set_aside, ...shown }, i) => ({
+  return states.map(({ position: _position, inactive_from: _from, gaps: _gaps, set_aside, ...shown }, i) => ({
     ...shown,
     waiting: inFeed[i]! + set_aside,
   }));

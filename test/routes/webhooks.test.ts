@@ -103,6 +103,22 @@ describe('managing endpoints', () => {
     await record(app, customer.id, [['contact.created']]);
     expect((await list())[0].waiting).toBe(3);
   });
+
+  test('waiting leaves out what is not sent: what happens while inactive, and what imports write', async () => {
+    const { customer, call, create, list } = await start();
+    const { id } = (await create()).body.data;
+    const set = (active: boolean) => call('PATCH', `/api/webhook/${id}`, { active });
+    const happens = async (source?: 'import') => {
+      await record(app, customer.id, [['contact.created'], ['contact.created']], source);
+      return (await list())[0].waiting;
+    };
+    expect(await happens('import')).toBe(0);
+    expect(await happens()).toBe(2);
+    await set(false);
+    expect(await happens()).toBe(2);
+    await set(true);
+    expect(await happens()).toBe(4);
+  });
 });
 
 describe('a test of an endpoint', () => {

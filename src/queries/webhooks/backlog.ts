@@ -1,16 +1,16 @@
 import type { Database, Sql } from '../../database/db.ts';
-import type { EventType } from '../../schemas/events/types.ts';
 import type { FeedPosition } from '../events/feed.ts';
 import { eventId } from '../events/positions.ts';
+import type { EndpointState } from './endpoints.ts';
 
 /** Events of a feed are counted up to here; one more says that there are more. */
 const mostCounted = 10_000;
 
-/** Counts the events of a customer's feed that an endpoint has not got yet, up to 10,001. */
+/** Counts the events of a customer's feed that an endpoint is to get and has not got yet, up to 10,001. */
 export async function countWaiting(
   sql: Sql,
   customerId: string,
-  { position, types }: { position: number; types: readonly EventType[] },
+  { position, types, bulk, inactive_from, gaps }: EndpointState,
 ): Promise<number> {
   const [row] = await sql<[{ waiting: number }]>`
     select count(*) as waiting
@@ -18,11 +18,15 @@ export async function countWaiting(
       select 1
       from events e
       cross join lateral json_array_elements(e.entries) with ordinality as entry (value, number)
+      cross join lateral (select e.last_position - e.size + entry.number as position) at
       where e.customer_id = ${customerId}
         and (e.last_position is null or e.last_position > ${position})
         and e.types && ${types as string[]}::text[]
         and entry.value ->> 0 = any(${types as string[]}::text[])
-        and (e.last_position is null or e.last_position - e.size + entry.number > ${position})
+        and (at.position is null or at.position > ${position})
+        ${bulk ? sql`` : sql`and (e.source not in ('import', 'job') or entry.value ->> 0 like '%.ended')`}
+        ${inactive_from === null ? sql`` : sql`and at.position <= ${inactive_from}`}
+        ${gaps.length === 0 ? sql`` : gaps.map(([after, upTo]) => sql`and (at.position is null or at.position <= ${after} or at.position > ${upTo})`)}
       limit ${mostCounted + 1}
     ) few`;
   return row.waiting;

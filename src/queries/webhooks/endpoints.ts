@@ -17,6 +17,8 @@ export const settingsColumns = (sql: Sql | Transaction) => sql`
 /** An endpoint as a response shows it, except for the number of waiting events in the feed. */
 export interface EndpointState extends Omit<Endpoint, 'waiting'> {
   position: number;
+  inactive_from: number | null;
+  gaps: [after: number, upTo: number][];
   set_aside: number;
 }
 
@@ -25,7 +27,7 @@ export const listEndpoints = (sql: Sql | Transaction, customerId: string, only?:
   sql<EndpointState[]>`
     select
       ${settingsColumns(sql)}, e.disabled_reason, e.last_success_at, e.last_failure_at, e.failing_since, e.given_up,
-      e.position, e.set_aside
+      e.position, e.inactive_from, e.gaps, e.set_aside
     from webhook_endpoints e
     where e.customer_id = ${customerId}
       ${only === undefined ? sql`` : sql`and e.id = ${only}`}
