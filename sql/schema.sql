@@ -1091,6 +1091,13 @@ create table users (
 grant insert, select, update on users to sales_data_api;
 comment on column users.email_folded is 'The address in the form in which accounts are compared.';
 
+create table webhook_customers (
+  customer_id uuid not null,
+  constraint webhook_customers_pkey primary key (customer_id)
+);
+grant insert, select on webhook_customers to sales_data_api;
+comment on table webhook_customers is 'The customers that have, or had, webhook endpoints. In a distributed database only the coordinator has it.';
+
 create table webhook_deliveries (
   customer_id     uuid           not null,
   endpoint_id     uuid           not null,

@@ -105,7 +105,7 @@ export async function startWorkers(
         background,
         slots,
       });
-    if (handlers.webhooks) watch = watchFeeds({ ...services, allCustomersDb, webhooks });
+    if (handlers.webhooks) watch = watchFeeds({ ...services, webhooks });
     return workers;
   } catch (error) {
     // Workers that have started would keep the process alive. It would then neither work nor exit and be restarted.

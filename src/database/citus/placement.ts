@@ -30,6 +30,7 @@ const localTables = new Set([
   'schema_migrations',
   'sessions',
   'suppressions',
+  'webhook_customers',
   'worker_slots',
 ]);
 

@@ -4,6 +4,9 @@ import { runOneBatch } from '../turns.ts';
 import { deliverRounds } from './deliver-rounds.ts';
 import { standingOf, type Slot } from './delivery-slots.ts';
 
+/** New endpoints that one turn begins to send to: those of other customers, which may work, come before further ones. */
+const mostNew = 2;
+
 /**
  * Begins to send to the endpoints of a customer that have something to get, as far as slots are free. The sending goes
  * on in the background, because it only waits for receivers: a turn is short, however slow they are.
@@ -11,8 +14,11 @@ import { standingOf, type Slot } from './delivery-slots.ts';
 export const deliverWebhooks: Handler<'webhooks'> = async (context, { customerId }) => {
   if (!context.webhooks.box) return;
   const endpoints = await context.db.lookup((sql) => findDueEndpoints(sql, customerId));
+  let fresh = 0;
   for (const endpoint of endpoints) {
-    const slot = context.webhooks.slots.tryTake(customerId, standingOf(endpoint));
+    const standing = standingOf(endpoint);
+    if (standing === 'new' && (fresh += 1) > mostNew) continue;
+    const slot = context.webhooks.slots.tryTake(customerId, standing);
     if (!slot) continue;
     const work = deliver(context, customerId, endpoint.id, slot).finally(() => {
       slot.release();

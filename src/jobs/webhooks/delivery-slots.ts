@@ -19,8 +19,8 @@ export interface Slot {
   release(): void;
 }
 
-/** A delivery that takes longer than this lingers (ms). */
-const lingersAfterMs = 250;
+/** A delivery that takes longer than this lingers (ms). Many new endpoints can be dead at the same time. */
+const lingersAfterMs = { working: 250, new: 100 };
 
 /** How many deliveries may linger, for each slot. */
 const lingering = 10;
@@ -48,10 +48,10 @@ export class DeliverySlots {
     this.#mostLingering = count * lingering;
   }
 
-  /** How many endpoints of this standing can be sent to now, at most. */
+  /** How many endpoints of this standing can be sent to soon, at most. A slot of new ones is soon free again. */
   freeFor(standing: Standing): number {
     const { slots, count } = this.#of[standing] ?? {};
-    return slots ? count! - slots.taken : Infinity;
+    return slots ? (count! - slots.taken) * (standing === 'new' ? 4 : 1) : Infinity;
   }
 
   /** Takes a slot, or returns undefined if the customer can have none now. */
@@ -86,7 +86,7 @@ export class DeliverySlots {
       lingers = true;
       this.#lingering += 1;
       slot.release();
-    }, lingersAfterMs);
+    }, lingersAfterMs[standing]);
     try {
       return await deliver();
     } finally {

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { SharedDatabase } from '../../database/db.ts';
 import { retryLevel } from '../../database/outages.ts';
 import { enqueueTurns } from '../../queries/records/turns.ts';
 import { findLongestWaiting } from '../../queries/webhooks/due.ts';
@@ -16,11 +17,15 @@ export interface FeedWatch {
   stop(): Promise<void>;
 }
 
+interface Watching extends Pick<JobContext, 'log' | 'webhooks'> {
+  db: SharedDatabase;
+}
+
 /**
  * Looks twice a second which endpoints have something to get, and enqueues a turn for each of their customers. Writers
  * enqueue none: a customer's only message, and the notification of it, would make all its writers wait for each other.
  */
-export function watchFeeds(context: Pick<JobContext, 'db' | 'allCustomersDb' | 'log' | 'webhooks'>): FeedWatch {
+export function watchFeeds(context: Watching): FeedWatch {
   const ending = new AbortController();
   const ended = watch(context, ending.signal);
   return {
@@ -31,7 +36,7 @@ export function watchFeeds(context: Pick<JobContext, 'db' | 'allCustomersDb' | '
   };
 }
 
-async function watch(context: Parameters<typeof watchFeeds>[0], signal: AbortSignal): Promise<void> {
+async function watch(context: Watching, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     await look(context).catch((err: unknown) =>
       context.log[retryLevel(err)]({ err }, 'the feeds of webhooks could not be looked at; retrying'),
@@ -40,12 +45,12 @@ async function watch(context: Parameters<typeof watchFeeds>[0], signal: AbortSig
   }
 }
 
-async function look({ db, allCustomersDb, webhooks }: Parameters<typeof watchFeeds>[0]): Promise<void> {
+async function look({ db, webhooks }: Watching): Promise<void> {
   if (!webhooks.box) return;
   const find = (standing: Standing): Promise<string[]> => {
     // No more turns than there are slots: the others would come in vain, twice a second.
     const limit = Math.min(mostCustomers, webhooks.slots.freeFor(standing));
-    return limit <= 0 ? Promise.resolve([]) : allCustomersDb.search((sql) => findLongestWaiting(sql, standing, limit));
+    return limit <= 0 ? Promise.resolve([]) : findLongestWaiting(db, standing, limit);
   };
   const found = [await find('working'), await find('new'), await find('failing')].flat();
   const customers = [...new Set(found)];

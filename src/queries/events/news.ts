@@ -1,20 +1,15 @@
 import type { Sql, SharedDatabase } from '../../database/db.ts';
+import { readByNode } from './by-node.ts';
 
 /**
  * Returns the customers that may have events behind these positions, or events that wait for a position. In a
  * distributed database, each node is asked by itself, so one that does not respond concerns only its customers.
  * @param waiting positions by customer
  */
-export async function findNews(
+export const findNews = (
   db: Pick<SharedDatabase, 'for' | 'groupByNode'>,
   waiting: ReadonlyMap<string, number>,
-): Promise<string[]> {
-  const groups = await db.groupByNode([...waiting.keys()]);
-  const found = await Promise.allSettled(
-    groups.map((ids) => db.for({ customerId: ids[0]! }, null).lookup((sql) => findNewsOf(sql, ids, waiting))),
-  );
-  return found.flatMap((result) => (result.status === 'fulfilled' ? result.value : []));
-}
+): Promise<string[]> => readByNode(db, 'lookup', [...waiting.keys()], (sql, ids) => findNewsOf(sql, ids, waiting));
 
 async function findNewsOf(sql: Sql, ids: string[], waiting: ReadonlyMap<string, number>): Promise<string[]> {
   const heads = await sql<{ customer_id: string; position: number; settled: number }[]>`

@@ -1,4 +1,6 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import { allCustomers } from '../../credentials/requester.ts';
+import type { Database, SharedDatabase, Sql, Transaction } from '../../database/db.ts';
+import { readByNode } from '../events/by-node.ts';
 import { maxSetAside, stuckAfter } from '../jobs/endpoint-rows.ts';
 
 /**
@@ -78,18 +80,42 @@ const standings = {
   failing: (sql: Sql) => sql`e.failing_since is not null`,
 };
 
-/** Finds the customers with such endpoints to send to, those first that have waited longest for a worker. */
-export async function findLongestWaiting(sql: Sql, standing: keyof typeof standings, limit: number): Promise<string[]> {
-  const rows = await sql<{ customer_id: string }[]>`
-    select e.customer_id
+/**
+ * Finds customers with such endpoints to send to, those first that have waited longest for a worker. In a distributed
+ * database each node is asked by itself, so one that does not respond concerns only its customers.
+ */
+export async function findLongestWaiting(
+  db: Pick<SharedDatabase, 'for' | 'groupByNode' | 'lookup' | 'nodes'>,
+  standing: keyof typeof standings,
+  limit: number,
+): Promise<string[]> {
+  const rows =
+    db.nodes.length === 0
+      ? await db.for({ customerId: allCustomers }, null).search((sql) => findLongestOf(sql, standing, limit))
+      : await readByNode(db, 'search', await listCustomers(db), (sql, ids) => findLongestOf(sql, standing, limit, ids));
+  return rows
+    .toSorted((a, b) => a.served - b.served)
+    .slice(0, limit)
+    .map(({ customer_id }) => customer_id);
+}
+
+/** Returns the customers that may have endpoints. */
+async function listCustomers(db: Pick<Database, 'lookup'>): Promise<string[]> {
+  const rows = await db.lookup((sql) => sql<{ customer_id: string }[]>`select customer_id from webhook_customers`);
+  return rows.map(({ customer_id }) => customer_id);
+}
+
+/** @param ids default: all customers */
+const findLongestOf = (sql: Sql, standing: keyof typeof standings, limit: number, ids?: string[]) =>
+  sql<{ customer_id: string; served: number }[]>`
+    select e.customer_id, max(coalesce(extract(epoch from e.served_at), 0)) as served
     from webhook_endpoints e
     join customers c on c.id = e.customer_id
     ${joinFeed(sql)}
     where ${standings[standing](sql)}
       and ${isFree(sql)}
       and ${hasWork(sql)}
+      ${ids ? sql`and e.customer_id = any(${ids}::uuid[])` : sql``}
     group by e.customer_id
-    order by max(coalesce(e.served_at, '-infinity')), e.customer_id
+    order by served, e.customer_id
     limit ${limit}`;
-  return rows.map((row) => row.customer_id);
-}

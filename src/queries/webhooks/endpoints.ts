@@ -76,6 +76,10 @@ export async function createEndpoint(
       ${given.end.position}, ${given.end.position}, ${given.end.id}
     )
     returning ${settingsColumns(sql)}`;
+  await sql`
+    insert into webhook_customers (customer_id)
+    values (${customerId})
+    on conflict (customer_id) do nothing`;
   await record(sql, 'webhook.created', customerId, row, by);
   return row;
 }
