@@ -42,6 +42,17 @@ const forms: Form[] = [
     taken: ['set started_at = coalesce(j.started_at, next.now)', 'case when a then b end, (select clock_timestamp())'],
   },
   {
+    name: '`now()` or an interval within `case` or `coalesce` of an update: read it in a `with` part',
+    isIn: matching(
+      String.raw`\bset\b[^;]*\bcase\b(?:(?!\bend\b).)*(?:\bnow\(\)|::interval|\binterval '|\bcurrent_timestamp\b)`,
+    ),
+    refused: [
+      'update event_heads set swept_at = case when a then now() else swept_at end',
+      `update event_heads set settled = case when at < b - ${hole}::interval then candidate else settled end`,
+    ],
+    taken: ['update event_heads set swept_at = case when a then clock.now else swept_at end, at = now()'],
+  },
+  {
     name: '`= default` in an update: use `excluded`, or a value of the service',
     isIn: matching(String.raw`=\s*default\b`),
     refused: ['on conflict (customer_id) do update set version = default'],

@@ -131,8 +131,7 @@ export async function changeEndpoint(
       inactive_from = ${inactiveFrom}::bigint,
       gaps = gaps || ${sql.json(gap)},
       failures_in_row = case when ${isFresh} then 0 else failures_in_row end,
-      failing_since = case when ${isFresh} then null else failing_since end,
-      retry_at = case when ${isFresh} and set_aside > 0 then now() else retry_at end
+      failing_since = case when ${isFresh} then null else failing_since end
     where customer_id = ${customerId}
       and id = ${id}
     returning ${settingsColumns(sql)}`;
@@ -141,13 +140,20 @@ export async function changeEndpoint(
   return row;
 }
 
-const makeRetriesDue = (sql: Transaction, customerId: string, id: string) =>
-  sql`
+async function makeRetriesDue(sql: Transaction, customerId: string, id: string): Promise<void> {
+  await sql`
     update webhook_retries
     set due_at = now()
     where customer_id = ${customerId}
       and endpoint_id = ${id}
       and due_at > now()`;
+  await sql`
+    update webhook_endpoints
+    set retry_at = now()
+    where customer_id = ${customerId}
+      and id = ${id}
+      and set_aside > 0`;
+}
 
 /** How long the previous secret signs deliveries too. */
 const previousSecretTime = '24 hours';
