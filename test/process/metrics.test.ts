@@ -5,8 +5,11 @@ import { METHODS } from 'node:http';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ServiceMetrics } from '../../src/plugins/watching/service-metrics.ts';
+import { readEvents } from '../../src/queries/events/feed.ts';
 import { grantCredits } from '../../src/queries/jobs/credits.ts';
 import { appWithoutDatabase, declaredRoutes, monitorWithoutDatabase } from '../contract/declared.ts';
+import { makeEndpoint, record } from '../jobs/webhooks/receivers.ts';
 import { startApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
 import { inject } from '../setup/factories.ts';
@@ -14,7 +17,8 @@ import { needPrometheus, noPrometheus, startPrometheus, type Prometheus } from '
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
 
 const monitoring = join(import.meta.dirname, '..', '..', 'deploy', 'monitoring');
-const { fastify: app, db, url, customer } = await startApp();
+const tested = await startApp();
+const { fastify: app, db, url, customer, owner } = tested;
 
 /** Returns the value of a series in Prometheus text format; undefined if there is none. */
 const valueOf = (text: string, series: string): number | undefined => {
@@ -99,6 +103,29 @@ test('credits are counted when their transaction has committed, and only then', 
   expect(valueOf(await read(), series) ?? 0).toBe(before);
   await grant(true);
   expect(valueOf(await read(), series)).toBe(before + 7);
+});
+
+test('webhooks show what waits, and since when, apart for endpoints that fail', async () => {
+  const { id } = await customer();
+  await makeEndpoint(tested, id, 'https://receiver.example.com/');
+  const { id: failing } = await makeEndpoint(tested, id, 'https://other.example.com/');
+  await record(tested, id, [['contact.created'], ['contact.deleted']]);
+  await record(tested, id, [['company.created']]);
+  await owner`update events set occurred_at = now() - interval '700 seconds' where customer_id = ${id} and size = 2`;
+  const ago = (seconds: number) => owner`now() - ${seconds} * interval '1 second'`;
+  await owner`
+    update webhook_endpoints
+    set failing_since = ${ago(9_000)}, failures_in_row = 1, set_aside = 4
+    where id = ${failing}`;
+  for (const isPlaced of [false, true]) {
+    const text = await new ServiceMetrics(tested).read();
+    const of = (name: string, standing: string) => valueOf(text, `sales_data_webhook_${name}{standing="${standing}"}`);
+    expect([of('events_waiting', 'working'), of('events_waiting', 'failing')], String(isPlaced)).toEqual([3, 7]);
+    expect(of('oldest_seconds', 'working')).toBeGreaterThan(699);
+    expect(of('oldest_seconds', 'working')).toBeLessThan(900);
+    expect(of('oldest_seconds', 'failing')).toBeGreaterThan(8_999);
+    await readEvents(db, id, { after: 'start', limit: 1 });
+  }
 });
 
 test('without the database only its own metrics are left out', async () => {

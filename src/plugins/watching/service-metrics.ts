@@ -2,7 +2,7 @@ import { Gauge, Registry } from '@prometheus-io/client';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Database, SharedDatabase } from '../../database/db.ts';
 import { processMetrics } from '../../process/metrics.ts';
-import { readBacklog, type Backlog } from '../../queries/jobs/backlog.ts';
+import { readBacklog, readWebhookBacklog, type Backlog, type WebhookBacklog } from '../../queries/jobs/backlog.ts';
 import { allCustomers } from '../../credentials/requester.ts';
 
 interface Observed {
@@ -26,6 +26,7 @@ export class ServiceMetrics {
     addNodes(state, observed);
     addCatalog(state, observed);
     addBacklog(state, this.#backlog);
+    addWebhooks(state, this.#backlog);
     // With the PostgreSQL engine there is no index that could lag behind.
     if (observed.catalog.engine === 'elasticsearch') addUnindexed(state, this.#backlog);
     this.#all = Registry.merge([processMetrics, state]);
@@ -105,6 +106,19 @@ function addBacklog(state: Registry, backlog: RecentBacklog): void {
   );
 }
 
+function addWebhooks(state: Registry, backlog: RecentBacklog): void {
+  const add = (name: string, help: string, of: 'waiting' | 'oldest_seconds') =>
+    addGauge(state, name, `${help}, by whether their last delivery failed, in the whole database.`, ['standing'], () =>
+      backlog.webhooks.map((one): Value => [{ standing: one.standing }, one[of] ?? 0]),
+    );
+  add('sales_data_webhook_events_waiting', 'Events that active endpoints of webhooks have not got yet', 'waiting');
+  add(
+    'sales_data_webhook_oldest_seconds',
+    'Age of the oldest event that active endpoints have not got yet',
+    'oldest_seconds',
+  );
+}
+
 function addUnindexed(state: Registry, backlog: RecentBacklog): void {
   const help = 'Unlocks that are not yet in the search index, in the whole database.';
   addGauge(state, 'sales_data_unlocks_unindexed', help, [], () => (backlog.last ? [[{}, backlog.last.unindexed]] : []));
@@ -120,6 +134,8 @@ class RecentBacklog {
   #reading: Promise<void> | undefined;
   /** The backlog at the last read, or undefined if the database did not respond. */
   last: Backlog | undefined;
+  /** Empty if the database did not respond in time. */
+  webhooks: WebhookBacklog[] = [];
 
   constructor(db: Observed['db']) {
     this.#db = db.for({ customerId: allCustomers }, null);
@@ -132,7 +148,10 @@ class RecentBacklog {
   }
 
   async #read(): Promise<void> {
-    this.last = await this.#db.search(readBacklog).catch(() => undefined);
+    [this.last, this.webhooks] = await Promise.all([
+      this.#db.search(readBacklog).catch(() => undefined),
+      this.#db.search(readWebhookBacklog).catch(() => []),
+    ]);
     this.#readAt = performance.now();
   }
 }

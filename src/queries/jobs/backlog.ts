@@ -75,3 +75,46 @@ export async function readJobHealth(sql: Sql): Promise<JobHealth> {
       ) as has_names`;
   return row;
 }
+
+/** What endpoints that are active have not got yet. */
+export interface WebhookBacklog {
+  /** Whether the last delivery failed. */
+  standing: 'working' | 'failing';
+  /** Events of the feed that the endpoints have not come to, wanted or not, and those set aside. */
+  waiting: number;
+  /** Age of the oldest of them (seconds); of a failing endpoint, at least since when it fails. Null: there is none. */
+  oldest_seconds: number | null;
+}
+
+export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> =>
+  sql<WebhookBacklog[]>`
+    with endpoints as (
+      select
+        e.customer_id,
+        e.id,
+        e.failing_since,
+        greatest(max(h.position) - e.position, 0) + e.set_aside
+          + coalesce(sum(w.size) filter (where w.last_position is null), 0) as waiting,
+        least(min(w.occurred_at), e.failing_since) as since
+      from webhook_endpoints e
+      join customers c on c.id = e.customer_id
+      left join event_heads h on h.customer_id = e.customer_id
+      left join events w
+        on w.customer_id = e.customer_id
+        and (
+          (w.last_position > e.position and w.last_position <= e.position + ${mostOfRow})
+          or (w.last_position is null and w.number > coalesce(h.settled, 0))
+        )
+      where e.active
+        and c.status = 'OK'
+      group by e.customer_id, e.id
+    )
+    select
+      case when failing_since is null then 'working' else 'failing' end as standing,
+      sum(waiting)::bigint as waiting,
+      extract(epoch from now() - min(since))::float8 as oldest_seconds
+    from endpoints
+    group by 1`;
+
+/** Maximum number of events in a row: the next row after a position begins within so many. */
+const mostOfRow = 1_000;
