@@ -1,17 +1,18 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import type { Transaction } from '../../../src/database/db.ts';
 import { findEnd, readEvents, type FeedEvent, type FeedPosition } from '../../../src/queries/events/feed.ts';
 import { removeOldEvents } from '../../../src/queries/events/retention.ts';
 import { recordEvents } from '../../../src/queries/events/recording.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
-import { startApp, type TestApp } from '../../setup/app.ts';
+import { patient, startApp, type TestApp } from '../../setup/app.ts';
 
 let app: TestApp;
 let customer: TestCustomer;
 
 beforeAll(async () => {
-  app = await startApp();
+  app = await startApp(patient);
 });
 
 beforeEach(async () => {
@@ -140,4 +141,79 @@ test('a place is expired if events behind it were removed before anybody read th
   expect((await readAll('start')).ids).toEqual(['b']);
   expect(await age()).toBe(1);
   await expect(read('start')).resolves.toMatchObject({ events: [], isMore: false });
+});
+
+test('twenty readers beside a writer that holds its transaction for 3 s: all get the same events, once', async () => {
+  const ending = new AbortController();
+  let longest = 0;
+  const follow = async (): Promise<unknown[]> => {
+    const seen: unknown[] = [];
+    let after: FeedPosition = start;
+    for (let isLast = false; ; isLast = ending.signal.aborted) {
+      const begun = performance.now();
+      const page: Awaited<ReturnType<typeof read>> = await read(after, 7);
+      longest = Math.max(longest, performance.now() - begun);
+      seen.push(...idsOf(page.events));
+      after = page.next;
+      if (isLast && !page.isMore) return seen;
+      if (!page.isMore) await sleep(50);
+    }
+  };
+  const readers = Array.from({ length: 20 }, follow);
+  const written: string[] = [];
+  const late = app.db.transaction(async (sql) => {
+    await recordIn(sql, ['late']);
+    await sleep(3_000);
+  });
+  const isOver = late.then(() => true);
+  while (!(await Promise.race([isOver, sleep(5, false)]))) {
+    const id = `quick ${written.length}`;
+    await record(id);
+    written.push(id);
+  }
+  ending.abort();
+  const [first, ...others] = await Promise.all(readers);
+  expect(first!.filter((id) => id !== 'late')).toEqual(written);
+  expect(first!.filter((id) => id === 'late')).toHaveLength(1);
+  for (const other of others) expect(other).toEqual(first);
+  process.stdout.write(
+    `20 readers beside a slow writer: ${written.length} events, longest read ${Math.round(longest)} ms\n`,
+  );
+  expect(longest, 'the longest read (ms): each must answer within the limit of a request').toBeLessThan(10_000);
+});
+
+/** Makes all rows of the customer as if the clock had been, when they were written, ahead by so many days. */
+async function shiftClock(days: number): Promise<void> {
+  const by = `${days} days`;
+  await app.owner`
+    update events
+    set
+      occurred_at = occurred_at + ${by}::interval,
+      part = (extract(epoch from occurred_at + ${by}::interval)::bigint / 345600 % 16)::smallint
+    where customer_id = ${customer.id}`;
+  await app.owner`
+    update event_heads
+    set candidate_at = candidate_at + ${by}::interval, swept_at = swept_at + ${by}::interval
+    where customer_id = ${customer.id}`;
+}
+
+test.each([1, -1])('a clock that was set by a day (%d) loses no event and changes no order', async (days) => {
+  const wait = Promise.withResolvers<void>();
+  const recorded = Promise.withResolvers<void>();
+  const late = app.db.transaction(async (sql) => {
+    await recordIn(sql, ['late']);
+    recorded.resolve();
+    await wait.promise;
+  });
+  await recorded.promise;
+  await record('a');
+  const { next } = await readAll('start');
+  await record('b');
+  await shiftClock(days);
+  await record('c');
+  wait.resolve();
+  await late;
+  expect((await readAll(next)).ids).toEqual(['late', 'b', 'c']);
+  await record('d');
+  expect((await readAll('start')).ids).toEqual(['a', 'late', 'b', 'c', 'd']);
 });
