@@ -1,4 +1,4 @@
-import { isUtf8 } from 'node:buffer';
+import { isAscii, isUtf8 } from 'node:buffer';
 import type { ImportFormat } from '../schemas/imports.ts';
 import { encodingOfMark } from './encodings.ts';
 import { unfinishedLength } from './text-blocks.ts';
@@ -8,8 +8,8 @@ export interface FoundFile {
   /** Undefined for an empty file. */
   format: 'csv' | 'ndjson' | 'xlsx' | undefined;
   /**
-   * By the byte order mark, else `utf-8` if all bytes are valid or the file is NDJSON, else `windows-1252`. Undefined
-   * for XLSX.
+   * By the byte order mark, else `utf-8` if all bytes are valid or the file is NDJSON, else `windows-1252`. A damaged UTF-8
+   * file is `utf-8` too, so that it is refused: it must not be read as something else. Undefined for XLSX.
    */
   encoding: string | undefined;
   /** True if the file begins with a byte order mark. */
@@ -19,11 +19,21 @@ export interface FoundFile {
 /** Bytes of the start of a file in which its first character is looked for. */
 const startBytes = 4 * 1024;
 
+/**
+ * In a file of another encoding, bytes are hardly ever valid UTF-8 by chance: with one character of several bytes for so
+ * many faults, the file is UTF-8 in part.
+ */
+const faultsPerCharacter = 10;
+
 /** Detects the format and the encoding of a file while its bytes pass. */
 export class FileProbe {
   readonly #given: ImportFormat;
   #start: Buffer = Buffer.alloc(0);
   #isUtf8 = true;
+  /** Characters of several bytes. */
+  #characters = 0;
+  /** Bytes that are not valid UTF-8. */
+  #faults = 0;
   /** Bytes of a character that is not complete yet. */
   #rest: Buffer = Buffer.alloc(0);
 
@@ -35,11 +45,24 @@ export class FileProbe {
   add(chunk: Buffer): void {
     if (this.#start.length < startBytes)
       this.#start = Buffer.concat([this.#start, chunk.subarray(0, startBytes - this.#start.length)]);
-    if (!this.#isUtf8 || this.isZip) return;
+    if (this.isZip) return;
     const bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
     const length = bytes.length - unfinishedLength(bytes);
-    this.#isUtf8 = isUtf8(bytes.subarray(0, length));
+    const whole = bytes.subarray(0, length);
+    if (!isAscii(whole)) this.#count(whole);
     this.#rest = Buffer.from(bytes.subarray(length));
+  }
+
+  #count(bytes: Buffer): void {
+    const isValid = isUtf8(bytes);
+    this.#isUtf8 &&= isValid;
+    // Each invalid byte becomes one of these characters, which needs three bytes.
+    const text = isValid ? bytes : Buffer.from(bytes.toString());
+    let characters = 0;
+    for (const byte of text) if (byte >= 0xc0) characters += 1;
+    const faults = isValid ? 0 : bytes.toString().split('\ufffd').length - 1;
+    this.#characters += characters - faults;
+    this.#faults += faults;
   }
 
   /** The first bytes are those of a ZIP file. */
@@ -57,9 +80,11 @@ export class FileProbe {
     const format = this.#textFormat(mark ?? 'latin1');
     // An unfinished character at the end is not valid.
     const isUtf8Whole = this.#isUtf8 && this.#rest.length === 0;
+    const isText = !this.#start.includes(0);
+    const isDamaged = isText && this.#characters * faultsPerCharacter > this.#faults;
     // JSON is UTF-8 (RFC 8259 §8.1): one invalid byte must not change how all others are read.
     const isNdjson = (this.#given === 'auto' ? format : this.#given) === 'ndjson';
-    const encoding = mark ?? (isUtf8Whole || isNdjson ? 'utf-8' : 'windows-1252');
+    const encoding = mark ?? (isUtf8Whole || isDamaged || isNdjson ? 'utf-8' : 'windows-1252');
     return { format, encoding, hasMark: mark !== undefined };
   }
 

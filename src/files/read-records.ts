@@ -121,7 +121,8 @@ function refuseWholeFile({ format }: ImportFile, { fault, faultLine }: RawRecord
 
 function formatOf({ format }: ImportFile, layout: CsvLayout | null): RecordFormat {
   if (!layout) return lineFormat;
-  return format === 'xlsx' ? rowFormat : csvFormat(layout.separator, layout.headers.length);
+  const { separator, headers } = layout;
+  return format === 'xlsx' ? rowFormat(headers.length) : csvFormat(separator, headers.length);
 }
 
 /** Collects the next array, up to a number and a size. */

@@ -56,26 +56,27 @@ const [quotedMark, plainMark] = ['q', 'p'];
 /**
  * Each line is a row of a sheet: a JSON array in which the number of a column is before each filled cell, and `q` or `p` before
  * its text (quoted, plain); or `tooLongLine`.
+ * @param maxCells further cells of a record are dropped: a few bytes can name the last of 16,384 columns
  */
-export const rowFormat: RecordFormat = {
+export const rowFormat = (maxCells: number): RecordFormat => ({
   crEndsLine: false,
   find(text, from, isLast) {
     const found = lineFormat.find(text, from, isLast);
     const line = found.end === undefined ? '' : found.cells[0]!.text;
     if (line === '') return { ...found, cells: [], cellCount: 0 };
     if (line === tooLongLine) return { ...found, cells: [], cellCount: 0, fault: 'too long' };
-    const cells = cellsOfRow(line);
-    return { ...found, cells, cellCount: cells.length };
+    const filled = JSON.parse(line) as (number | string)[];
+    return { ...found, cells: cellsOfRow(filled, maxCells), cellCount: (filled.at(-2) as number) + 1 };
   },
-};
+});
 
 /** Cells that are not filled are empty. */
-function cellsOfRow(line: string): Cell[] {
-  const filled = JSON.parse(line) as (number | string)[];
+function cellsOfRow(filled: readonly (number | string)[], maxCells: number): Cell[] {
   const cells: Cell[] = [];
   for (let i = 0; i < filled.length; i += 2) {
     const column = filled[i] as number;
     const text = filled[i + 1] as string;
+    if (column >= maxCells) break;
     while (cells.length < column) cells.push(emptyCell);
     cells.push({ text: text.slice(1), isQuoted: text.startsWith(quotedMark) });
   }

@@ -61,7 +61,7 @@ const tests: Record<string, (contents: Contents, reader: ValueReader) => boolean
   mobile_phone: (contents) => contents.some(hasDigits),
   job_title: (contents) => share(contents, isSalutation) < 0.8,
   full_name: (contents) => share(contents, (text) => /\p{L}/u.test(text)) > 0.8,
-  location_country: (contents, reader) => contents.some((text) => doesNotThrow(() => reader.country(text))),
+  location_country: (contents, reader) => contents.some((text) => reader.isCountry(text)),
   location_region: (contents) => share(contents, (text) => states.has(fold(text))) < 0.5,
   birth_year: (contents) => contents.some((text) => doesNotThrow(() => readYear(text))),
   profnet_url: (contents) => contents.some((text) => /[./]/.test(text)),
@@ -94,7 +94,7 @@ const isPhoneLike = (text: string): boolean => /^(?:\+|00)[\d\s()./-]{6,30}$/.te
 
 /** Names of countries, not codes: a column of codes can be one of languages. */
 const isCountryName = (text: string, reader: ValueReader): boolean =>
-  text.length > 3 && text.length <= 60 && doesNotThrow(() => reader.country(text));
+  text.length > 3 && text.length <= 60 && reader.isCountry(text);
 
 const isEmail = (text: string): boolean => text.includes('@') && findEmails(text).addresses.length > 0;
 

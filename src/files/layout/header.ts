@@ -1,3 +1,4 @@
+import { yieldToEventLoop } from '../../process/event-loop.ts';
 import type { Cell } from '../cells.ts';
 import { invalidBytes } from '../encodings.ts';
 import { FileRefused } from '../file-refused.ts';
@@ -46,7 +47,7 @@ export async function readHeader(
   isNote: (cell: string) => boolean = () => false,
 ): Promise<Beginning> {
   const text = await readText(chunks);
-  const other = otherFormats.find(([start]) => text.text.startsWith(start));
+  const other = format === 'csv' ? otherFormats.find(([start]) => start.test(text.text)) : undefined;
   if (other) throw new FileRefused('is not CSV', undefined, other[1]);
   if (text.text.trim() === '') throw new FileRefused('has no header line');
   const { separator, format: recordFormat, header, from } = bestOf(candidatesOf(format, text, isNote));
@@ -56,15 +57,22 @@ export async function readHeader(
   if (cellCount > maxColumns) throw new FileRefused(`has more than ${maxColumns} columns`, line);
   if (cells.some(({ text: name }) => name.includes('\0')))
     throw new FileRefused('has a NUL character in a header', line);
+  await yieldToEventLoop();
   const records = recordsOf(text, recordFormat, from, maxNotes + 1 + sampledRecords);
   const sample = records.filter((record) => record.next.bytes > next.bytes).slice(0, sampledRecords);
   return { separator, headers: cells.map(headerOf), start: next, line, sample: sample.map((record) => record.cells) };
 }
 
-/** The first bytes of other files, read as text. */
-const otherFormats: readonly (readonly [start: string, advice: string])[] = [
-  ['PK\x03\x04', 'it is a ZIP file: for an Excel file, say `format` xlsx or leave it out'],
-  ['\xd0\xcf\x11\xe0', 'it is an old Excel file, or one with a password: save it as XLSX without a password'],
+/** How other files begin, read as text. */
+const otherFormats: readonly (readonly [start: RegExp, advice: string])[] = [
+  [/^PK\p{Cc}\p{Cc}/u, 'it is a ZIP file: for an Excel file, say `format` xlsx or leave it out'],
+  [/^\xd0\xcf\p{Cc}\xe0/u, 'it is an old Excel file, or one with a password: save it as XLSX without a password'],
+  [
+    /^\ufeff?\s*<(?:!doctype|html|head|body|table|\?xml)[\s>]/i,
+    'it is a page of HTML or XML, as some programs write for Excel: open it in a spreadsheet program and save it as XLSX',
+  ],
+  [/^\ufeff?\s*\[\s*(?:\{|\])/, 'it is a JSON array: write one object on each line (NDJSON)'],
+  [/^%PDF-/, 'it is a PDF: export the records as CSV or XLSX'],
 ];
 
 interface FirstText {
@@ -106,7 +114,7 @@ function candidatesOf(format: ImportFile['format'], text: FirstText, isNote: (ce
   const candidate = (separator: Separator, records: RecordFormat, from = fileStart): Candidate => {
     return { separator, format: records, header: headerIn(recordsOf(text, records, from, maxNotes + 1), isNote), from };
   };
-  if (format === 'xlsx') return [candidate(',', rowFormat)];
+  if (format === 'xlsx') return [candidate(',', rowFormat(maxColumns))];
   const [line, named] = separatorLine.exec(text.text) ?? [];
   if (line !== undefined) {
     const from = { index: line.length, position: { bytes: Buffer.byteLength(line), line: 2 } };

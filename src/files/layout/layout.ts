@@ -1,11 +1,13 @@
 import type { Fault } from '../../errors.ts';
 import type { CustomType, MappedField, Mapping, MappingOrigin } from '../../schemas/imports.ts';
+import { yieldToEventLoop } from '../../process/event-loop.ts';
 import { customKey } from '../../schemas/filters.ts';
 import { pointerTo } from '../../text/json-pointer.ts';
 import { FileRefused } from '../file-refused.ts';
 import { ignoredFields, importColumn, matchOf, type ImportFile } from '../import-file.ts';
 import { ValueReader } from '../values/read-value.ts';
 import { clashesOf, quoted } from './column-clashes.ts';
+import { firstColumns } from './column-names.ts';
 import { ColumnGuesser } from './guess-columns.ts';
 import { headerKey, namesOfFields } from './header-names.ts';
 import { readHeader, type Beginning, type CsvHeader } from './header.ts';
@@ -76,7 +78,12 @@ export async function planColumns(
 ): Promise<ColumnPlan> {
   const beginning = await readHeaderOf(file, chunks);
   const known = file.guess ? await remembered(beginning.headers) : undefined;
-  const decisions = beginning.headers.map((header, i) => decide(file, beginning, known, header, i));
+  const first = firstColumns(beginning.headers);
+  const decisions = beginning.headers.map((header, i) =>
+    decide(file, beginning, first.get(header) === i ? known : undefined, header, i),
+  );
+  // Each of these steps takes up to 50 ms for 10,000 columns.
+  await yieldToEventLoop();
   if (file.guess) guessOthers(decisions, { file, beginning, reader: await ValueReader.load() });
   return { beginning, decisions };
 }
@@ -105,8 +112,7 @@ function decide(
   const given = mappedIn(file.mapping, header);
   if (given !== undefined) return decisionOf(given, 'given');
   if (header.startsWith('_')) return header === recordHeader ? decisionOf(wholeRecord(beginning), 'name') : undefined;
-  const isFirst = beginning.headers.indexOf(header) === i;
-  const before = isFirst ? mappedIn(known, header) : undefined;
+  const before = mappedIn(known, header);
   if (before !== undefined && before !== header) return decisionOf(before, 'remembered');
   if (!importColumn(file.object, header) || (file.guess && isOtherThing(file, beginning, header, i))) return undefined;
   return decisionOf(header, 'name');

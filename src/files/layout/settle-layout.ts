@@ -2,6 +2,7 @@ import type { MappedField, Mapping } from '../../schemas/imports.ts';
 import type { Cell } from '../cells.ts';
 import { FileRefused } from '../file-refused.ts';
 import type { ImportFile } from '../import-file.ts';
+import { firstColumns } from './column-names.ts';
 import { seenWith, typeSeen } from './column-types.ts';
 import { isCustom, type CsvLayout } from './layout.ts';
 
@@ -63,10 +64,11 @@ export const leftOut = (layout: CsvLayout): number[] =>
 
 /** Returns the mapping that an import uses, to be remembered. The layout is not settled yet. */
 export function usedMapping({ headers, columns, origins = [], types = [] }: CsvLayout): Mapping {
+  const first = firstColumns(headers);
   const entries = headers.flatMap((header, i): [string, MappedField][] => {
     const field = columns[i] ?? null;
     const isDecided = field !== null || origins[i] === 'given' || origins[i] === 'remembered';
-    if (!isDecided || header.startsWith('_') || headers.indexOf(header) !== i) return [];
+    if (!isDecided || header.startsWith('_') || first.get(header) !== i) return [];
     const type = types[i];
     return [[header, field !== null && type ? { field, type } : field]];
   });

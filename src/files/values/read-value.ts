@@ -34,6 +34,10 @@ export class ValueReader {
     return new ValueReader(...(await Promise.all([countryCodes(), phoneReader()])));
   }
 
+  isCountry(text: string): boolean {
+    return this.#codeOf(text) !== '';
+  }
+
   /** @throws InvalidCell */
   country(text: string): string {
     const code = this.#codeOf(text);

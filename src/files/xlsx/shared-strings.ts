@@ -58,7 +58,7 @@ export async function readSharedStrings(zip: Zip, part: string | undefined): Pro
       else if (name === 't') isText = !isPhonetic;
     },
     text(piece) {
-      if (isText) text += piece;
+      if (isText && text.length <= maxCellLength) text += piece;
     },
     close(name) {
       if (name === 'si') strings.add(text);

@@ -162,6 +162,7 @@ class SheetRows implements XmlHandler {
     // A row with such a cell is too long.
     this.#length += text.length > maxCellLength ? maxRecordBytes + 1 : text.length;
     if (this.#length > maxRecordBytes) return;
+    if (this.#cells.length === maxColumnNumber) throw twoInOnePlace(this.#row);
     const isText = this.#type === 's' || this.#type === 'str' || this.#type === 'inlineStr';
     this.#cells.push([this.#column - 1, text, isText && mayBeLiteral(text)]);
   }
@@ -209,14 +210,12 @@ class SheetRows implements XmlHandler {
   /** Some programs write the cells of a row in another order. */
   #sortCells(): void {
     this.#cells.sort(([one], [other]) => one - other);
-    if (this.#cells.some(([column], i) => column === this.#cells[i - 1]?.[0]))
-      throw new FileRefused(
-        'has two cells in one place',
-        this.#row,
-        'open it in a spreadsheet program and save it again',
-      );
+    if (this.#cells.some(([column], i) => column === this.#cells[i - 1]?.[0])) throw twoInOnePlace(this.#row);
   }
 }
+
+const twoInOnePlace = (row: number): FileRefused =>
+  new FileRefused('has two cells in one place', row, 'open it in a spreadsheet program and save it again');
 
 /** Returns e.g. 28 for `AB7`. */
 function columnOf(place: string): number {
