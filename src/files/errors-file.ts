@@ -1,4 +1,5 @@
 import { mayBeLiteral, type Cell } from './cells.ts';
+import { columnNames } from './layout/column-names.ts';
 import { recordHeader, type CsvLayout } from './layout/layout.ts';
 import { csvFormat } from './record-formats.ts';
 import type { FileRecord } from './read-records.ts';
@@ -33,7 +34,7 @@ export interface Failure {
   line: number;
   error?: string;
   warning?: string;
-  /** The cells by header; of NDJSON the line. */
+  /** The cells by header (see `columnNames`); of NDJSON the line. */
   record: Record<string, string> | string;
 }
 
@@ -58,7 +59,7 @@ export function readErrorsLines(
     at = end;
     const texts = cells.map((cell) => cell.text);
     const [line = '', error = '', warning = ''] = texts.splice(columns.length);
-    const record = layout ? Object.fromEntries(texts.map((cell, i) => [columns[i]!.name, cell])) : texts[0]!;
+    const record = layout ? Object.fromEntries(texts.map((cell, i) => [columns[i]!.key, cell])) : texts[0]!;
     failures.push({
       line: Number(line),
       ...(error === '' ? {} : { error }),
@@ -70,14 +71,17 @@ export function readErrorsLines(
 }
 
 interface OriginalColumn {
+  /** Its header. */
   name: string;
+  /** Differs from those of all other columns. */
+  key: string;
   place: number;
   /** The column is of a custom field with the type `text`. */
   isText: boolean;
 }
 
 /** Of NDJSON, a single column contains the whole line. */
-const lineColumn: readonly OriginalColumn[] = [{ name: recordHeader, place: 0, isText: false }];
+const lineColumn: readonly OriginalColumn[] = [{ name: recordHeader, key: recordHeader, place: 0, isText: false }];
 
 const known = new WeakMap<CsvLayout, readonly OriginalColumn[]>();
 
@@ -92,8 +96,9 @@ function columnsOf({ headers, omitted, types }: CsvLayout): OriginalColumn[] {
   const left = new Set(omitted);
   const isOmitted = ({ name, place }: OriginalColumn): boolean =>
     omitted ? left.has(place) : name.startsWith('_') && name !== recordHeader;
+  const keys = columnNames(headers);
   return headers
-    .map((name, place) => ({ name, place, isText: types?.[place] === 'text' }))
+    .map((name, place) => ({ name, key: keys[place]!, place, isText: types?.[place] === 'text' }))
     .filter((column) => !isOmitted(column));
 }
 

@@ -344,7 +344,8 @@ export const ImportFailure = Type.Object(
       }),
     ),
     record: Type.Unsafe<Record<string, string> | string>({
-      description: 'The cells of the record by header; of an NDJSON file the line.',
+      description:
+        'The cells of the record by header; of an NDJSON file the line. Of several columns with the same header, the second is `Phone (2)`.',
     }),
   },
   { title: 'ImportFailure' },

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Database } from '../../database/db.ts';
 import { validationFailed } from '../../errors.ts';
 import { readErrorsLines, type Failure } from '../../files/errors-file.ts';
+import { columnNames } from '../../files/layout/column-names.ts';
 import type { CsvLayout } from '../../files/layout/layout.ts';
 import { leftOut } from '../../files/layout/settle-layout.ts';
 import { readErrors, type ErrorsPlace } from '../../queries/imports/import-errors.ts';
@@ -50,15 +51,16 @@ export async function readFailures(
 
 /** Returns a warning about the columns that are left out because nothing names a field for them: it is not stored. */
 function columnsLeftOut(layout: CsvLayout | null): Failure[] {
-  const left = layout ? leftOut(layout).map((i) => layout.headers[i]!) : [];
+  const keys = columnNames(layout?.headers ?? []);
+  const left = layout ? leftOut(layout) : [];
   // Before the whole file is read, nothing is left out.
   if (!layout?.omitted || left.length === 0) return [];
-  const names = left.slice(0, maxNamed).map((header) => JSON.stringify(header.slice(0, 100)));
+  const names = left.slice(0, maxNamed).map((i) => JSON.stringify(keys[i]!.slice(0, 100)));
   const others = left.length > maxNamed ? ` and ${left.length - maxNamed} more` : '';
   const warning = `${left.length === 1 ? 'the column' : 'the columns'} ${names.join(', ')}${others} ${
     left.length === 1 ? 'is' : 'are'
   } left out: nothing says what to read`;
-  return [{ line: 1, warning, record: Object.fromEntries(left.map((header) => [header, header])) }];
+  return [{ line: 1, warning, record: Object.fromEntries(left.map((i) => [keys[i], layout.headers[i]!])) }];
 }
 
 const maxNamed = 50;

@@ -1,4 +1,5 @@
 import type { Failure } from '../../files/errors-file.ts';
+import { columnNames } from '../../files/layout/column-names.ts';
 import type { CsvLayout } from '../../files/layout/layout.ts';
 import { html, table, type Html } from '../base/html.ts';
 
@@ -17,12 +18,13 @@ export function failureTable(layout: CsvLayout | null, failures: readonly Failur
 }
 
 interface ShownColumn {
+  /** Its header, or a name that no other column has. */
   header: string;
   field: string;
 }
 
 const shownColumns = ({ headers, columns }: CsvLayout): ShownColumn[] =>
-  headers
+  columnNames(headers)
     .map((header, i) => ({ header, field: columns[i] ?? '' }))
     .filter(({ field }) => field !== '')
     .slice(0, mostShown);

@@ -52,6 +52,21 @@ test('every failed record is in one page, in the order of the file, with its lin
   expect(body).toEqual(expected.slice(0, 25));
 });
 
+test('of columns with the same header each has a name of its own', async () => {
+  const settings = { ...newContacts, ignore_unknown: true, guess: true };
+  const text = 'Phone,Last name,E-mail,Phone,Phone (2)\n+49 30 901820,L,no @ddress,+49 30 901821,x';
+  const done = await importFile(app, customer, { ...settings, invalid_values: 'skip' }, text);
+  const [[first, second] = []] = await pagesOf(done, 10);
+  expect(first).toMatchObject({ line: 1, record: { 'Phone (3)': 'Phone', 'Phone (2)': 'Phone (2)' } });
+  expect(second!.record).toEqual({
+    Phone: '+49 30 901820',
+    'Last name': 'L',
+    'E-mail': 'no @ddress',
+    'Phone (3)': '+49 30 901821',
+    'Phone (2)': 'x',
+  });
+});
+
 test('of an NDJSON file they have the line', async () => {
   const line = '{"first_name": "Ada, \\"x\\"", "nonsense": 1}';
   const done = await importFile(app, customer, { ...newContacts, format: 'ndjson' }, `${line}\n`);
