@@ -9,11 +9,11 @@ export interface PhoneNumber {
 /** Reads phone numbers as people write them. */
 export interface PhoneReader {
   /**
-   * Returns the country code and the digits of the national number. A number that cannot be read is kept as written,
-   * without a country code. Undefined: the text has less than five digits, and is no number.
+   * Returns the country code and the digits of the national number of each number in a text. A text that cannot be read is
+   * kept as written, without a country code. Empty: the text has less than five digits, and is no number.
    * @param country the record's country (ISO 3166-1 alpha-2), for a number without a country code
    */
-  read(text: string, country: string): PhoneNumber | undefined;
+  read(text: string, country: string): PhoneNumber[];
   /**
    * Returns a number in E.164, such as `+4915112345678`. One that cannot be read, or has an extension, is kept as written.
    * Undefined: the text is no number.
@@ -24,8 +24,17 @@ export interface PhoneReader {
 }
 
 const leastDigits = 5;
+/** A text that is longer is not divided into numbers (characters). */
+const longestDivided = 200;
 
-const isNumberLike = (text: string): boolean => (text.match(/\p{Nd}/gu)?.length ?? 0) >= leastDigits;
+/** A spreadsheet has replaced the last digits, as in `4.91512E+12`. */
+const isRounded = (text: string): boolean => /^[\d.,]+E\+?\d+$/i.test(text);
+
+const isNumberLike = (text: string): boolean =>
+  (text.match(/\p{Nd}/gu)?.length ?? 0) >= leastDigits && !isRounded(text);
+
+/** What stands between numbers. A `/` without blanks can be in a number. */
+const betweenNumbers = /[,|\n]|\s(?:[/&]|u\.|und|oder|and|or)\s/i;
 
 let loading: Promise<PhoneReader> | undefined;
 
@@ -36,13 +45,19 @@ async function load(): Promise<PhoneReader> {
   const { isSupportedCountry, parsePhoneNumberFromString: parse } = await import('libphonenumber-js/max');
   const find = (text: string, country: string) =>
     findNumber(parse, text, isSupportedCountry(country) ? country : undefined);
+  const readOne = (text: string, country: string): PhoneNumber | undefined => {
+    if (!isNumberLike(text)) return undefined;
+    const found = find(text, country);
+    if (!found) return { country_code: '', number: text };
+    const extension = found.ext === undefined ? '' : ` ext. ${found.ext}`;
+    return { country_code: `+${found.countryCallingCode}`, number: `${found.nationalNumber}${extension}` };
+  };
   return {
     read(text, country) {
-      if (!isNumberLike(text)) return undefined;
-      const found = find(text, country);
-      if (!found) return { country_code: '', number: text };
-      const extension = found.ext === undefined ? '' : ` ext. ${found.ext}`;
-      return { country_code: `+${found.countryCallingCode}`, number: `${found.nationalNumber}${extension}` };
+      const whole = readOne(text, country);
+      if (!whole || whole.country_code !== '' || text.length > longestDivided) return whole ? [whole] : [];
+      const parts = text.split(betweenNumbers).map((part) => readOne(part.trim(), country));
+      return parts.every((part) => part !== undefined && part.country_code !== '') ? (parts as PhoneNumber[]) : [whole];
     },
     readText(text, country) {
       if (!isNumberLike(text)) return undefined;
@@ -57,8 +72,12 @@ async function load(): Promise<PhoneReader> {
 }
 
 function findNumber(parse: typeof parsePhoneNumberFromString, written: string, country: CountryCode | undefined) {
-  // The library reads no `(+49) 30 901820`.
-  const text = written.replace(/^\s*\(\s*([+\uff0b]\d{1,3})\s*\)/, '$1 ');
+  const text = written
+    // A label, a note, and the apostrophe that makes a cell text: `Tel.: 030 901820 (office)`.
+    .replace(/^\s*(?:'|\p{L}{1,10}[.:]+:?\s*)/u, '')
+    .replace(/\s*\(\p{L}[\p{L}\s.]*\)\s*$/u, '')
+    // The library reads no `(+49) 30 901820`.
+    .replace(/^\s*\(\s*([+\uff0b]\d{1,3})\s*\)/, '$1 ');
   // Without `extract`, words around a number are not dropped: such a text is no number.
   const found = parse(text, { ...(country ? { defaultCountry: country } : {}), extract: false });
   const isInternational = /^[\s(]*[+\uff0b]/.test(text);

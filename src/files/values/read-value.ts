@@ -47,13 +47,13 @@ export class ValueReader {
 
   /**
    * @param country the record's country, or `""`
-   * @returns undefined if the text is no phone number
+   * @returns several for a text such as `030 901820, 0151 12345678`, and none if the text is no phone number
    */
-  phone(text: string, country: string): PhoneNumber | undefined {
+  phones(text: string, country: string): PhoneNumber[] {
     return this.#phones.read(text, country);
   }
 
-  /** Like `phone`, but returns a text. */
+  /** Returns a number as text. Undefined: the text is none. */
   phoneText(text: string, country: string): string | undefined {
     return this.#phones.readText(text, country);
   }
@@ -77,15 +77,17 @@ const fourDigits = /(?<!\d)\d{4}(?!\d)/g;
 /** @throws InvalidCell if the text has no year, or several */
 export function readYear(text: string): number {
   const years = dateLike.test(text) ? (text.replace(/(?<=:\d\d)\.\d+/, '').match(fourDigits) ?? []) : [];
-  // Spreadsheets show an empty date as 00.01.1900.
-  if (years.length !== 1 || Number(years[0]) === 0 || /^00?[./-]/.test(text))
+  // Spreadsheets show an empty date as 00.01.1900; in address books a birthday without a year is one of 1604.
+  if (years.length !== 1 || Number(years[0]) === 0 || years[0] === '1604' || /^00?[./-]/.test(text))
     throw new InvalidCell(`${quoted(text)} is no year (such as 1985) and no date with a year`);
   return Number(years[0]);
 }
 
 /** The e-mail addresses in a text, in its order, each once, and what looks like one, but is not valid. */
 export function findEmails(text: string): { addresses: string[]; invalid: string[] } {
-  const found = text.split(/[\s,;<>()"]+/).map((part) => part.replace(/^mailto:/i, ''));
+  const found = text
+    .split(/(?:[\s,;<>()[\]"]|:::)+/)
+    .map((part) => part.replace(/^'?(?:mailto:)?'?/i, '').replace(/['.:]+$/, ''));
   return {
     addresses: [...new Set(found.filter(isEmailAddress))],
     invalid: found.filter((part) => part.includes('@') && !isEmailAddress(part)),

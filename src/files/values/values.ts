@@ -136,9 +136,9 @@ function readEmails(text: string, { report }: Context): string[] {
 function readPhones(phones: readonly PhoneNumber[], { reader, country, report }: Context): PhoneNumber[] | undefined {
   const texts = phones.map(asWritten).filter(isSomething);
   const read = texts.flatMap((text) => {
-    const phone = reader.phone(text, country);
-    if (!phone) report(noPhone(text));
-    return phone ?? [];
+    const found = reader.phones(text, country);
+    if (found.length === 0) report(noPhone(text));
+    return found;
   });
   // Nothing that can be read is not the same as no phone numbers.
   return read.length === 0 && texts.length > 0 ? undefined : read;
@@ -196,8 +196,8 @@ export function fitToStored(body: Json, stored: Json): Json {
   if (body['location_country'] === undefined && typeof country === 'string' && country !== '') {
     const { phone_numbers: phones, mobile_phone: mobile } = body;
     if (Array.isArray(phones) && phones !== raw['phone_numbers'])
-      fitted['phone_numbers'] = phones.map((phone: PhoneNumber) =>
-        phone.country_code === '' ? (reader.phone(phone.number, country) ?? phone) : phone,
+      fitted['phone_numbers'] = phones.flatMap((phone: PhoneNumber) =>
+        phone.country_code === '' ? reader.phones(phone.number, country) : phone,
       );
     if (typeof mobile === 'string') fitted['mobile_phone'] = reader.phoneText(mobile, country) ?? mobile;
   }

@@ -36,6 +36,16 @@ describe('a phone number in a cell', () => {
         { country_code: '+33', number: '142685300' },
       ],
     });
+    const [office, mobile] = ['30901820', '15112345678'].map((number) => ({ country_code: '+49', number }));
+    for (const text of [
+      'Tel. 030/901820, 0151 12345678',
+      '030 901820 (Zentrale) / +49 151 12345678 (privat)',
+      "'+4930901820 u. 0151/12345678",
+      '030-901820\n0151-12345678',
+    ])
+      expect(await itemOf({ phone_numbers: text, location_country: 'DE' })).toMatchObject({
+        phone_numbers: [office, mobile],
+      });
     const json = [{ country_code: '+49', number: '(0)30 / 901820' }];
     expect(await itemOf({ phone_numbers: JSON.stringify(json) })).toEqual({ phone_numbers: json });
   });
@@ -62,6 +72,8 @@ describe('a cell', () => {
     ['birth_year', '3 March 1985', 1985],
     ['work_email', 'Ada Lovelace <ada@example.com>', 'ada@example.com'],
     ['work_email', 'mailto:ada@example.com', 'ada@example.com'],
+    ['work_email', "'[ada@example.com].'", 'ada@example.com'],
+    ['work_email', "o'hara@example.com", "o'hara@example.com"],
     ['profnet_url', 'www.example.com/in/ada', 'https://www.example.com/in/ada'],
     ['profnet_url', 'http://example.com', 'http://example.com'],
     ['social2_url', '@ada', '@ada'],
@@ -86,6 +98,8 @@ describe('a cell', () => {
     ['birth_year', '00.00.0000', '/birth_year "00.00.0000" is no year (such as 1985) and no date with a year'],
     ['profnet_url', 'none', '/profnet_url "none" is no web address (such as https://example.com)'],
     ['phone_numbers', '1234', '/phone_numbers "1234" is no phone number'],
+    ['mobile_phone', '4,91512E+12', '/mobile_phone "4,91512E+12" is no phone number'],
+    ['birth_year', '1604-03-15', '/birth_year "1604-03-15" is no year (such as 1985) and no date with a year'],
     ['mobile_phone', 'on request', '/mobile_phone "on request" is no phone number'],
     ['work_email', 'ada at example', '/work_email "ada at example" is no e-mail address'],
   ])('%s with %j names the value and what would be right', async (field, text, message) => {
@@ -93,7 +107,7 @@ describe('a cell', () => {
   });
 
   test('with several e-mail addresses gives the others to other_emails', async () => {
-    const work_email = 'nobody; ada@example.com, a.l@example.com ada@example.com';
+    const work_email = 'nobody; ada@example.com:::a.l@example.com ada@example.com';
     expect(await itemOf({ work_email, other_emails: 'b@example.com' })).toEqual({
       work_email: 'ada@example.com',
       other_emails: ['b@example.com', 'a.l@example.com'],
