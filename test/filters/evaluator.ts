@@ -45,7 +45,7 @@ export function toComparable(name: string, value: unknown): unknown {
   if (uuidFields.has(name)) return value.toLowerCase();
   if (instantFields.has(name)) return Math.floor(Date.parse(value.toUpperCase()));
   const known = folded.get(value);
-  if (known === undefined && !/^[a-z0-9 .@_-]*$/.test(value))
+  if (known === undefined && !/^[a-z0-9 .@_+-]*$/.test(value))
     throw new Error(`Nobody wrote down what ${value} folds to`);
   return known ?? value;
 }

@@ -40,7 +40,7 @@ async function runImport<T extends { id: string | undefined; history: string[] }
   const request = `import ${JSON.stringify(body)} of ${items.length}`;
   expectStatus(begun, 201, request);
   const { id } = begun.body.data;
-  const file = await fileOf(format, items);
+  const file = await fileOf(caller, format, items);
   expectStatus(await client.send('PUT', `/imports/${id}/file`, file), 200, request);
   const ended = await waitForEnd(caller, id);
   const outcomes = items.map((item) => apply(item));
