@@ -52,11 +52,11 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         description:
           'Starts a job that unlocks the first `total_records` matching prospects that are not unlocked yet, in the ' +
           'order of `order_by`. It reserves the credits that this can cost at most; too few are 402, and nothing ' +
-          'starts. With `dry_run` the response is an estimate, and nothing happens. With `sync_crm` the unlocked ' +
-          'prospects become contacts.',
+          'starts. With `dry_run` the response is an estimate, and nothing happens. With `sync_crm` or `list_ids` the ' +
+          'unlocked prospects become contacts.',
         tags,
         body: UnlockContacts,
-        response: { 200: Type.Union([JobStarted, Estimate]), 402: ShortageBody },
+        response: { 200: Type.Union([JobStarted, Estimate]), 402: ShortageBody, 404: ErrorBody },
       },
     },
     async (request, reply) => {
@@ -85,7 +85,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
           'failed items. With `dry_run` the response is an estimate, and nothing happens.',
         tags,
         body: UnlockSelectedContacts,
-        response: { 200: Type.Union([JobStarted, Estimate]), 402: ShortageBody },
+        response: { 200: Type.Union([JobStarted, Estimate]), 402: ShortageBody, 404: ErrorBody },
       },
     },
     async (request, reply) => {

@@ -5,7 +5,7 @@ import { PaginateOrContinue } from './filters.ts';
 import { Prospect, ProspectQuery } from './prospects.ts';
 import type { Scope } from './base/scopes.ts';
 import { Verification } from './verification.ts';
-import { Enum, Instant, Nullable, Paginate, Strict, success, Uuid } from './base/wire.ts';
+import { Enum, Ids, Instant, Nullable, Paginate, Strict, success, Uuid } from './base/wire.ts';
 
 export const jobTypes = [
   'unlock_contacts',
@@ -135,6 +135,14 @@ const dryRun = Type.Optional(Type.Boolean({ default: false, description: 'Only r
 
 const syncProspects = sync('Create or update contacts and companies from the unlocked prospects.');
 
+const listIds = Type.Optional(
+  Ids({
+    description:
+      'Lists to which the contacts of these prospects are added by hand. With a list, the prospects become contacts, whatever ' +
+      '`sync_crm` says.',
+  }),
+);
+
 const { filters, order_by } = ProspectQuery.properties;
 
 export const UnlockContacts = Strict(
@@ -143,6 +151,7 @@ export const UnlockContacts = Strict(
     order_by,
     total_records: Type.Integer({ minimum: 1, maximum: 10_000, description: 'How many prospects to unlock at most.' }),
     sync_crm: syncProspects,
+    list_ids: listIds,
     dry_run: dryRun,
   },
   {
@@ -167,6 +176,7 @@ export const UnlockSelectedContacts = Strict(
       description: 'Ids of prospects. An unknown id makes only its own item fail.',
     }),
     sync_crm: syncProspects,
+    list_ids: listIds,
     dry_run: dryRun,
   },
   {

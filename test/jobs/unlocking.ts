@@ -39,6 +39,35 @@ export function unlocks(app: TestApp): void {
   const countOf = async (customer: TestCustomer, body: object): Promise<number> =>
     (await customer.post('/prospect/metadata', body)).body.pagination.total_records;
 
+  test('with lists, unlocked people become contacts and members by hand, those of before too, and unknown lists are refused', async () => {
+    const customer = await customerWith(app, { subscription: 100 });
+    const { made, filters } = await people(6);
+    const [one, two] = await Promise.all(
+      ['One', 'Two'].map(async (name) => (await customer.post('/list-contact', { name })).body.id as string),
+    );
+    await ended(customer, await startUnlock(customer, { filters, total_records: 2 }));
+    const first = await startUnlock(customer, { filters, total_records: 2, list_ids: [one!.toUpperCase(), one, two] });
+    expect(await ended(customer, first)).toMatchObject({ status: 'COMPLETED', sync_crm: true, succeeded: 2 });
+    await customer.call('DELETE', `/list-contact/${two}`);
+    const ids = idsOf(made);
+    const all = await customer.post('/service-handler/unlock-selected-contacts', { ids, list_ids: [one, one] });
+    await ended(customer, all.body.id);
+    const members = await customer.post('/contacts/list', { filters: { list_id: one } });
+    expect(members.body.map(({ work_email }: { work_email: string }) => work_email).toSorted()).toEqual(
+      made.map(({ work_email }) => work_email).toSorted(),
+    );
+    expect((await customer.get(`/list-contact/${one}`)).body.contacts_count).toBe(6);
+    for (const dry_run of [true, false])
+      expect(
+        await customer.post('/service-handler/unlock-contacts', {
+          filters,
+          total_records: 1,
+          list_ids: [two],
+          dry_run,
+        }),
+      ).toMatchObject({ status: 404, body: { errors: [{ path: '/list_ids/0' }] } });
+  });
+
   test('the first prospects of a search are unlocked in its order, then shown in clear and left out of net-new searches at once', async () => {
     const customer = await customerWith(app, { subscription: 100 });
     const { filters } = await people(60);

@@ -5,6 +5,7 @@ import type { Config } from '../../process/config.ts';
 import type { Sql, Transaction } from '../../database/db.ts';
 import { findSpendable } from '../../queries/jobs/credits.ts';
 import { findUnlocked } from '../../queries/catalog/unlocks.ts';
+import { requireLists } from '../../queries/memberships/list-members.ts';
 import type { Estimate, JobStarted, UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
 import { startJob, toInputs } from '../start-job.ts';
 
@@ -30,11 +31,12 @@ export async function startUnlock(
   sql: Transaction,
   spender: Spender,
   { UNLOCK_COST: cost }: Costs,
-  { filters = {}, order_by, total_records, sync_crm = false }: UnlockContacts,
+  { filters = {}, order_by, total_records, ...rest }: UnlockContacts,
   matches: number,
 ): Promise<JobStarted> {
   const total = Math.min(total_records, matches);
-  const request = { filters, total_records, ...(order_by === undefined ? {} : { order_by }) };
+  const { lists, sync_crm } = await destinationOf(sql, spender, rest);
+  const request = { filters, total_records, ...(order_by === undefined ? {} : { order_by }), ...lists };
   const given = { type: 'unlock_contacts', sync_crm, request, pool, total, cost, reserved: total * cost } as const;
   return startJob(sql, spender, { ...given, inputs: [] });
 }
@@ -44,9 +46,10 @@ export async function estimateUnlock(
   sql: Transaction,
   spender: Spender,
   { UNLOCK_COST }: Costs,
-  { total_records }: UnlockContacts,
+  { total_records, list_ids }: UnlockContacts,
   matches: number,
 ): Promise<Estimate> {
+  await requireLists(sql, spender.customerId, list_ids);
   const cost = Math.min(total_records, matches) * UNLOCK_COST;
   return { matches, cost, available: await findSpendable(sql, spender, pool) };
 }
@@ -59,16 +62,33 @@ export async function startSelectedUnlock(
   sql: Transaction,
   spender: Spender,
   { UNLOCK_COST: cost }: Costs,
-  { ids, sync_crm = false }: UnlockSelectedContacts,
+  { ids, ...rest }: UnlockSelectedContacts,
 ): Promise<JobStarted> {
+  const { lists, sync_crm } = await destinationOf(sql, spender, rest);
   const { inputs } = toInputs(
     ids,
     (id) => id,
     (item) => ({ item, address: null, contact_ids: [] }),
   );
   const reserved = (await countLocked(sql, spender.customerId, ids)) * cost;
-  const given = { type: 'unlock_selected_contacts', sync_crm, request: {}, pool, total: ids.length, cost } as const;
+  const given = { type: 'unlock_selected_contacts', sync_crm, request: lists, pool, total: ids.length, cost } as const;
   return startJob(sql, spender, { ...given, reserved, inputs });
+}
+
+/** Stored with an unlock job: the lists to which its contacts are added. Missing in most jobs. */
+export type Listing = Pick<UnlockContacts, 'list_ids'>;
+
+/**
+ * Returns what of a request says where the unlocked people go.
+ * @throws DomainError `not_found` with the JSON pointer of every unknown list
+ */
+async function destinationOf(
+  sql: Transaction,
+  { customerId }: Spender,
+  { list_ids, sync_crm = false }: Pick<UnlockContacts, 'list_ids' | 'sync_crm'>,
+): Promise<{ lists: Listing; sync_crm: boolean }> {
+  const known = await requireLists(sql, customerId, list_ids);
+  return { lists: known.length > 0 ? { list_ids: known } : {}, sync_crm: sync_crm || known.length > 0 };
 }
 
 /**
@@ -79,9 +99,10 @@ export async function estimateSelectedUnlock(
   sql: Transaction,
   spender: Spender,
   { UNLOCK_COST }: Costs,
-  { ids }: UnlockSelectedContacts,
+  { ids, list_ids }: UnlockSelectedContacts,
   matches: number,
 ): Promise<Estimate> {
+  await requireLists(sql, spender.customerId, list_ids);
   const cost = (await countLocked(sql, spender.customerId, ids)) * UNLOCK_COST;
   return { matches, cost, available: await findSpendable(sql, spender, pool) };
 }

@@ -8,15 +8,21 @@ import { isEmailAddress } from '../../schemas/base/formats.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import type { JobContext } from '../handler.ts';
 import { settle } from '../settle.ts';
+import type { Listing } from './start-unlock.ts';
 
 /** Maximum number of prospects that one batch unlocks. With more, other customers wait longer. */
 const maxBatchSize = 250;
 
-export const unlockBatchSize = async ({ db }: JobContext, { customer_id, sync_crm }: LeasedJob): Promise<number> =>
-  sync_crm ? db.lookup((sql) => contactsAtOnce(sql, customer_id, maxBatchSize)) : maxBatchSize;
+const listsOf = ({ request }: Pick<JobRow, 'request'>): string[] => (request as Listing).list_ids ?? [];
+
+export const unlockBatchSize = async ({ db }: JobContext, job: LeasedJob): Promise<number> =>
+  job.sync_crm
+    ? db.lookup((sql) => contactsAtOnce(sql, job.customer_id, maxBatchSize, listsOf(job).length))
+    : maxBatchSize;
 
 /**
- * Creates or updates a contact for each prospect, if the job has the option `sync_crm`.
+ * Creates or updates a contact for each prospect, if the job has the option `sync_crm`, and adds it to the job's lists. A
+ * list that was deleted meanwhile is left out.
  * @returns contact ids by prospect id
  */
 export const toContacts = async (
@@ -24,7 +30,7 @@ export const toContacts = async (
   job: JobRow,
   prospects: readonly Prospect[],
 ): Promise<Map<string, string>> =>
-  job.sync_crm ? syncProspects(sql, job.customer_id, prospects) : new Map<string, string>();
+  job.sync_crm ? syncProspects(sql, job.customer_id, prospects, listsOf(job)) : new Map<string, string>();
 
 /** Returns what it costs to unlock a prospect (credits). One without a valid e-mail address costs nothing. */
 export const costOf = (job: JobRow, prospect: Prospect): number =>

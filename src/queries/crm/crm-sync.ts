@@ -12,6 +12,7 @@ import type { LockedValue } from '../records/value-locks.ts';
 import { countryCodes } from '../../files/values/country-codes.ts';
 import { refreshMembers } from '../memberships/list-members.ts';
 import { lockAndReadRules } from '../memberships/list-rules.ts';
+import { addToLists } from '../memberships/manual-members.ts';
 import { companyOf, fillIn, syncedColumns, toContact, toRow, type SyncedContact } from './prospect-contacts.ts';
 
 /** A contact to insert or update, made from one or more prospects of a batch. */
@@ -26,12 +27,14 @@ interface SyncedRow {
 /**
  * Creates contacts from prospects, with their companies and list memberships. If a contact with the same prospect id or
  * the same work email already exists, updates this contact instead.
+ * @param listIds lists to which the contacts are added by hand
  * @returns a map from prospect id to contact id; prospects with the same email have the same contact
  */
 export async function syncProspects(
   sql: Transaction,
   customerId: string,
   prospects: readonly Prospect[],
+  listIds: readonly string[] = [],
 ): Promise<Map<string, string>> {
   // Locks are taken in the order that all writers use (value-locks.ts).
   if (prospects.length === 0) return new Map();
@@ -44,7 +47,9 @@ export async function syncProspects(
   await withLastWrites(sql, customerId, async (last) => {
     await fillCompanies(sql, customerId, { prospects, rows, locked }, last);
     await write(sql, customerId, [...new Set(rows)], last);
-    await refreshMembers(sql, customerId, rules, [...new Set(rows.map(({ id }) => id!))], last);
+    const ids = [...new Set(rows.map(({ id }) => id!))];
+    await refreshMembers(sql, customerId, rules, ids, last);
+    if (listIds.length > 0) await addToLists(sql, customerId, { list_ids: listIds, contact_ids: ids }, last);
   });
   return new Map(prospects.map(({ _id }, i) => [_id, rows[i]!.id!]));
 }

@@ -1,6 +1,6 @@
 import type { Database, Sql, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
-import { requireMatch } from '../../text/etag.ts';
+import { etagOf, requireMatch } from '../../text/etag.ts';
 import { encodeCursor, readPosition, scopeOf } from '../../filters/cursor.ts';
 import { completeRules } from '../../filters/rules.ts';
 import { all } from '../../filters/tree.ts';
@@ -109,6 +109,7 @@ function shown(row: Row, evaluated?: number): List {
 
 /**
  * Creates a list.
+ * @param source how it was made
  * @throws DomainError `conflict` if the customer would then have too many rules, or too many lists with rules
  */
 export const createList = (
@@ -116,6 +117,7 @@ export const createList = (
   customerId: string,
   ownerId: string,
   body: ListCreate,
+  source: 'MANUAL' | 'PROSPECT' = 'MANUAL',
 ): Promise<{ id: string; name: string }> =>
   withLastWrites(sql, customerId, async (last) => {
     const rules = completeRules(body.rules ?? []);
@@ -124,7 +126,7 @@ export const createList = (
       await requireWithinRuleLimits(sql, customerId, { before: [], after: rules }, '/rules');
     }
     const { name, description = '' } = body;
-    const list = await insertList(sql, customerId, ownerId, { name, description, rules }, last);
+    const list = await insertList(sql, customerId, ownerId, { name, description, rules, source }, last);
     if (rules.length > 0) await beginFill(sql, customerId, list.id, rules, last);
     return list;
   });
@@ -133,12 +135,12 @@ async function insertList(
   sql: Transaction,
   customerId: string,
   ownerId: string,
-  { name, description, rules }: { name: string; description: string; rules: Rule[] },
+  { name, description, rules, source = 'MANUAL' }: ListColumns & { source?: string },
   last: LastWrites,
 ): Promise<{ id: string; name: string }> {
   const [list] = await sql<{ id: string; name: string }[]>`
-    insert into lists (customer_id, name, description, owner_id, rules)
-    values (${customerId}, ${name.trim()}, ${description}, ${ownerId}, ${sql.json(rules)})
+    insert into lists (customer_id, name, description, owner_id, rules, source)
+    values (${customerId}, ${name.trim()}, ${description}, ${ownerId}, ${sql.json(rules)}, ${source})
     returning id, name`;
   last.created('list', { id: list!.id });
   return list!;
@@ -195,6 +197,13 @@ interface ListColumns {
 }
 
 /**
+ * Returns a tag of what people change in a list. It may stand in place of the ETag, which changes with the members too:
+ * in a list with rules that is all the time.
+ */
+export const listTag = ({ name, description, rules }: ListColumns): string =>
+  etagOf({ name, description, rules: completeRules(rules) });
+
+/**
  * Locks a list until the transaction ends and returns its columns. `source` is how it was made.
  * @throws DomainError `not_found` if the customer has no such list
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
@@ -213,7 +222,7 @@ async function lockList(
       and deleted_at is null
     for no key update`;
   if (!list) throw notFound('list');
-  if (ifMatch !== undefined) {
+  if (ifMatch !== undefined && ifMatch !== listTag(list)) {
     const [shownNow] = await evaluateCounts(sql, customerId, await selectLists(sql, customerId, [id]));
     requireMatch(ifMatch, shownNow!);
   }

@@ -1,6 +1,6 @@
 import { afterCommit } from '../../database/after-commit.ts';
 import type { Sql, Transaction } from '../../database/db.ts';
-import { conflict, missingReferences, notFound } from '../../errors.ts';
+import { conflict, notFound } from '../../errors.ts';
 import type { Fragment } from '../../filters/sql.ts';
 import { recordEvents } from '../events/recording.ts';
 import type { LastWrites } from '../records/last-writes.ts';
@@ -20,7 +20,7 @@ import {
 } from '../../schemas/imports.ts';
 import type { Scope } from '../../schemas/base/scopes.ts';
 import { deleteFile } from './import-files.ts';
-import { findLists } from '../memberships/list-members.ts';
+import { requireLists } from '../memberships/list-members.ts';
 import { limitAndOffset } from '../records/paging.ts';
 
 /** Object and mode in one text, such as `contacts upsert`. Imports of other kinds are hidden from the caller. */
@@ -168,17 +168,6 @@ export async function refuseTooMany(sql: Transaction, customerId: string): Promi
       and finished_at is null`;
   if (row.count >= maxUnfinishedImports)
     throw conflict(`The customer has ${maxUnfinishedImports} imports that have not ended: wait for one, or cancel it`);
-}
-
-/**
- * Returns a request's list ids without duplicates.
- * @throws DomainError `not_found` with the JSON pointer of every unknown list
- */
-async function requireLists(sql: Transaction, customerId: string, settings: readonly string[] = []): Promise<string[]> {
-  const known = await findLists(sql, customerId, settings);
-  const missing = settings.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'list', path: `/list_ids/${i}` }]));
-  if (missing.length > 0) throw missingReferences(missing);
-  return [...new Set(settings)];
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { Transaction } from '../../database/db.ts';
+import { missingReferences } from '../../errors.ts';
 import { TimeSlice } from '../../process/event-loop.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
 import { lookUp } from '../../filters/look-up.ts';
@@ -214,6 +215,21 @@ export async function findLists(sql: Transaction, customerId: string, ids: reado
       and id = any(${ids as string[]}::uuid[])
       and deleted_at is null`;
   return new Set(found.map(({ id }) => id));
+}
+
+/**
+ * Returns a request's `list_ids` without duplicates.
+ * @throws DomainError `not_found` with the JSON pointer of every unknown list
+ */
+export async function requireLists(
+  sql: Transaction,
+  customerId: string,
+  ids: readonly string[] = [],
+): Promise<string[]> {
+  const known = await findLists(sql, customerId, ids);
+  const missing = ids.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'list', path: `/list_ids/${i}` }]));
+  if (missing.length > 0) throw missingReferences(missing);
+  return [...new Set(ids)];
 }
 
 /**
