@@ -806,7 +806,7 @@ create table opportunities (
   constraint opportunities_priority_known check (priority = any (array['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE']))
 );
 create index opportunities_of_company on opportunities using btree (customer_id, company_id, id) where company_id is not null;
-create index opportunities_stage on opportunities using btree (customer_id, stage_id);
+create index opportunities_of_stage on opportunities using btree (customer_id, stage_id, id);
 grant delete, insert, select, update on opportunities to sales_data_api;
 comment on column opportunities.price is 'The sum of the lines, written by every statement that writes lines. The type has no bound of its own, so opportunities_price_in_range refuses a sum that is too large.';
 
