@@ -18,7 +18,7 @@ import { prospects } from './prospects/prospects.ts';
 import { duplicates } from './records/duplicates.ts';
 import { enrichList } from './records/enrich-list.ts';
 import { lists } from './records/lists.ts';
-import { opportunities } from './records/opportunities.ts';
+import { opportunities } from './opportunities/opportunities.ts';
 import { records } from './records/records.ts';
 import { start } from './start/start.ts';
 import { jobs } from './work/jobs.ts';

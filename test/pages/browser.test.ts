@@ -228,9 +228,52 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.getByRole('button', { name: 'Revoke No script' }).click();
     await page.getByRole('button', { name: 'Revoke the key' }).click();
     await page.getByText('The key is revoked. It has stopped working.').waitFor();
+    await page.goto(`${url}/app/contacts/new`);
+    await page.getByLabel('First name').fill('Ida');
+    await page.getByLabel('Last name').fill('Rhodes');
+    await page.getByLabel('Work e-mail').fill('ida@noscript.example');
+    await page.getByRole('button', { name: 'Create the contact' }).click();
+    await page.getByRole('button', { name: 'Edit' }).click();
+    await page.getByLabel('Job title').fill('Computer');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('The contact is saved.').waitFor();
+    await page.goto(`${url}/app/contacts`);
+    await page.getByLabel('Search').fill('noscript');
+    await page.getByRole('button', { name: 'Search' }).click();
+    await page.getByRole('checkbox', { name: 'Choose Ida' }).check();
+    await page.getByRole('button', { name: 'Add to a list' }).click();
+    await page.getByLabel('List', { exact: true }).selectOption('new');
+    await page.getByLabel('Name of the new list').fill('By hand');
+    await page.getByRole('button', { name: 'Add to the list' }).click();
+    await page.getByRole('heading', { name: '1 contact' }).waitFor();
+    await page.getByRole('link', { name: 'Ida Rhodes' }).click();
+    await page.getByRole('link', { name: 'New opportunity' }).click();
+    await page.getByLabel('Name', { exact: true }).fill('A machine');
+    await page.getByRole('button', { name: 'Save the opportunity' }).click();
+    await page.getByRole('link', { name: 'Ida Rhodes' }).click();
+    await page.getByRole('button', { name: 'Delete' }).click();
+    await page.getByText('It leaves 1 list and 1 opportunity').waitFor();
+    await page.getByRole('button', { name: 'Delete the contact' }).click();
+    await page.getByText('1 contact is deleted.').waitFor();
     await page.getByRole('button', { name: 'Log out' }).click();
     await page.getByText('You are logged out.').waitFor();
     await context.close();
+  });
+
+  test('a person works with the keys alone, and sees where the focus is', async () => {
+    await logInAgain();
+    const page = await open('/app/contacts');
+    const seen: string[] = [];
+    while (seen.at(-1) !== '') {
+      await page.keyboard.press('Tab');
+      const [name, isSeen] = await page.evaluate<[string, boolean]>(focused);
+      expect([name, isSeen]).toEqual([name, true]);
+      seen.push(name);
+    }
+    expect(seen).toEqual(
+      expect.arrayContaining(['Skip to the content', 'Contacts', 'Import', 'New contact', 'Search']),
+    );
+    await page.close();
   });
 
   test('every page is accessible and fits, in both colour schemes and on three widths', async () => {
@@ -323,6 +366,18 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.close();
   }
 });
+
+/** The text of what has the focus, and whether one sees that: by an outline or a ring around it, or its label. */
+const focused = `(() => {
+  const it = document.activeElement;
+  if (it === document.body) return ['', true];
+  const isMarked = (one) => {
+    const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(one);
+    return (outlineStyle !== 'none' && outlineWidth !== '0px') || boxShadow !== 'none';
+  };
+  const name = (it.textContent.trim() || it.closest('label')?.textContent.trim() || it.name || it.tagName).split('\\n')[0].trim();
+  return [name, it.matches('.skip') || isMarked(it) || isMarked(it.closest('label') ?? it)];
+})()`;
 
 /** What depends on the colour scheme. */
 const colourRules = ['color-contrast', 'link-in-text-block'];

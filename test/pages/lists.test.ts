@@ -60,6 +60,21 @@ test('a list is made of rules in words, with the number of matches before it is 
   expect((await customer.post('/list-contact/list', {})).body).toMatchObject([
     { name: 'Technicians', contacts_count: 2 },
   ]);
+  const question = await admin.fieldsOf(`${path}/delete`);
+  await contact({ job_title: 'Engineer' }); // a new member is no change of the list
+  expect(
+    (
+      await admin.submit(`${path}/edit`, {
+        ...edited,
+        ...(await admin.fieldsOf(`${path}/edit`)),
+        ...rules,
+        name: 'X',
+        do: 'save',
+      })
+    ).status,
+  ).toBe(303);
+  const refused = await admin.post(`${path}/delete`, question);
+  expect([refused.status, textOf(refused)]).toEqual([412, expect.stringContaining('Somebody changed this list')]);
   expect((await admin.submit(`${path}/delete`)).status).toBe(303);
   expect((await customer.post('/list-contact/list', {})).body).toEqual([]);
 });
@@ -104,4 +119,60 @@ test('a list is created once by a form that is sent twice, and keeps the lines o
   const { body } = await customer.post('/list-contact/list', {});
   expect(body).toMatchObject([{ name: 'Twice', description: 'one\ntwo' }]);
   expect((await admin.get(`/app/lists/${body[0].id}/edit`)).body).toMatch(/<textarea [^>]*>\none\ntwo<\/textarea>/);
+});
+
+test('an opportunity is created and changed by a form: company by name, contacts by e-mail, products in rows', async () => {
+  const id = await contact();
+  await make(customer, '/company', { company_name: 'Analytical Engines', type: 'customer' });
+  const [engine, manual, service] = await Promise.all(
+    ['Engine', 'Manual', 'Service'].map((name) => make(customer, '/products', { name, price: 10, unit: 'piece' })),
+  );
+  const path = '/app/opportunities/new';
+  const wrong = await admin.submit(path, { name: 'Two', company: 'Nobody Ltd', emails: 'who@example.com' });
+  expect([wrong.status, textOf(wrong)]).toEqual([
+    400,
+    expect.stringMatching(/no company with this name.*No contact has who@/),
+  ]);
+  const sent = {
+    name: 'Two engines',
+    company: 'analytical engines',
+    emails: 'ADA@example.com\n',
+    product: [engine!, manual!, ''],
+    price: ['12,5', '3', ''],
+    quantity: ['2', '1', ''],
+  };
+  const saved = await admin.submit(path, sent);
+  expect([saved.status, textOf(saved)]).toEqual([303, '']);
+  const location = saved.location!;
+  expect(textOf(await admin.get(location))).toMatch(/Two engines.*28\.00.*Analytical Engines.*Ada Lovelace/);
+  const opportunity = location.split('/').at(-1)!;
+  const shown = async () => (await customer.get(`/opportunities/${opportunity}`)).body;
+  const before = await shown();
+  const stale = await admin.fieldsOf(`${location}/edit`);
+  const edit = {
+    ...stale,
+    name: 'Three',
+    contact: id.toUpperCase(),
+    product: [engine!, manual!, service!],
+    price: ['12.5', '3', '1'],
+    quantity: ['3', '', '4'],
+  };
+  expect((await admin.post(`${location}/edit`, edit)).status).toBe(303);
+  expect(await shown()).toMatchObject({
+    ...before,
+    name: 'Three',
+    price: 41.5,
+    details: [{ name: 'Engine', quantity: 3 }, { name: 'Service' }],
+    updated_at: expect.anything(),
+  });
+  const refused = await admin.post(`${location}/edit`, { ...edit, name: 'Four' });
+  expect([refused.status, textOf(refused)]).toEqual([
+    412,
+    expect.stringContaining('Somebody changed this opportunity'),
+  ]);
+  expect((await shown()).name).toBe('Three');
+  const stranger = await visitorOf(app.fastify, (await app.customer()).id);
+  expect((await stranger.get(`${location}/edit`)).status).toBe(404);
+  const token = await stranger.fieldsOf(path);
+  expect((await stranger.post(path, { ...token, name: 'X', contact: id })).status).toBe(404);
 });

@@ -41,6 +41,19 @@ test('prospects are searched with suggestions, masked, and unlocked by admins wi
   const [job] = await app.owner`select type, request from jobs where customer_id = ${customer.id}`;
   expect(job).toEqual({ type: 'unlock_contacts', request: { filters: { job_title: ['manager'] }, total_records: 2 } });
 
+  const nameless = filledFields((await admin.get(question)).body, '/app/prospects/unlock');
+  expect((await admin.post('/app/prospects/unlock', { ...nameless, list_id: 'new', name: '' })).status).toBe(400);
+  const listed = await admin.post('/app/prospects/unlock', { ...nameless, list_id: '', name: 'From the catalog' });
+  const [, list] = /^\/app\/jobs\/[0-9a-f-]{36}\?list=(.*)$/.exec(listed.location!)!;
+  expect(textOf(await admin.get(listed.location!))).toContain('The contacts go into the list');
+  const [last] =
+    await app.owner`select sync_crm, request from jobs where customer_id = ${customer.id} order by id desc`;
+  expect(last).toMatchObject({ sync_crm: true, request: { list_ids: [list] } });
+  expect((await customer.get(`/list-contact/${list}`)).body).toMatchObject({
+    name: 'From the catalog',
+    source: 'PROSPECT',
+  });
+
   const chosen = `/app/prospects/unlock?do=chosen&id=${people[0]!._id}`;
   expect(textOf(await admin.get(chosen))).toContain('Unlocks 1 prospect.');
   expect((await admin.get('/app/prospects/unlock?do=chosen')).status).toBe(400);

@@ -156,6 +156,18 @@ describe('a contact', () => {
   });
 });
 
+test('a contact that somebody changed after the question is not deleted, and asked about again', async () => {
+  const [id] = await makeContacts(1);
+  const path = `/app/contacts/${id}/delete`;
+  const question = await admin.fieldsOf(path);
+  await customer.call('PATCH', `/contacts/${id}`, { job_title: 'Countess' });
+  const refused = await admin.post(path, question);
+  expect([refused.status, textOf(refused)]).toEqual([412, expect.stringContaining('Somebody changed this contact')]);
+  expect((await customer.get(`/contacts/${id}`)).status).toBe(200);
+  expect((await admin.post(path, filledFields(refused.body, path))).status).toBe(303);
+  expect((await customer.get(`/contacts/${id}`)).status).toBe(404);
+});
+
 describe('chosen contacts', () => {
   const ask = (query: string) => admin.get(`/app/contacts/chosen?${query}`);
   const confirm = async (query: string, more: Record<string, string> = {}) => {

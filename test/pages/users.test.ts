@@ -115,10 +115,10 @@ describe('admins', () => {
   test('give and take the role, but the last active one stays, whoever asks at the same time', async () => {
     const { customer, admin } = await start();
     const other = await visitorOf(app.fastify, customer.id, 'member');
-    const role = (by: Visitor, id: string) => by.submit(`/app/users/${id}/role`);
+    const role = (by: Visitor, id: string, to = 'member') => by.submit(`/app/users/${id}/${to}`);
     expect((await role(admin, admin.user.userId)).status).toBe(409);
     expect((await admin.submit(`/app/users/${admin.user.userId}/deactivate`)).status).toBe(409);
-    expect((await role(admin, other.user.userId)).status).toBe(303);
+    expect((await role(admin, other.user.userId, 'admin')).status).toBe(303);
     const answers = await Promise.all([role(admin, other.user.userId), role(other, admin.user.userId)]);
     expect(answers.map(({ status }) => status).filter((status) => status === 303)).toHaveLength(1);
     const left = await app.owner`select 1 from users where customer_id = ${customer.id} and role = 'admin' and active`;
@@ -130,7 +130,7 @@ describe('admins', () => {
     await one.invite();
     const id = await one.idOf();
     const token = await two.admin.fieldsOf('/app/password');
-    for (const verb of ['link', 'role', 'deactivate']) {
+    for (const verb of ['link', 'member', 'admin', 'deactivate']) {
       expect((await two.admin.get(`/app/users/${id}/${verb}`)).status, verb).toBe(404);
       expect((await two.admin.post(`/app/users/${id}/${verb}`, token)).status, verb).toBe(404);
     }

@@ -78,7 +78,7 @@ export function filledFields(html: string, action: string): Record<string, strin
     ([, found]) => found === action,
   );
   if (!form) throw new Error(`no form for ${action} in: ${html}`);
-  const inputs = [...form[2]!.matchAll(/<input\s[^>]*type="(?:hidden|text)"[^>]*>/g)].map(([input]) => input);
+  const inputs = [...form[2]!.matchAll(/<input\s[^>]*type="(?:hidden|text|date)"[^>]*>/g)].map(([input]) => input);
   const selects = [...form[2]!.matchAll(/(<select\s[^>]*>)([\s\S]*?)<\/select>/g)];
   return Object.fromEntries([
     ...inputs.map((input) => [attribute(input, 'name'), attribute(input, 'value')]),

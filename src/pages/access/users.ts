@@ -88,22 +88,23 @@ export async function users(app: FastifyInstance): Promise<void> {
     return showLink(request, reply, await once(request, (sql) => issueLink(sql, change)));
   });
 
-  app.get('/users/:id/role', forAdmins, async (request, reply) => {
-    const { name, id, role } = await requireUser(request);
-    const other = roleWords[otherThan(role)];
-    return confirm(request, reply, id, 'role', {
-      title: `Make ${other.word.toLowerCase()}`,
-      text: html`<strong>${name}</strong> is ${roleWords[role].word.toLowerCase()} now. A user who is
-        ${other.word.toLowerCase()} ${other.may}.`,
-      tone: '',
+  for (const role of roles) {
+    app.get(`/users/:id/${role}`, forAdmins, async (request, reply) => {
+      const user = await requireUser(request);
+      const { word, may } = roleWords[role];
+      return confirm(request, reply, user.id, role, {
+        title: `Make ${word.toLowerCase()}`,
+        text: html`<strong>${user.name}</strong> is ${roleWords[user.role].word.toLowerCase()} now. A user who is
+          ${word.toLowerCase()} ${may}.`,
+        tone: '',
+      });
     });
-  });
 
-  app.post('/users/:id/role', forAdmins, async (request, reply) => {
-    const { role } = await requireUser(request);
-    await request.db.transaction((sql) => giveRole(sql, changeOf(request), otherThan(role)));
-    return goTo(reply, `${section}?done=role`);
-  });
+    app.post(`/users/:id/${role}`, forAdmins, async (request, reply) => {
+      await request.db.transaction((sql) => giveRole(sql, changeOf(request), role));
+      return goTo(reply, `${section}?done=role`);
+    });
+  }
 
   app.get('/users/:id/deactivate', forAdmins, async (request, reply) => {
     const { name, id } = await requireUser(request);
@@ -162,8 +163,8 @@ function row({ id, name, email, role, active }: User, linkEnds: string | undefin
       !${
         active
           ? html`<span class="acts"
-              >!${act('role', `Make ${roleWords[otherThan(role)].word.toLowerCase()}`)} !${act('link', 'New link')}
-              !${act('deactivate', 'Deactivate')}</span
+              >!${act(otherThan(role), `Make ${roleWords[otherThan(role)].word.toLowerCase()}`)}
+              !${act('link', 'New link')} !${act('deactivate', 'Deactivate')}</span
             >`
           : ''
       }

@@ -1,7 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { statuses } from '../../plugins/answers/error-handler.ts';
 import { assetUrl } from './assets.ts';
 import { formToken, tokenField } from './forms.ts';
-import { html, type Html } from './html.ts';
+import { html, notice, type Html } from './html.ts';
 import { roleWords } from './words.ts';
 
 export interface Page {
@@ -92,14 +93,20 @@ export interface Confirmation {
   refusal: string;
   /** How the button looks; by default like one that destroys something. */
   tone?: '' | 'danger';
+  /** Tag of the record that the text describes. The form sends it. */
+  etag?: string;
+  /** Why nothing was done yet, if the form was sent before. */
+  warning?: string;
 }
 
 export function sendConfirmation(
   request: FastifyRequest,
   reply: FastifyReply,
-  { title, section, text, action, back, refusal, tone = 'danger' }: Confirmation,
+  { title, section, text, action, back, refusal, tone = 'danger', etag, warning }: Confirmation,
 ): FastifyReply {
-  const body = html`<div class="question">!${text}</div>
+  const body = html`!${warning === undefined ? '' : notice(warning, 'warning')}
+    !${etag === undefined ? '' : html`<input type="hidden" name="etag" value="${etag}" />`}
+    <div class="question">!${text}</div>
     <div class="buttons">
       <button class="${tone}">${title}</button>
       <a role="button" class="secondary outline" href="${back}" data-close>${refusal}</a>
@@ -107,6 +114,7 @@ export function sendConfirmation(
   return sendPage(request, reply, {
     title,
     section,
+    status: warning === undefined ? 200 : statuses.precondition_failed,
     body: html`<div class="card narrow">!${form(request, reply, { action, body })}</div>`,
   });
 }

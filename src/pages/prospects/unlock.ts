@@ -13,7 +13,20 @@ import { UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins } from '../base/access.ts';
-import { faultsOf, fieldsOf, formFaults, integer, queryOf, text, tokenOf, values, type Fields } from '../base/forms.ts';
+import {
+  faultsOf,
+  fieldsOf,
+  formFaults,
+  integer,
+  queryOf,
+  refusalOf,
+  text,
+  tokenOf,
+  values,
+  type Faults,
+  type Fields,
+} from '../base/forms.ts';
+import { chosenList, listControls } from '../records/chosen-acts.ts';
 import { counted, html } from '../base/html.ts';
 import { form, goTo, sendPage } from '../base/layout.ts';
 import { priceOf } from '../base/values.ts';
@@ -36,16 +49,32 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     if (Object.keys(faults).length > 0) return ask(request, reply, fields);
     const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
     const spender = spenderOf(caller);
-    const job = await db.transaction(async (sql) => {
-      if (!(await markSent(sql, caller.customerId, tokenOf(request.body)))) return undefined;
-      return first
-        ? startUnlock(sql, spender, app.config, first, matches)
-        : startSelectedUnlock(sql, spender, app.config, chosen!);
-    });
-    return goTo(reply, job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent');
+    try {
+      const job = await db.transaction(async (sql) => {
+        if (!(await markSent(sql, caller.customerId, tokenOf(request.body)))) return undefined;
+        // Whoever names a new list wants it.
+        const isListed = text(fields, 'list_id') !== '' || text(fields, 'name').trim() !== '';
+        const list = isListed ? await chosenList(request, sql, 'PROSPECT') : undefined;
+        const lists = list === undefined ? {} : { list_ids: [list] };
+        const { id } = first
+          ? await startUnlock(sql, spender, app.config, { ...first, ...lists }, matches)
+          : await startSelectedUnlock(sql, spender, app.config, { ...chosen!, ...lists });
+        return `${id}${list === undefined ? '' : `?list=${list}`}`;
+      });
+      return await goTo(reply, job ? `/app/jobs/${job}` : '/app/jobs?done=sent');
+    } catch (error) {
+      const refusal = refusalOf(error);
+      return ask(request, reply, fields, refusal.faults, refusal.status);
+    }
   });
 
-  async function ask(request: FastifyRequest, reply: FastifyReply, fields: Fields): Promise<FastifyReply> {
+  async function ask(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    fields: Fields,
+    refused: Faults = {},
+    status = 400,
+  ): Promise<FastifyReply> {
     const view = prospectViewOf(fields);
     const back = prospectAddress(section, view);
     const { first, chosen } = bodiesOf(fields);
@@ -58,12 +87,14 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
         ([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`,
       )}
       !${(chosen?.ids ?? []).map((id) => html`<input type="hidden" name="id" value="${id}" />`)}
+      !${formFaults(refused, ['list_id', 'name'])}
       !${hasFaults ? formFaults({ '': chosen ? 'Choose some prospects first.' : 'Give a number from 1 to 10,000.' }, []) : ''}
       !${
         price
           ? html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
               !${priceOf(price)}
-              <label> <input type="checkbox" name="sync_crm" value="1" checked /> Make contacts of them </label>`
+              <label> <input type="checkbox" name="sync_crm" value="1" checked /> Make contacts of them </label>
+              !${await listControls(request, refused, 'no list')}`
           : ''
       }
       <div class="buttons">
@@ -73,7 +104,7 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     return sendPage(request, reply, {
       title: 'Unlock prospects',
       section,
-      status: hasFaults ? 400 : 200,
+      status: hasFaults || Object.keys(refused).length > 0 ? status : 200,
       body: html`<div class="card narrow">
         !${form(request, reply, { action: path, body, attributes: 'data-once' })}
       </div>`,

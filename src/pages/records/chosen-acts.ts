@@ -88,7 +88,7 @@ export async function listControls(request: FastifyRequest, faults: Faults, none
   const [lists, fields] = [await listChoices(request), fieldsOf(request)];
   const chosen = text(fields, 'list_id');
   return html`!${field(
-    { name: 'list_id', label: 'List', faults },
+    { name: 'list_id', label: none === '' ? 'List' : 'Put them into a list', faults },
     (attributes) =>
       html`<select !${attributes}>
         !${none === '' ? '' : option('', none, chosen)} !${lists.map(({ id, name }) => option(id, name, chosen))}
@@ -107,7 +107,7 @@ type Transaction = Parameters<Parameters<FastifyRequest['db']['transaction']>[0]
  * Returns the id of the list that a form names. Creates the list if it is a new one.
  * @throws DomainError `validation_failed` if the name of a new list is not valid, or the id is none
  */
-export async function chosenList(request: FastifyRequest, sql: Transaction): Promise<string> {
+export async function chosenList(request: FastifyRequest, sql: Transaction, source?: 'PROSPECT'): Promise<string> {
   const { caller } = request;
   const fields = fieldsOf(request);
   const id = canonicalId(text(fields, 'list_id'));
@@ -115,7 +115,7 @@ export async function chosenList(request: FastifyRequest, sql: Transaction): Pro
   const body = { name: text(fields, 'name') };
   const valid = checkList(body);
   if (valid !== true) throw valid.error;
-  return (await createList(sql, caller.customerId, caller.userId, body)).id;
+  return (await createList(sql, caller.customerId, caller.userId, body, source)).id;
 }
 
 const verifying: Act<ContactDetail> = {

@@ -111,7 +111,7 @@ export const companyKind: RecordKind<Company> = {
     const [people, all, deals] = await Promise.all([
       listContacts(db, caller.customerId, { filters, paginate: { limit: 10 } }),
       countContacts(db, caller.customerId, { filters }),
-      opportunitiesOf(request, { company_id: id }),
+      opportunitiesOf(request, { company: id }),
     ]);
     const rows = people.rows.map(
       (row) =>

@@ -154,7 +154,7 @@ async function related(request: FastifyRequest, reply: FastifyReply, { id, list_
   const [lists, all, deals] = await Promise.all([
     findListsOfContact(db, caller.customerId, id, list_ids),
     listChoices(request),
-    opportunitiesOf(request, { contact_id: id }),
+    opportunitiesOf(request, { contact: id }),
   ]);
   const others = all.filter((list) => !list_ids.includes(list.id));
   const body = html`<select name="list_id" aria-label="List">

@@ -1,15 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { notFound } from '../../errors.ts';
+import { DomainError, notFound } from '../../errors.ts';
 import { spenderOf } from '../../credentials/caller.ts';
 import { estimateListVerification, startListVerification } from '../../jobs/verification/start-verification.ts';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { listContacts } from '../../queries/crm/contacts.ts';
-import { createList, deleteList, findList, listLists, updateList } from '../../queries/crm/lists.ts';
+import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
 import { markSent } from '../../queries/records/sent-forms.ts';
 import type { Contact, ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, type List } from '../../schemas/lists.ts';
-import { etagOf } from '../../text/etag.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
 import { faultsOf, fieldsOf, idOf, queryOf, refusalOf, sentBefore, text, tokenOf } from '../base/forms.ts';
@@ -17,6 +16,7 @@ import { count, counted, empty, facts, html, moment, notice, pager, table, type 
 import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { priceOf } from '../base/values.ts';
 import { contactKind } from './contact-kind.ts';
+import { deletion } from './deletion.ts';
 import { draftOf, sendListForm } from './list-form.ts';
 import { rowsOf } from './record-list.ts';
 import { rulesText } from './rule-words.ts';
@@ -75,7 +75,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
 
   app.get('/lists/:id/edit', forMembers, async (request, reply) => {
     const list = await requireList(request);
-    return sendListForm(request, reply, { ...editForm(list), draft: list, etag: etagOf(versionOf(list)) });
+    return sendListForm(request, reply, { ...editForm(list), draft: list, etag: listTag(list) });
   });
 
   app.post('/lists/:id/edit', forMembers, async (request, reply) => {
@@ -86,37 +86,30 @@ export async function lists(app: FastifyInstance): Promise<void> {
     const shown = { ...editForm(list), draft, etag, isPreview };
     const faults = faultsOf(check, draft);
     if (isPreview || Object.keys(faults).length > 0) return sendListForm(request, reply, { ...shown, faults });
-    if (etag !== etagOf(versionOf(list)))
+    try {
+      await db.transaction((sql) => updateList(sql, caller.customerId, list.id, draft, etag));
+    } catch (error) {
+      if (!(error instanceof DomainError) || error.code !== 'precondition_failed')
+        return sendListForm(request, reply, { ...shown, ...refusalOf(error) });
       return sendListForm(request, reply, {
         ...shown,
-        etag: etagOf(versionOf(list)),
+        etag: listTag(await requireList(request)),
         faults: { '': 'Somebody changed this list meanwhile. Nothing is saved yet: save again to keep your version.' },
         status: statuses.precondition_failed,
       });
-    try {
-      await db.transaction((sql) => updateList(sql, caller.customerId, list.id, draft));
-    } catch (error) {
-      return sendListForm(request, reply, { ...shown, ...refusalOf(error) });
     }
     return goTo(reply, `${section}/${list.id}?done=saved`);
   });
 
-  app.get('/lists/:id/delete', forMembers, async (request, reply) => {
-    const list = await requireList(request);
-    return sendConfirmation(request, reply, {
-      title: 'Delete the list',
-      section,
-      text: html`<strong>${list.name}</strong> is deleted for good. Its ${counted(list.contacts_count, 'contact')} stay.`,
-      action: `${section}/${list.id}/delete`,
-      back: `${section}/${list.id}`,
-      refusal: 'Keep it',
-    });
-  });
-
-  app.post('/lists/:id/delete', forMembers, async (request, reply) => {
-    const id = idOf(request, 'list');
-    await request.db.transaction((sql) => deleteList(sql, request.caller.customerId, id));
-    return goTo(reply, section);
+  deletion(app, {
+    path: section,
+    noun: 'list',
+    require: requireList,
+    tagOf: listTag,
+    question: (_request, { name, contacts_count }) =>
+      html`<strong>${name}</strong> is deleted for good. Its ${counted(contacts_count, 'contact')} stay.`,
+    remove: deleteList,
+    done: section,
   });
 
   app.get('/lists/:id/verify', forAdmins, async (request, reply) => {
@@ -149,9 +142,6 @@ export async function lists(app: FastifyInstance): Promise<void> {
     return goTo(reply, job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent');
   });
 }
-
-/** What a form of a list changes; its members change all the time. */
-const versionOf = ({ name, description, rules }: List) => ({ name, description, rules });
 
 const editForm = ({ id, name }: List) => ({
   title: `Change ${name}`,

@@ -8,8 +8,16 @@ import { opportunityWords } from '../base/words.ts';
 
 const mostShown = 10;
 
-/** Returns the newest opportunities of a contact or company as a table, and their number if there are more. */
-export async function opportunitiesOf({ db, caller }: FastifyRequest, filters: OpportunityFilters): Promise<Html> {
+/**
+ * Returns the newest opportunities of a contact or company as a table, their number if there are more, and a link to the
+ * form of a new one.
+ */
+export async function opportunitiesOf(
+  { db, caller }: FastifyRequest,
+  of: { contact: string } | { company: string },
+): Promise<Html> {
+  const filters: OpportunityFilters = 'contact' in of ? { contact_id: of.contact } : { company_id: of.company };
+  const add = html`<p><a href="/app/opportunities/new?${new URLSearchParams(of).toString()}">New opportunity</a></p>`;
   const { customerId } = caller;
   const [rows, total, pipelines] = await db.search((sql) =>
     Promise.all([
@@ -18,7 +26,9 @@ export async function opportunitiesOf({ db, caller }: FastifyRequest, filters: O
       listPipelinesWithStages(sql, customerId),
     ]),
   );
-  if (rows.length === 0) return html`<p class="quiet">None.</p>`;
+  if (rows.length === 0)
+    return html`<p class="quiet">None.</p>
+      !${add}`;
   const stages = new Map(
     pipelines.flatMap(({ stages, currency }) => stages.map(({ id, name }) => [id, { name, currency }] as const)),
   );
@@ -38,5 +48,5 @@ export async function opportunitiesOf({ db, caller }: FastifyRequest, filters: O
       </tr>`,
   );
   return html`!${table('Opportunities', heads, shown)}
-  !${total > rows.length ? html`<p class="quiet">The newest ${rows.length} of ${count(total)}.</p>` : ''}`;
+  !${total > rows.length ? html`<p class="quiet">The newest ${rows.length} of ${count(total)}.</p>` : ''} !${add}`;
 }

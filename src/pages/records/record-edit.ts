@@ -9,7 +9,8 @@ import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
 import { faultsOf, fieldsOf, formFaults, idOf, refusalOf, text, tokenOf, type Faults } from '../base/forms.ts';
 import { html, notice, type Html } from '../base/html.ts';
-import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { form, goTo, sendPage } from '../base/layout.ts';
+import { deletion } from './deletion.ts';
 import { changesOf, recordForm, textsOf, textsOfRecord } from './record-form.ts';
 import type { RecordKind, ShownRecord } from './record-kind.ts';
 
@@ -66,23 +67,16 @@ export function recordEdit<Row extends ShownRecord>(app: FastifyInstance, kind: 
     return goTo(reply, `${path}/${found.id}?done=changed`);
   });
 
-  app.get(`${below}/:id/delete`, forMembers, async (request, reply) => {
-    const found = await requireRecord(request, kind);
-    return sendConfirmation(request, reply, {
-      title: `Delete the ${noun}`,
-      section: path,
-      text: html`<strong>${kind.nameOf(found)}</strong> is deleted for good.
-        ${await kind.detaches(request.db, request.caller.customerId, found)}`,
-      action: `${path}/${found.id}/delete`,
-      back: `${path}/${found.id}`,
-      refusal: 'Keep it',
-    });
-  });
-
-  app.post(`${below}/:id/delete`, forMembers, async (request, reply) => {
-    const id = idOf(request, noun);
-    await request.db.transaction((sql) => kind.remove(sql, request.caller.customerId, id));
-    return goTo(reply, `${path}?done=deleted&n=1`);
+  deletion(app, {
+    path,
+    noun,
+    require: (request) => requireRecord(request, kind),
+    tagOf: etagOf,
+    question: async ({ db, caller }, found) =>
+      html`<strong>${kind.nameOf(found)}</strong> is deleted for good.
+        ${await kind.detaches(db, caller.customerId, found)}`,
+    remove: kind.remove,
+    done: `${path}?done=deleted&n=1`,
   });
 
   async function showNew(request: FastifyRequest, reply: FastifyReply, faults: Faults, status: number) {

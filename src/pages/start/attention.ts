@@ -1,10 +1,13 @@
 import type { FastifyRequest } from 'fastify';
+import { sessionOf } from '../../plugins/credentials/auth.ts';
 import { listApiKeys } from '../../queries/accounts/api-keys.ts';
 import { allImports, listImports } from '../../queries/imports/imports.ts';
 import { findCredits, findLastGrants } from '../../queries/jobs/credits.ts';
+import { listEndpoints } from '../../queries/webhooks/endpoints.ts';
 import { pools } from '../../schemas/credits.ts';
 import { count, counted, date, html, type Html } from '../base/html.ts';
 import { poolWords } from '../base/words.ts';
+import { pathOf, troubleOf } from '../webhooks/endpoint-view.ts';
 
 /** Something that a person should look at: a sentence with a link. */
 type Concern = Html;
@@ -21,7 +24,12 @@ const importDays = 7;
 const lowShare = 0.1;
 
 /** Each returns what the user should look at in one part of the pages. */
-const sources: readonly ((request: FastifyRequest) => Promise<Concern[]>)[] = [failedImports, lowCredits, endingKeys];
+const sources: readonly ((request: FastifyRequest) => Promise<Concern[]>)[] = [
+  failedImports,
+  failingEndpoints,
+  lowCredits,
+  endingKeys,
+];
 
 /** Returns everything that needs a person, most urgent first. */
 export const concernsOf = async (request: FastifyRequest): Promise<Concern[]> =>
@@ -38,6 +46,15 @@ async function failedImports({ db, caller }: FastifyRequest): Promise<Concern[]>
     const what = status === 'FAILED' ? 'could not be read' : `left out ${counted(failed, 'record')}`;
     return html`<a href="/app/imports/${id}">${name || `Import of ${object}`}</a> ${what}.`;
   });
+}
+
+/** For admins, who manage endpoints. */
+async function failingEndpoints(request: FastifyRequest): Promise<Concern[]> {
+  if (sessionOf(request).role !== 'admin') return [];
+  const endpoints = await request.db.lookup((sql) => listEndpoints(sql, request.caller.customerId));
+  return endpoints
+    .filter((endpoint) => troubleOf(endpoint) !== '')
+    .map((endpoint) => html`The webhook <a href="${pathOf(endpoint)}">${endpoint.url}</a>: !${troubleOf(endpoint)}`);
 }
 
 async function lowCredits({ db, caller: { customerId } }: FastifyRequest): Promise<Concern[]> {

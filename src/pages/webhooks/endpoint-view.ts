@@ -16,7 +16,11 @@ export function stateOf({ active, disabled_reason, failing_since }: Endpoint): H
 }
 
 /** Returns why the endpoint gets nothing, or an empty text. */
-export function troubleOf({ disabled_reason, active, failing_since }: Endpoint): Html {
+export function troubleOf({
+  disabled_reason,
+  active,
+  failing_since,
+}: Pick<Endpoint, 'disabled_reason' | 'active' | 'failing_since'>): Html {
   if (disabled_reason === 'gone')
     return html`It answered 410 (gone), so it was disabled. Enable it when it works again.`;
   if (disabled_reason === 'failing')

@@ -1,14 +1,16 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { cancelJob } from '../../jobs/cancel-job.ts';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
-import { listItems, listJobs, requireJobView } from '../../queries/jobs/job-views.ts';
+import { countOutcomes, listItems, listJobs, requireJobView } from '../../queries/jobs/job-views.ts';
 import { finalStatuses, jobStatuses, jobTypes, type FinalStatus, type Job, type JobItem } from '../../schemas/jobs.ts';
 import { defaultLimit } from '../../schemas/base/wire.ts';
+import { canonicalId } from '../../text/ids.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
 import { idOf, option, pageNumberOf, queryOf, text } from '../base/forms.ts';
 import { count, empty, facts, html, moment, pager, table, type Html } from '../base/html.ts';
 import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { progressBar, statusBadge } from '../base/progress.ts';
+import { verification } from '../base/values.ts';
 import { fieldWord, jobWords, verificationWords } from '../base/words.ts';
 
 const section = '/app/jobs';
@@ -113,11 +115,20 @@ const requireJob = (request: FastifyRequest): Promise<Job> => {
 async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const job = await requireJob(request);
   const cursor = text(queryOf(request), 'cursor');
-  const results = await listItems(request.db, request.caller.customerId, job.id, cursor ? { cursor } : {}, jobTypes);
+  const { db, caller } = request;
+  const isVerification = job.type === 'verify_email' || job.type === 'verify_list';
+  const [results, outcomes] = await Promise.all([
+    listItems(db, caller.customerId, job.id, cursor ? { cursor } : {}, jobTypes),
+    isVerification ? db.search((sql) => countOutcomes(sql, caller.customerId, job.id)) : [],
+  ]);
+  const list = canonicalId(text(queryOf(request), 'list'));
   const isRunning = !finalStatuses.includes(job.status as FinalStatus);
   const isCancellable = isRunning && sessionOf(request).role === 'admin';
   const body = html`<div !${isRunning ? 'data-live' : ''}>
-    <div class="card">!${progressOf(job)}</div>
+    <div class="card">
+      !${progressOf(job)} !${outcomes.length === 0 ? '' : outcomesOf(outcomes)}
+      !${list === undefined ? '' : html`<p>The contacts go into <a href="/app/lists/${list}">the list</a>.</p>`}
+    </div>
     <h2>Results</h2>
     !${
       results.rows.length === 0
@@ -159,21 +170,33 @@ const progressOf = (job: Job): Html =>
   ])}
   !${job.error === null ? '' : html`<p class="fault">${job.error}</p>`}`;
 
-const resultRow = ({ item, status, reason, result, charged, finished_at }: JobItem): Html =>
-  html`<tr>
-    <td class="mono">${item}</td>
+const outcomesOf = (outcomes: Awaited<ReturnType<typeof countOutcomes>>): Html =>
+  html`<p class="outcomes">
+    !${outcomes.map(({ status, number }) => html`<span>${count(number)} !${verification(status)}</span>`)}
+  </p>`;
+
+/** Returns what the item is called: a person, or an address, with a link to the contact. */
+function nameOf({ item, contact_id, result }: JobItem): Html {
+  const person = result !== null && '_id' in result ? `${result.first_name} ${result.last_name}`.trim() : '';
+  const name = person || (contact_id !== null && canonicalId(item) !== undefined ? 'Contact' : item);
+  return contact_id === null ? html`${name}` : html`<a href="/app/contacts/${contact_id}">${name}</a>`;
+}
+
+const resultRow = (row: JobItem): Html => {
+  const { status, reason, result, charged, finished_at } = row;
+  return html`<tr>
+    <td>!${nameOf(row)}</td>
     <td>!${statusBadge(status)} ${reason === null ? '' : reason.replaceAll('_', ' ')}</td>
     <td>${foundBy(result)}</td>
     <td class="number">${count(charged)}</td>
     <td>!${moment(finished_at)}</td>
   </tr>`;
+};
 
 /** Returns a short description of an item's result. */
 function foundBy(result: JobItem['result']): string {
   if (result === null) return '';
   if ('checks' in result) return `${verificationWords[result.status].word}${result.reused ? ' (earlier result)' : ''}`;
   if ('changed' in result) return result.changed.map((name) => fieldWord('contacts', name)).join(', ');
-  return [`${result.first_name} ${result.last_name}`.trim(), result.job_company_name, result.work_email]
-    .filter(Boolean)
-    .join(' · ');
+  return [result.job_title, result.job_company_name, result.work_email].filter(Boolean).join(' · ');
 }

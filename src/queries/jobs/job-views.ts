@@ -1,4 +1,5 @@
 import type { Database, Sql, Transaction } from '../../database/db.ts';
+import type { Verification } from '../../schemas/verification.ts';
 import { notFound } from '../../errors.ts';
 import type { Column } from '../../filters/columns.ts';
 import { scopeOf } from '../../filters/cursor.ts';
@@ -148,6 +149,20 @@ export async function skipOpenInputs(sql: Transaction, customerId: string, id: s
     where customer_id = ${customerId}
       and id = ${id}`;
 }
+
+/** Returns how many addresses of a verification ended with each status, most first. */
+export const countOutcomes = (
+  sql: Sql,
+  customerId: string,
+  id: string,
+): Promise<{ status: Verification['status']; number: number }[]> => sql`
+  select result ->> 'status' as status, count(*) as number
+  from job_results
+  where customer_id = ${customerId}
+    and job_id = ${id}
+    and result is not null
+  group by 1
+  order by 2 desc, 1`;
 
 export type OwnedJob = Job & { customer_id: string };
 

@@ -12,16 +12,19 @@ import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
 import { listStages } from '../../queries/sales/stages.ts';
 import { OpportunityPatch, type Opportunity } from '../../schemas/opportunities.ts';
 import type { Pipeline, StageListItem } from '../../schemas/pipelines.ts';
+import { etagOf } from '../../text/etag.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
 import { fieldsOf, idOf, option, queryOf, text } from '../base/forms.ts';
 import { badge, count, counted, date, empty, facts, html, moment, table, type Html } from '../base/html.ts';
-import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { form, goTo, sendPage } from '../base/layout.ts';
 import { money } from '../base/values.ts';
 import { opportunityWords, priorityWords } from '../base/words.ts';
-import { nameOfContact } from './contact-kind.ts';
-import { usersOf } from './record-edit.ts';
+import { nameOfContact } from '../records/contact-kind.ts';
+import { deletion } from '../records/deletion.ts';
+import { opportunityEdit } from './opportunity-edit.ts';
+import { usersOf } from '../records/record-edit.ts';
 
 const section = '/app/opportunities';
 
@@ -51,12 +54,15 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     return sendPage(request, reply, {
       title: 'Opportunities',
       section,
+      actions: html`<a role="button" href="${section}/new">New opportunity</a>`,
       body: html`!${pipelines.length > 1 ? chooser(pipelines, chosen) : ''}
         <div class="board" role="region" aria-label="Stages" tabindex="0">
           !${columns.map((column) => columnOf(request, reply, chosen, column))}
         </div>`,
     });
   });
+
+  opportunityEdit(app, requireOpportunity);
 
   app.get('/opportunities/:id', forMembers, async (request, reply) => showOne(request, reply));
 
@@ -73,23 +79,16 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     return goTo(reply, pipeline === '' ? `${section}/${id}` : `${section}?pipeline=${encodeURIComponent(pipeline)}`);
   });
 
-  app.get('/opportunities/:id/delete', forMembers, async (request, reply) => {
-    const found = await requireOpportunity(request);
-    return sendConfirmation(request, reply, {
-      title: 'Delete the opportunity',
-      section,
-      text: html`<strong>${found.name}</strong> is deleted for good. Its
-        ${counted(found.contacts_ids.length, 'contact')}, its company and its products stay.`,
-      action: `${section}/${found.id}/delete`,
-      back: `${section}/${found.id}`,
-      refusal: 'Keep it',
-    });
-  });
-
-  app.post('/opportunities/:id/delete', forMembers, async (request, reply) => {
-    const id = idOf(request, 'opportunity');
-    await request.db.transaction((sql) => deleteOpportunity(sql, request.caller.customerId, id));
-    return goTo(reply, section);
+  deletion(app, {
+    path: section,
+    noun: 'opportunity',
+    require: requireOpportunity,
+    tagOf: etagOf,
+    question: (_request, { name, contacts_ids }) =>
+      html`<strong>${name}</strong> is deleted for good. Its ${counted(contacts_ids.length, 'contact')}, its company and
+        its products stay.`,
+    remove: deleteOpportunity,
+    done: section,
   });
 }
 
@@ -189,7 +188,8 @@ async function showOne(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   return sendPage(request, reply, {
     title: found.name,
     section,
-    actions: html`<a role="button" class="danger outline" href="${section}/${found.id}/delete" data-dialog>Delete</a>`,
+    actions: html`<a role="button" href="${section}/${found.id}/edit">Edit</a>
+      <a role="button" class="danger outline" href="${section}/${found.id}/delete" data-dialog>Delete</a>`,
     body: html`!${description === '' ? '' : html`<p class="lead">${description}</p>`}
       <div class="card">
         !${facts([

@@ -1,0 +1,290 @@
+import type { FastifyRequest } from 'fastify';
+import { listCompanies, findCompanies } from '../../queries/crm/companies.ts';
+import { findContacts, listContacts } from '../../queries/crm/contacts.ts';
+import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
+import { listProducts } from '../../queries/sales/products.ts';
+import { priorities, type Line, type LinesPatch, type Opportunity } from '../../schemas/opportunities.ts';
+import { canonicalId } from '../../text/ids.ts';
+import { fold } from '../../text/fold.ts';
+import { faultText, field, option, queryOf, text, values, type Faults, type Fields } from '../base/forms.ts';
+import { html, type Html } from '../base/html.ts';
+import { opportunityWords, priorityWords } from '../base/words.ts';
+import { nameOfContact } from '../records/contact-kind.ts';
+import { usersOf } from '../records/record-edit.ts';
+
+/** Rows for further products in the form. */
+const emptyRows = 3;
+
+/** Most contacts that one form adds by their addresses. Several contacts can have one address. */
+const mostAddresses = 50;
+
+/** Most products that a form offers. */
+const productChoices = 100;
+
+/** The texts of the form. Several values of a field are in an array. */
+export type OpportunityDraft = Fields;
+
+/** Fields of the form with one text, which stand in the API's body under the same name. */
+const plainFields = ['name', 'description', 'stage_id', 'priority', 'user_id_assigned'] as const;
+const dateFields = ['estimated_closing_date', 'close_date'] as const;
+
+const dayOf = (instant: string): string => instant.slice(0, 10);
+const dayMs = 24 * 60 * 60 * 1000;
+
+/** Returns the form of a stored opportunity. */
+export async function draftOf({ db, caller }: FastifyRequest, found: Opportunity): Promise<OpportunityDraft> {
+  const ids = found.company_id === null ? [] : [found.company_id];
+  const [company] = await db.lookup((sql) => findCompanies(sql, caller.customerId, ids));
+  return {
+    ...Object.fromEntries(plainFields.map((name) => [name, found[name]])),
+    ...Object.fromEntries(dateFields.map((name) => [name, dayOf(found[name])])),
+    company: company?.company_name ?? '',
+    contact: found.contacts_ids,
+    product: found.details.map(({ product_id }) => product_id),
+    price: found.details.map(({ price }) => String(price)),
+    quantity: found.details.map(({ quantity }) => String(quantity)),
+  };
+}
+
+/** Returns the form of a new opportunity; the address may name a contact, a company and a stage. */
+export async function blankDraft(request: FastifyRequest): Promise<OpportunityDraft> {
+  const { db, caller } = request;
+  const query = queryOf(request);
+  const idIn = (name: string) => [canonicalId(text(query, name)) ?? []].flat();
+  const [[contact], [company], pipelines] = await Promise.all([
+    db.lookup((sql) => findContacts(sql, caller.customerId, idIn('contact'))),
+    db.lookup((sql) => findCompanies(sql, caller.customerId, idIn('company'))),
+    db.search((sql) => listPipelinesWithStages(sql, caller.customerId)),
+  ]);
+  const name = company?.company_name ?? contact?.company.company_name ?? '';
+  return {
+    name: '',
+    company: name,
+    contact: contact ? [contact.id] : [],
+    stage_id: text(query, 'stage') || pipelines[0]?.stages[0]?.id,
+    priority: 'NONE',
+    user_id_assigned: caller.userId,
+    ...Object.fromEntries(dateFields.map((one) => [one, dayOf(new Date(Date.now() + 30 * dayMs).toISOString())])),
+  };
+}
+
+/** Returns a number as people write it, or the text itself, so that the validation rejects it with a message. */
+const numberOf = (given: string): number => {
+  const plain = given.trim().replace(',', '.');
+  return /^\d+(\.\d+)?$/.test(plain) ? Number(plain) : (given as never);
+};
+
+const idOf = (given: string): string => canonicalId(given) ?? given;
+
+/** Returns the products of a form. Rows without a product or a quantity are left out. */
+function linesOf(fields: Fields): Line[] {
+  const [ids, prices, quantities] = ['product', 'price', 'quantity'].map((name) => values(fields, name));
+  return ids!.flatMap((id, i) => {
+    const [price, quantity] = [prices![i] ?? '', quantities![i] ?? ''];
+    return id === '' || quantity.trim() === ''
+      ? []
+      : [{ id: idOf(id), price: numberOf(price), quantity: numberOf(quantity) }];
+  });
+}
+
+/** Returns what changes the stored products into those of the form. */
+function linesPatch(stored: Opportunity, lines: readonly Line[]): LinesPatch {
+  const before = new Map(stored.details.map((line) => [line.product_id, line]));
+  const kept = new Set(lines.map(({ id }) => id));
+  const isChanged = ({ id, price, quantity }: Line) =>
+    before.get(id)?.price !== price || before.get(id)?.quantity !== quantity;
+  return {
+    add: lines.filter(({ id }) => !before.has(id)),
+    remove: [...before.keys()].filter((id) => !kept.has(id)),
+    update: lines.filter((line) => before.has(line.id) && isChanged(line)),
+  };
+}
+
+/** The body of the API's call that a form stands for, not validated yet. */
+export interface GivenOpportunity {
+  body: Record<string, unknown>;
+  /** Of texts that name no record. */
+  faults: Faults;
+}
+
+/**
+ * Reads a submitted form. Companies are named, and further contacts by their e-mail addresses.
+ * @param stored undefined for a new opportunity
+ */
+export async function opportunityOf(
+  request: FastifyRequest,
+  fields: Fields,
+  stored?: Opportunity,
+): Promise<GivenOpportunity> {
+  const before = stored ? await draftOf(request, stored) : {};
+  const plain = plainFields.map((name) => [name, text(fields, name).trim()] as const);
+  const dates = dateFields.flatMap((name) =>
+    text(fields, name) === text(before, name) ? [] : [[name, `${text(fields, name)}T00:00:00.000Z`] as const],
+  );
+  const faults: Faults = {};
+  const company = text(fields, 'company').trim();
+  const companyId = company === text(before, 'company') ? undefined : await companyNamed(request, company, faults);
+  const lines = linesOf(fields);
+  const body = {
+    ...Object.fromEntries([...plain, ...dates]),
+    contacts_ids: [
+      ...values(fields, 'contact').map(idOf),
+      ...(await contactsAt(request, text(fields, 'emails'), faults)),
+    ],
+    ...(companyId === undefined || (companyId === null && !stored) ? {} : { company_id: companyId }),
+    products: stored ? linesPatch(stored, lines) : lines,
+  };
+  return { body, faults };
+}
+
+/** Returns null for an empty name, and undefined if there is no such company. */
+async function companyNamed({ db, caller }: FastifyRequest, name: string, faults: Faults) {
+  if (name === '') return null;
+  const query = { filters: { company_name: name }, paginate: { limit: 1 } };
+  const [found] = (await listCompanies(db, caller.customerId, query)).rows;
+  if (!found) faults['company'] = 'There is no company with this name. Create it first.';
+  return found?.id;
+}
+
+/** Returns the contacts with these e-mail addresses; of several with one address the newest. */
+async function contactsAt({ db, caller }: FastifyRequest, given: string, faults: Faults): Promise<string[]> {
+  const addresses = [...new Set(given.split(/[\s,;]+/).filter((one) => one !== ''))];
+  if (addresses.length > mostAddresses) faults['emails'] = `At most ${mostAddresses} at once.`;
+  if (addresses.length === 0 || addresses.length > mostAddresses) return [];
+  const query = { filters: { work_email: addresses }, paginate: { limit: 100 } };
+  const { rows } = await listContacts(db, caller.customerId, query);
+  const byAddress = new Map(rows.toReversed().map(({ work_email, id }) => [fold(work_email), id] as const));
+  const unknown = addresses.filter((address) => !byAddress.has(fold(address)));
+  if (unknown.length > 0) faults['emails'] = `No contact has ${unknown.join(', ')}.`;
+  return addresses.flatMap((address) => byAddress.get(fold(address)) ?? []);
+}
+
+/** Names of the fields that the form shows with their faults. */
+export const shownFields: readonly string[] = [...plainFields, ...dateFields, 'company', 'emails', 'products'];
+
+/**
+ * Returns the controls of the form.
+ * @param stored the products that the opportunity has, which may be deleted since
+ */
+export async function opportunityControls(
+  request: FastifyRequest,
+  draft: OpportunityDraft,
+  faults: Faults,
+  stored: Opportunity['details'] = [],
+): Promise<Html> {
+  const { db, caller } = request;
+  const ids = values(draft, 'contact').flatMap((id) => canonicalId(id) ?? []);
+  const [pipelines, users, products, contacts] = await Promise.all([
+    db.search((sql) => listPipelinesWithStages(sql, caller.customerId)),
+    usersOf(request),
+    db.search((sql) => listProducts(sql, caller.customerId, { limit: productChoices })),
+    db.search((sql) => findContacts(sql, caller.customerId, ids)),
+  ]);
+  const input = (
+    name: keyof typeof opportunityWords | 'company',
+    type: string,
+    label = opportunityWords[name as 'name'],
+  ) =>
+    field(
+      { name, label, faults },
+      (attributes) =>
+        html`<input type="${type}" !${attributes} value="${text(draft, name)}" maxlength="255" autocomplete="off" />`,
+    );
+  const choice = (name: keyof typeof opportunityWords, options: Html) =>
+    field(
+      { name, label: opportunityWords[name], faults },
+      (attributes) =>
+        html`<select !${attributes}>
+          !${options}
+        </select>`,
+    );
+  const optionsOf = (name: string, pairs: readonly (readonly [string, string])[]): Html =>
+    html`!${pairs.map(([value, label]) => option(value, label, text(draft, name)))}`;
+  const active = users.filter(({ active, id }) => active || id === text(draft, 'user_id_assigned'));
+  const known = new Map<string, string>([
+    ...stored.map(({ product_id, name }) => [product_id, name] as const),
+    ...products.filter((one) => one.active).map(({ id, name, price }) => [id, `${name} (${price})`] as const),
+  ]);
+  return html`<fieldset class="card">
+      <legend>Opportunity</legend>
+      <div class="grid-fields">
+        !${input('name', 'text')}
+        !${choice(
+          'stage_id',
+          html`!${pipelines.map(
+            ({ name, stages }) =>
+              html`<optgroup label="${name}">
+                !${optionsOf(
+                  'stage_id',
+                  stages.map((stage) => [stage.id, stage.name] as const),
+                )}
+              </optgroup>`,
+          )}`,
+        )}
+        !${choice(
+          'priority',
+          optionsOf(
+            'priority',
+            priorities.map((one) => [one, priorityWords[one].word] as const),
+          ),
+        )}
+        !${choice(
+          'user_id_assigned',
+          optionsOf(
+            'user_id_assigned',
+            active.map(({ id, name }) => [id, name] as const),
+          ),
+        )}
+        !${input('estimated_closing_date', 'date')} !${input('close_date', 'date')}
+        !${input('company', 'text', opportunityWords.company_id)} !${input('description', 'text')}
+      </div>
+    </fieldset>
+    <fieldset class="card">
+      <legend>${opportunityWords.contacts_ids}</legend>
+      <div class="checks">
+        !${contacts.map(
+          (one) =>
+            html`<label
+              ><input type="checkbox" name="contact" value="${one.id}" checked /> ${nameOfContact(one)}</label
+            >`,
+        )}
+      </div>
+      !${field(
+        { name: 'emails', label: 'Add contacts', hint: 'Their work e-mail addresses, one on each line.', faults },
+        (attributes) => html`<textarea !${attributes} rows="2">${text(draft, 'emails')}</textarea>`,
+      )}
+    </fieldset>
+    <fieldset class="card">
+      <legend>${opportunityWords.details}</legend>
+      <p class="quiet">Empty the quantity to take a product out.</p>
+      !${productRows(draft, known)} !${faultText('products', faults)}
+    </fieldset>`;
+}
+
+function productRows(draft: OpportunityDraft, known: ReadonlyMap<string, string>): Html {
+  const [ids, prices, quantities] = ['product', 'price', 'quantity'].map((name) => values(draft, name));
+  const rows = Math.max(ids!.length, ids!.filter((id) => id !== '').length + emptyRows);
+  return html`!${Array.from({ length: rows }, (_, i) => {
+    const id = ids![i] ?? '';
+    const names = id === '' || known.has(id) ? [...known] : [...known, [id, 'the chosen product'] as const];
+    return html`<div class="product-row">
+      <select name="product" aria-label="Product ${i + 1}">
+        !${option('', '–', id)} !${names.map(([value, label]) => option(value, label, id))}
+      </select>
+      <input
+        name="price"
+        value="${prices![i] ?? ''}"
+        aria-label="Price of product ${i + 1}"
+        inputmode="decimal"
+        placeholder="price"
+      />
+      <input
+        name="quantity"
+        value="${quantities![i] ?? ''}"
+        aria-label="Quantity of product ${i + 1}"
+        inputmode="numeric"
+        placeholder="quantity"
+      />
+    </div>`;
+  })}`;
+}
