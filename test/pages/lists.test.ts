@@ -176,3 +176,16 @@ test('an opportunity is created and changed by a form: company by name, contacts
   const token = await stranger.fieldsOf(path);
   expect((await stranger.post(path, { ...token, name: 'X', contact: id })).status).toBe(404);
 });
+
+test('an opportunity is created once by a form that is sent twice, and keeps the lines of its description', async () => {
+  const path = '/app/opportunities/new';
+  const fields = { ...(await admin.fieldsOf(path)), name: 'Twice', description: 'one\r\ntwo' };
+  for (const _ of [1, 2]) expect((await admin.post(path, fields)).status).toBe(303);
+  const found = async () => (await customer.post('/opportunities/list', {})).body;
+  const [{ id }] = await found();
+  expect(await found()).toMatchObject([{ name: 'Twice', description: 'one\ntwo' }]);
+  const edit = `/app/opportunities/${id}/edit`;
+  expect((await admin.get(edit)).body).toMatch(/<textarea [^>]*>\none\ntwo<\/textarea>/);
+  expect((await admin.submit(edit, { name: 'Once', description: 'one\r\ntwo' })).status).toBe(303);
+  expect(await found()).toMatchObject([{ name: 'Once', description: 'one\ntwo' }]);
+});

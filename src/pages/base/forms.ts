@@ -63,6 +63,9 @@ export const text = (fields: Fields, name: string): string => [fields[name] ?? [
 /** Returns the text of a field that can have several lines. Browsers send line breaks as CR LF. */
 export const linesIn = (fields: Fields, name: string): string => text(fields, name).replaceAll('\r\n', '\n');
 
+/** Returns a stored text as a browser sends it back if nobody changes it, and `linesIn` reads it. */
+export const asSentBack = (stored: string): string => stored.replaceAll(/\r\n?/g, '\n');
+
 /** Returns the values of all form fields with the same name. */
 export const values = (fields: Fields, name: string): string[] => [fields[name] ?? []].flat();
 

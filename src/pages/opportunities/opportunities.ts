@@ -16,7 +16,7 @@ import { etagOf } from '../../text/etag.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
-import { fieldsOf, idOf, option, queryOf, text } from '../base/forms.ts';
+import { fieldsOf, idOf, option, queryOf, sentBefore, text } from '../base/forms.ts';
 import { badge, count, counted, date, empty, facts, html, moment, table, type Html } from '../base/html.ts';
 import { form, goTo, sendPage } from '../base/layout.ts';
 import { money } from '../base/values.ts';
@@ -55,7 +55,7 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
       title: 'Opportunities',
       section,
       actions: html`<a role="button" href="${section}/new">New opportunity</a>`,
-      body: html`!${pipelines.length > 1 ? chooser(pipelines, chosen) : ''}
+      body: html`!${text(queryOf(request), 'done') === 'sent' ? sentBefore : ''}!${pipelines.length > 1 ? chooser(pipelines, chosen) : ''}
         <div class="board" role="region" aria-label="Stages" tabindex="0">
           !${columns.map((column) => columnOf(request, reply, chosen, column))}
         </div>`,

@@ -48,7 +48,7 @@ export function opportunityEdit(
           ? createOpportunity(sql, caller.customerId, body as never)
           : undefined,
       );
-      return await goTo(reply, id === undefined ? section : `${section}/${id}`);
+      return await goTo(reply, id === undefined ? `${section}?done=sent` : `${section}/${id}`);
     } catch (error) {
       const refusal = refusalOf(error);
       return showNew(request, reply, fields, refusal.faults, refusal.status);

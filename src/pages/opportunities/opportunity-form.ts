@@ -6,7 +6,19 @@ import { listProducts } from '../../queries/sales/products.ts';
 import { priorities, type Line, type LinesPatch, type Opportunity } from '../../schemas/opportunities.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { fold } from '../../text/fold.ts';
-import { faultText, field, option, queryOf, text, values, type Faults, type Fields } from '../base/forms.ts';
+import {
+  asSentBack,
+  faultText,
+  field,
+  linesIn,
+  option,
+  queryOf,
+  text,
+  textArea,
+  values,
+  type Faults,
+  type Fields,
+} from '../base/forms.ts';
 import { html, type Html } from '../base/html.ts';
 import { opportunityWords, priorityWords } from '../base/words.ts';
 import { nameOfContact } from '../records/contact-kind.ts';
@@ -117,7 +129,10 @@ export async function opportunityOf(
   stored?: Opportunity,
 ): Promise<GivenOpportunity> {
   const before = stored ? await draftOf(request, stored) : {};
-  const plain = plainFields.map((name) => [name, text(fields, name).trim()] as const);
+  const plain = plainFields.flatMap((name) => {
+    const given = linesIn(fields, name);
+    return stored && given === asSentBack(stored[name]) ? [] : [[name, given.trim()] as const];
+  });
   const dates = dateFields.flatMap((name) =>
     text(fields, name) === text(before, name) ? [] : [[name, `${text(fields, name)}T00:00:00.000Z`] as const],
   );
@@ -236,7 +251,10 @@ export async function opportunityControls(
           ),
         )}
         !${input('estimated_closing_date', 'date')} !${input('close_date', 'date')}
-        !${input('company', 'text', opportunityWords.company_id)} !${input('description', 'text')}
+        !${input('company', 'text', opportunityWords.company_id)}
+        !${field({ name: 'description', label: opportunityWords.description, faults }, (attributes) =>
+          textArea(html`!${attributes} maxlength="5000"`, text(draft, 'description')),
+        )}
       </div>
     </fieldset>
     <fieldset class="card">

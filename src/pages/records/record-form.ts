@@ -1,7 +1,17 @@
 import type { TObject } from '@sinclair/typebox';
 import { phoneReader, type PhoneNumber } from '../../files/values/phones.ts';
 import type { User } from '../../schemas/users.ts';
-import { faultText, field, linesIn, option, text, textArea, type Faults, type Fields } from '../base/forms.ts';
+import {
+  asSentBack,
+  faultText,
+  field,
+  linesIn,
+  option,
+  text,
+  textArea,
+  type Faults,
+  type Fields,
+} from '../base/forms.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { html, type Html } from '../base/html.ts';
 import { countryChoices } from '../base/values.ts';
@@ -19,9 +29,6 @@ export async function formText({ name, control }: FormField, record: ShownRecord
 }
 
 const hasLines = (value: string): boolean => /[\r\n]/.test(value);
-
-/** Returns a stored text as a browser sends it back if nobody changes it. */
-const unchanged = (stored: string): string => stored.replaceAll(/\r\n?/g, '\n');
 
 const linesOf = (given: string): string[] =>
   given
@@ -70,7 +77,7 @@ export async function changesOf(
   const changes: Record<string, unknown> = {};
   for (const one of formFields) {
     const given = linesIn(fields, one.name);
-    if (fields[one.name] === undefined || given === (stored ? unchanged(await formText(one, stored)) : '')) continue;
+    if (fields[one.name] === undefined || given === (stored ? asSentBack(await formText(one, stored)) : '')) continue;
     changes[one.name] = await valueOf(one, given, schema, country);
   }
   const custom = customChanges(fields, stored?.custom_fields ?? {});
@@ -85,7 +92,7 @@ function customChanges(fields: Fields, stored: ShownRecord['custom_fields']): Re
   for (const [key, value] of Object.entries(stored)) {
     if (fields[customName(key)] === undefined) continue;
     const given = linesIn(fields, customName(key));
-    if (given !== unchanged(String(value))) changes[key] = given === '' ? null : likeStored(given, value);
+    if (given !== asSentBack(String(value))) changes[key] = given === '' ? null : likeStored(given, value);
   }
   const key = text(fields, 'custom_key').trim();
   if (key !== '') changes[key] = linesIn(fields, 'custom_value');
@@ -161,7 +168,7 @@ function inputOf({ control }: FormField, value: string, attributes: Html, users:
 function customForm({ custom, given = {}, faults }: FormState): Html {
   const hintOf = (key: string, value: unknown): Html => {
     const typed = given[customName(key)];
-    return typed === undefined || linesIn(given, customName(key)) === unchanged(String(value))
+    return typed === undefined || linesIn(given, customName(key)) === asSentBack(String(value))
       ? ''
       : html`<small>Stored now: ${String(value)}</small>`;
   };
