@@ -18,6 +18,11 @@ beforeAll(async () => {
   await app.catalog.prepare();
 });
 
+interface Told {
+  type: string;
+  data: { id: string };
+}
+
 /** Adds somebody with unique values to the catalog. */
 async function add(more: Partial<Prospect> = {}): Promise<Prospect> {
   const name = unique('Name');
@@ -81,6 +86,12 @@ test('a contact is found by its own values, and its empty fields are filled for 
   });
   expect(second).toMatchObject({ job_title: 'Chief', location_country: 'GB', verification_status: 'unverified' });
   expect(third).toMatchObject({ mobile_phone: '+491511', first_name: 'ada', profnet_url: eve.profnet_url });
+  const { body: events } = await customer.post('/events/list', { types: ['contact.updated', 'job.ended'] });
+  expect(events.map(({ type, data: { id } }: Told) => `${type} ${id}`).toSorted()).toEqual(
+    [...ids.slice(0, 3).map((id) => `contact.updated ${id}`), `job.ended ${job.id}`].toSorted(),
+  );
+  const told: Told = events.find(({ data }: Told) => data.id === ids[0]);
+  expect(told.data).toMatchObject({ changed: expect.arrayContaining(['job_title', 'company']) });
   const { lists, contacts } = await recount(app.owner, customer.id);
   expect(contacts.kept).toBe(contacts.real);
   expect(lists.find(({ id }) => id === list.body.id)).toMatchObject({

@@ -3,7 +3,9 @@ import { readEvents, type FeedPosition } from '../../../src/queries/events/feed.
 import { saveVerifications } from '../../../src/queries/crm/contact-verifications.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
 import { endJob } from '../../../src/jobs/settle.ts';
+import { eventTypes } from '../../../src/schemas/events/types.ts';
 import { person } from '../../catalog/people.ts';
+import { visitorOf } from '../../pages/visitor.ts';
 import { contactsCsv, importFile, newContacts } from '../../jobs/importing.ts';
 import { begin } from '../../jobs/working.ts';
 import { startApp, type TestApp } from '../../setup/app.ts';
@@ -14,6 +16,7 @@ import {
   makeCustomer,
   opportunityBody,
   productBody,
+  stagesOf,
   unique,
   type TestCustomer,
 } from '../../setup/factories.ts';
@@ -35,8 +38,12 @@ async function news(): Promise<object[]> {
   const { events, next, isMore } = await readEvents(app.db, customer.id, { after, limit: 1_000 });
   expect(isMore).toBe(false);
   after = next;
+  for (const { type, data } of events) seen.add(`${type} ${data.source}`);
   return events.map(({ type, data }) => ({ ...data, type }));
 }
+
+/** The types of events that were seen, with their sources. */
+const seen = new Set<string>();
 
 const ok = (answer: { status: number }) => expect(answer.status).toBeLessThan(300);
 
@@ -198,4 +205,68 @@ test('an import, a job and a grant of credits', async () => {
   expect(await news()).toMatchObject([{ type: 'credits.low', pool: 'verification', available: 0 }]);
   await app.db.transaction((sql) => endJob(sql, customer.id, job, { status: 'FAILED', error: 'x' }));
   expect(await news()).toMatchObject([{ type: 'job.ended', id: job, source: 'job', status: 'FAILED', charged: 0 }]);
+});
+
+describe('what a page writes makes one event', () => {
+  test.each([
+    [
+      'contacts',
+      'contact',
+      { first_name: 'Grace', last_name: 'Hopper', work_email: 'grace@navy.example' },
+      { job_title: 'Admiral' },
+    ],
+    ['companies', 'company', { company_name: 'Navy', type: 'customer' }, { industry: 'Sea' }],
+    ['lists', 'list', { name: 'People', do: 'save' }, { name: 'Others', do: 'save' }],
+  ])('%s', async (path, noun, made, change) => {
+    const admin = await visitorOf(app.fastify, customer.id);
+    const { location } = await admin.submit(`/app/${path}/new`, made);
+    const page = location!.split('?')[0]!;
+    const own = { id: page.split('/').at(-1), source: 'page' };
+    expect(await news()).toMatchObject([{ type: `${noun}.created`, ...own }]);
+    expect((await admin.submit(`${page}/edit`, change)).status).toBe(303);
+    const changed = Object.keys(change).filter((name) => name !== 'do');
+    expect(await news()).toMatchObject([{ type: `${noun}.updated`, ...own, changed }]);
+    expect((await admin.submit(`${page}/edit`, change)).status).toBe(303);
+    expect(await news()).toEqual([]);
+    expect((await admin.submit(`${page}/delete`)).status).toBe(303);
+    expect(await news()).toMatchObject([{ type: `${noun}.deleted`, ...own }]);
+  });
+
+  test('opportunities', async () => {
+    const id = await make(customer, '/opportunities', await opportunityBody(customer));
+    const admin = await visitorOf(app.fastify, customer.id);
+    const stages = await stagesOf(customer);
+    const { body } = await customer.get(`/opportunities/${id}`);
+    const stage_id = stages.find((stage) => stage.id !== body.stage_id)!.id;
+    await news();
+    await admin.submit('/app/opportunities', { stage_id }, `/app/opportunities/${id}/move`);
+    expect(await news()).toMatchObject([{ type: 'opportunity.updated', id, source: 'page', changed: ['stage_id'] }]);
+    await admin.submit(`/app/opportunities/${id}/delete`);
+    expect(await news()).toMatchObject([{ type: 'opportunity.deleted', id, source: 'page' }]);
+  });
+});
+
+test.each([
+  ['contacts', 'contact', (more: object) => contactBody(more)],
+  ['company', 'company', (more: object) => companyBody(more)],
+] as const)('a merge of /%s makes an event for each record', async (path, noun, body) => {
+  const kept = await make(customer, `/${path}`, body({ external_id: 'kept' }));
+  const merged = await make(customer, `/${path}`, body({ external_id: 'merged', industry: 'Sea' }));
+  await news();
+  ok(await customer.post(`/${path}/merge`, { id: kept, merge_ids: [merged] }));
+  const events = (await news()) as { type: string }[];
+  expect(events.toSorted((a, b) => (a.type < b.type ? -1 : 1))).toMatchObject([
+    { type: `${noun}.deleted`, id: merged, external_id: 'merged', merged_into: kept },
+    { type: `${noun}.updated`, id: kept, external_id: 'kept', changed: expect.arrayContaining(['industry']) },
+  ]);
+});
+
+test('each kind of record was seen created, updated and deleted by calls, and by pages as far as they write it', () => {
+  const written = eventTypes.filter((type) => /\.(created|updated|deleted)$/.test(type));
+  const missing = ['api', 'page']
+    .flatMap((source) => written.map((type) => `${type} ${source}`))
+    .filter((way) => !seen.has(way));
+  // Pages do not write products, and create no opportunities.
+  const unwritten = written.filter((type) => type.startsWith('product.') || type === 'opportunity.created');
+  expect(missing).toEqual(unwritten.map((type) => `${type} page`));
 });
