@@ -1,0 +1,126 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { expect, onTestFinished, test } from 'vitest';
+import { loopback, startReceiver, status, verify } from '../jobs/webhooks/receivers.ts';
+import { startApp } from '../setup/app.ts';
+import { nodeEnvironment, runCli, type Run } from '../setup/cli.ts';
+import { contactBody, make, productBody } from '../setup/factories.ts';
+
+const app = await startApp(loopback);
+const root = join(import.meta.dirname, '..', '..');
+const environment = { ...loopback, DATABASE_URL: app.url, WEBHOOK_SECRET_KEY: app.config.WEBHOOK_SECRET_KEY! };
+const unknownId = '01990000-0000-7000-8000-000000000000';
+
+const run = (...words: string[]): Promise<Run> => runCli(words, environment);
+
+/** Runs a command line with `--json` and returns its result. */
+async function json(...words: string[]) {
+  const { code, stdout, stderr } = await run(...words, '--json');
+  expect([code, stderr]).toEqual([0, '']);
+  return JSON.parse(stdout);
+}
+
+/** Starts `events tail`. Returns its lines, one after another. */
+function tail(...words: string[]) {
+  const child = spawn(process.execPath, ['src/cli.ts', 'events', 'tail', ...words], {
+    cwd: root,
+    env: { ...nodeEnvironment, PATH: process.env['PATH'], ...environment },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+  const next = async () => (await lines.next()).value as string;
+  const kill = async () => {
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+  };
+  return { next, kill };
+}
+
+test('events tail prints each change once, as a line or as JSON, and continues after the cursor of one', async () => {
+  const [customer, other] = [await app.customer(), await app.customer()];
+  const { id } = customer;
+  const contact = await make(customer, '/contacts', contactBody({ external_id: 'crm-1' }));
+  const { headers } = await customer.post('/events/list', {});
+  const cursor = headers['x-next-cursor'] as string;
+  const first = tail('--customer', id, '--cursor', cursor, '--json');
+  await customer.patch(`/contacts/${contact}`, { job_title: 'Countess' });
+  const product = await make(customer, '/products', productBody());
+  const update = JSON.parse(await first.next());
+  expect(update).toEqual({
+    id: expect.any(String),
+    type: 'contact.updated',
+    occurred_at: expect.any(String),
+    data: { id: contact, external_id: 'crm-1', changed: ['job_title'], source: 'api' },
+    cursor: expect.any(String),
+  });
+  expect(JSON.parse(await first.next())).toMatchObject({ type: 'product.created', data: { id: product } });
+  await first.kill();
+  const second = tail('--customer', id, '--cursor', update.cursor);
+  expect(await second.next()).toMatch(new RegExp(`^\\S+Z  product.created +api +${product}$`));
+  const wanted = tail('--customer', id, '--cursor', cursor, '--types', 'contact.updated, contact.deleted');
+  expect(await wanted.next()).toMatch(
+    new RegExp(`contact.updated +api +${contact}  changed: job_title  external_id=crm-1$`),
+  );
+  for (const words of [
+    ['--customer', other.id, '--cursor', cursor],
+    ['--customer', id, '--cursor', `${cursor}x`],
+    ['--customer', id, '--types', 'contact.renamed'],
+    ['--customer', unknownId],
+  ]) {
+    const refused = await run('events', 'tail', ...words);
+    expect([refused.code === 0, refused.stdout]).toEqual([false, '']);
+    expect(refused.stderr).not.toBe('');
+  }
+});
+
+test('webhook create, list, test, disable, enable, rotate and delete', async () => {
+  const { id: customer } = await app.customer();
+  const receiver = await startReceiver();
+  const made = await json(
+    'webhook',
+    'create',
+    '--customer',
+    customer,
+    '--url',
+    receiver.url,
+    '--types',
+    'contact.created',
+  );
+  expect(made).toMatchObject({ url: receiver.url, types: ['contact.created'], bulk: false, active: true });
+  const own = ['--webhook', made.id] as const;
+  const listed = () => json('webhook', 'list', '--customer', customer);
+  expect(await listed()).toMatchObject([{ id: made.id, waiting: 0, given_up: 0 }]);
+  expect(JSON.stringify(await listed())).not.toContain('whsec_');
+  expect(await json('webhook', 'test', ...own)).toMatchObject({ ok: true, status: 200 });
+  verify(made.secret, receiver.received.at(-1)!);
+  receiver.answer = status(500);
+  expect((await run('webhook', 'test', ...own)).stdout).toMatch(/^Failed \(status\), status 500, after \d+ ms\n$/);
+  expect(await json('webhook', 'disable', ...own)).toMatchObject({ active: false });
+  expect((await run('webhook', 'list', '--customer', customer)).stdout).toMatch(new RegExp(`${made.id} +\\S+ +no `));
+  expect((await run('webhook', 'enable', ...own)).stdout).toBe(`${made.id} ${receiver.url} is active\n`);
+  const { secret } = await json('webhook', 'rotate', ...own);
+  expect(secret).not.toBe(made.secret);
+  receiver.answer = status(200);
+  await json('webhook', 'test', ...own);
+  for (const one of [secret, made.secret]) verify(one, receiver.received.at(-1)!);
+  expect((await run('webhook', 'delete', ...own)).stdout).toBe(`Deleted ${made.id}\n`);
+  expect(await listed()).toEqual([]);
+  for (const verb of ['enable', 'disable', 'rotate', 'test', 'delete'])
+    expect(await run('webhook', verb, ...own)).toMatchObject({ code: 1, stdout: '' });
+  for (const words of [
+    ['--customer', unknownId, '--url', receiver.url, '--types', 'contact.created'],
+    ['--customer', customer, '--url', 'ftp://127.0.0.1/', '--types', 'contact.created'],
+    ['--customer', customer, '--url', receiver.url, '--types', 'contact.renamed'],
+  ]) {
+    const refused = await run('webhook', 'create', ...words);
+    expect([refused.code === 0, refused.stdout]).toEqual([false, '']);
+  }
+  const audited =
+    await app.owner`select event from audit_events where customer_id = ${customer} and event like 'webhook.%' order by id`;
+  expect(audited.map(({ event }) => event)).toEqual(
+    ['created', 'changed', 'changed', 'rotated', 'deleted'].map((name) => `webhook.${name}`),
+  );
+});
