@@ -46,7 +46,10 @@ async function valueOf(
   const lines = linesOf(given);
   if (control === 'phones') {
     const reader = await phoneReader();
-    return lines.map((line) => reader.read(line, country));
+    return lines.flatMap((line) => {
+      const phones = reader.read(line, country);
+      return phones.length > 0 ? phones : [{ country_code: '', number: line }];
+    });
   }
   if (control === 'lines' && lines.length > 0) return lines;
   if (control === 'company') return given.trim() === '' ? {} : { name: given.trim() };
