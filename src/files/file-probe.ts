@@ -80,7 +80,8 @@ export class FileProbe {
     const format = this.#textFormat(mark ?? 'latin1');
     // An unfinished character at the end is not valid.
     const isUtf8Whole = this.#isUtf8 && this.#rest.length === 0;
-    const isText = !this.#start.includes(0);
+    // Texts have tabs and line breaks, and no other control characters.
+    const isText = !this.#start.some((byte) => byte < 9 || (byte > 13 && byte < 32));
     const isDamaged = isText && this.#characters * faultsPerCharacter > this.#faults;
     // JSON is UTF-8 (RFC 8259 §8.1): one invalid byte must not change how all others are read.
     const isNdjson = (this.#given === 'auto' ? format : this.#given) === 'ndjson';
