@@ -51,9 +51,13 @@ export function sampleBody(schema: Json, known: Known, pointer = ''): unknown {
   return sample(schema, known, '', pointer.split('/').slice(1));
 }
 
-/** Returns a valid body with every field of its root, so that it contains something to write. */
+/**
+ * Returns a valid body with every field of its root, so that it contains something to write. Without an order: its
+ * schema does not tell what it consists of.
+ */
 export function wholeBody(schema: Json, known: Known, pointer = ''): unknown {
-  const bodies = Object.keys(propertiesOf(schema)).map((name) => sampleBody(schema, known, `/${name}`) as Json);
+  const names = Object.entries(propertiesOf(schema)).flatMap(([name, one]) => ('x-order-by' in one ? [] : [name]));
+  const bodies = names.map((name) => sampleBody(schema, known, `/${name}`) as Json);
   return Object.assign({}, ...bodies, sampleBody(schema, known, pointer));
 }
 

@@ -285,7 +285,9 @@ describe('pages', () => {
           ? customer.keyId
           : url.includes('/webhooks/')
             ? await makeWebhook(app.fastify, customer)
-            : await startedJob(customer);
+            : url.includes('/users/')
+              ? await makeUser(app.fastify, customer.id)
+              : await startedJob(customer);
     const shown = async (spelling: Spelling) => {
       const { status, body } = await visitor.get(url.replace(':id', spelling(id)));
       return { status, body: body.replaceAll(/name="form_token" value="[^"]*"/g, '') };
