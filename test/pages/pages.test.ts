@@ -24,12 +24,14 @@ describe('the routes of the pages', () => {
     expect(new Set(routes.map(({ method }) => method))).toEqual(new Set(['GET', 'HEAD', 'POST']));
   });
 
-  test('require a session, but for the login and static files', () => {
+  test('require a session, but for the login, links that set a password, and static files', () => {
     const open = routes.filter(({ access }) => 'public' in access).map(({ url }) => url);
     expect([...new Set(open)].toSorted()).toEqual([
       '/app/files/pages.js',
       '/app/files/pico.css',
       '/app/files/style.css',
+      '/app/link',
+      '/app/link/:link',
       '/app/login',
     ]);
   });
