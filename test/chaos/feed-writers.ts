@@ -188,8 +188,9 @@ export class FeedWriter {
     for (;;) {
       const answer = await this.#send(method, path, body, key);
       if (answer && (answer.status < 300 || accepted.includes(answer.status))) return answer;
-      const isRunning = answer?.status === 409 && String(answer.body.message).includes('running');
-      if (answer && answer.status !== 503 && !isRunning)
+      // The first request with the key, or as many imports as a customer may have.
+      const mustWait = answer?.status === 409 && /running|have not ended/.test(String(answer.body.message));
+      if (answer && answer.status !== 503 && !mustWait)
         throw new Error(`${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
       await sleep(randomInt(20, 100));
     }
