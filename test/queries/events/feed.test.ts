@@ -62,7 +62,8 @@ test('a reader gets each event once, in the order of the transactions, by pages 
   expect((await readAll(next)).ids).toEqual(['g']);
 });
 
-test('an event that is committed late appears behind what was read before', async () => {
+/** Records the event `late` in a transaction that stays open. Returns a function that commits it. */
+async function recordLate(): Promise<() => Promise<void>> {
   const wait = Promise.withResolvers<void>();
   const recorded = Promise.withResolvers<void>();
   const late = app.db.transaction(async (sql) => {
@@ -70,12 +71,19 @@ test('an event that is committed late appears behind what was read before', asyn
     recorded.resolve();
     await wait.promise;
   });
-  await recorded.promise;
+  await Promise.race([recorded.promise, late]);
+  return async () => {
+    wait.resolve();
+    await late;
+  };
+}
+
+test('an event that is committed late appears behind what was read before', async () => {
+  const commitLate = await recordLate();
   await record('first');
   const before = await readAll('start');
   expect(before.ids).toEqual(['first']);
-  wait.resolve();
-  await late;
+  await commitLate();
   expect((await readAll(before.next)).ids).toEqual(['late']);
   expect((await readAll('start')).ids).toEqual(['first', 'late']);
 });
@@ -198,21 +206,13 @@ async function shiftClock(days: number): Promise<void> {
 }
 
 test.each([1, -1])('a clock that was set by a day (%d) loses no event and changes no order', async (days) => {
-  const wait = Promise.withResolvers<void>();
-  const recorded = Promise.withResolvers<void>();
-  const late = app.db.transaction(async (sql) => {
-    await recordIn(sql, ['late']);
-    recorded.resolve();
-    await wait.promise;
-  });
-  await recorded.promise;
+  const commitLate = await recordLate();
   await record('a');
   const { next } = await readAll('start');
   await record('b');
   await shiftClock(days);
   await record('c');
-  wait.resolve();
-  await late;
+  await commitLate();
   expect((await readAll(next)).ids).toEqual(['late', 'b', 'c']);
   await record('d');
   expect((await readAll('start')).ids).toEqual(['a', 'late', 'b', 'c', 'd']);
