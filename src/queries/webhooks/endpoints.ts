@@ -225,7 +225,7 @@ export async function startReplay(
 /** What is needed to send to an endpoint. */
 export interface EndpointAddress {
   url: string;
-  /** Encrypted; the first one is the current. */
+  /** Encrypted. First the current secret; for a while after a rotation also the one before, which signs too. */
   secrets: Buffer[];
 }
 
