@@ -248,15 +248,17 @@ describe('a customer', () => {
     const gone = db.for({ customerId: 'one', signal: controller.signal }, null);
     const search = gone.search((sql) => sql`select pg_sleep(60) as hung_up`);
     const begun = Promise.withResolvers<void>();
+    const hungUp = Promise.withResolvers<void>();
     const write = gone.transaction(async (tx) => {
       await tx`insert into notes (text) values ('before the hang-up')`;
       begun.resolve();
-      await tx`select pg_sleep(0.2)`;
+      await hungUp.promise;
       await tx`insert into notes (text) values ('after the hang-up')`;
     });
     await begun.promise;
     await expect.poll(() => running('hung_up'), patience).toBe(1);
     controller.abort(new CallerHungUp());
+    hungUp.resolve();
     await expect(search).rejects.toBeInstanceOf(CallerHungUp);
     await expect(write).rejects.toBeInstanceOf(CallerHungUp);
     await expect.poll(() => running('hung_up'), patience).toBe(0);
