@@ -282,6 +282,33 @@ describe('what names a merged record', () => {
     ]);
   });
 
+  test.each([
+    { path: '/contacts', object: 'contacts', create: contact },
+    { path: '/company', object: 'companies', create: company },
+  ] as const)('may be the former external id of the $object that stays, after each merge', async (kind) => {
+    const { path, object, create } = kind;
+    const [id, b, c] = [
+      await create({ external_id: 'a' }),
+      await create({ external_id: 'b' }),
+      await create({ external_id: 'c' }),
+    ];
+    await merge(path, id, [b], { external_id: b });
+    await merge(path, id, [c], { external_id: c });
+    const last = await create({ external_id: 'd' });
+    await merge(path, last, [id]);
+    for (const external_id of ['a', 'b', 'c']) {
+      const item = { external_id, industry: `From ${external_id}` };
+      const { body } = await customer.post(`${path}/batch/upsert`, { match: 'external_id', items: [item] });
+      expect(body.data.results).toMatchObject([{ status: 'updated', id: last }]);
+    }
+    const settings = { object, mode: 'upsert', match: 'external_id' };
+    expect(await importFile(app, customer, settings, 'external_id,industry\na,File\n')).toMatchObject({ updated: 1 });
+    expect(await read(path, last)).toMatchObject({ external_id: 'd', industry: 'File' });
+    const other = await create({ external_id: 'a' });
+    const { body } = await customer.post(`${path}/batch/read`, { match: 'external_id', items: [{ external_id: 'a' }] });
+    expect(body.data.results).toMatchObject([{ status: 'found', id: other }]);
+  });
+
   test('is 404 without a successor once that is deleted, and its external id is free', async () => {
     const [a, b] = [await contact({ external_id: 'gone' }), await contact({ external_id: 'b' })];
     const [c, d] = [await company(), await company()];

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { Sql, Transaction } from '../../database/db.ts';
 import { constant } from '../../filters/sql.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
@@ -11,17 +12,28 @@ interface MergedRecord {
   prospect_id: string | null;
 }
 
+/** The record that stays, with its external ids before and after the merge. */
+interface KeptRecord {
+  id: string;
+  before: string | null;
+  after: string | null;
+}
+
 /**
- * Remembers that records were merged into the record `keptId`, and that records which were merged into these are part
- * of it too. The caller must have locked and deleted the records.
+ * Remembers that records were merged into another one, and that records which were merged into these are part of it too.
+ * An external id that the record loses by the merge is remembered like that of a merged one. The caller must have locked
+ * and deleted the records.
  */
 export async function rememberMerge(
   sql: Transaction,
   customerId: string,
   noun: BatchKind['noun'],
-  keptId: string,
+  { id: keptId, before, after }: KeptRecord,
   merged: readonly MergedRecord[],
 ): Promise<void> {
+  // The id that no record has keeps it apart from the row of the record itself, which may be merged later.
+  const lost =
+    before === null || before === after ? [] : [{ id: randomUUID(), external_id: before, prospect_id: null }];
   await sql`
     update merged_records
     set merged_into = ${keptId}
@@ -30,7 +42,7 @@ export async function rememberMerge(
   await sql`
     insert into merged_records (customer_id, id, noun, merged_into, external_id, prospect_id)
     select ${customerId}, id, ${noun}, ${keptId}, external_id, prospect_id
-    from jsonb_to_recordset(${sql.json(merged as never)}) as given (id uuid, external_id text, prospect_id uuid)`;
+    from jsonb_to_recordset(${sql.json([...merged, ...lost] as never)}) as given (id uuid, external_id text, prospect_id uuid)`;
 }
 
 /**

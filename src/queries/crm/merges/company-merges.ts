@@ -62,7 +62,7 @@ async function mergeAll(sql: Transaction, customerId: string, merge: Merge, last
     sql,
     customerId,
     'company',
-    kept.id,
+    { id: kept.id, before: kept.external_id, after: merged.external_id },
     others.map(({ id, external_id }) => ({ id, external_id, prospect_id: null })),
   );
   await updateDependants(sql, customerId, rules, [{ id: kept.id, before: kept, after: merged }], last);

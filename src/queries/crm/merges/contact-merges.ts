@@ -68,7 +68,7 @@ async function mergeAll(sql: Transaction, customerId: string, merge: Merge, last
     sql,
     customerId,
     'contact',
-    kept.id,
+    { id: kept.id, before: kept.external_id, after: merged.external_id },
     others.map(({ id, external_id, prospect_id }) => ({ id, external_id, prospect_id })),
   );
   await refreshMembers(sql, customerId, rules, [kept.id], last);
