@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Fault } from '../../errors.ts';
-import type { CustomType } from '../../schemas/imports.ts';
-import { pointerTo } from '../../text/json-pointer.ts';
+import { validationFailed, type Fault } from '../../errors.ts';
+import type { CustomType, InvalidValues } from '../../schemas/imports.ts';
+import { pointerTo, tokensOf } from '../../text/json-pointer.ts';
 import { readCustom } from './custom-values.ts';
 import { splitFullName } from './full-names.ts';
 import type { PhoneNumber } from './phones.ts';
@@ -36,6 +36,8 @@ interface Reading {
   reader: ValueReader;
   /** Fields whose cells are exactly what the stored record holds. */
   asStored: Set<string>;
+  /** What was left out of `other_emails` of a new record, and of the stored one. */
+  cut: { new: Fault[]; stored?: Fault[] };
 }
 
 const readings = new WeakMap<object, Reading>();
@@ -75,10 +77,11 @@ export function readValues(
     delete item['full_name'];
   }
   if (furtherEmails.length > 0) item['other_emails'] = union(item['other_emails'], furtherEmails);
+  const cut = cutEmails(item);
   // Also of an item without changes: a phone number that was kept as written can be one of the stored record's country.
   const others = raw['other_emails'] === undefined ? furtherEmails : [];
-  readings.set(item, { raw, furtherEmails: others, reader, asStored: new Set() });
-  return { item, faults };
+  readings.set(item, { raw, furtherEmails: others, reader, asStored: new Set(), cut: { new: cut } });
+  return { item, faults: [...faults, ...cut] };
 }
 
 /** Replaces the value at a path, if there is one. Undefined removes it. */
@@ -181,17 +184,31 @@ const union = (emails: unknown, more: readonly string[]): string[] => [
 /** Of a contact. */
 const maxOtherEmails = 20;
 
+/** Leaves out the addresses that are too many, and returns a fault that names them. */
+function cutEmails(item: Json): Fault[] {
+  const emails = item['other_emails'];
+  if (!Array.isArray(emails) || emails.length <= maxOtherEmails) return [];
+  item['other_emails'] = emails.slice(0, maxOtherEmails);
+  const left = emails.slice(maxOtherEmails).map((email) => quoted(String(email)));
+  return [{ path: '/other_emails', message: `has more than ${maxOtherEmails} addresses: ${left.join(', ')}` }];
+}
+
 /**
  * Returns the body that changes a stored record as the file says. A value that is exactly what the record holds stays
  * as it is. Phone numbers without a country code are read for the record's country if the file has none.
+ * @throws DomainError `validation_failed` if the record would have too many e-mail addresses, unless the import leaves
+ * invalid values out
  */
-export function fitToStored(body: Json, stored: Json): Json {
+export function fitToStored(body: Json, stored: Json, invalid: InvalidValues = 'skip'): Json {
   const reading = readings.get(body);
   if (!reading) return body;
   const { raw, furtherEmails, reader } = reading;
   const fitted: Json = { ...body };
-  if (furtherEmails.length > 0)
-    fitted['other_emails'] = union(stored['other_emails'], furtherEmails).slice(0, maxOtherEmails);
+  if (furtherEmails.length > 0) {
+    fitted['other_emails'] = union(stored['other_emails'], furtherEmails);
+    reading.cut.stored = cutEmails(fitted);
+    if (invalid === 'fail' && reading.cut.stored.length > 0) throw validationFailed(reading.cut.stored);
+  }
   const country = stored['location_country'];
   if (body['location_country'] === undefined && typeof country === 'string' && country !== '') {
     const { phone_numbers: phones, mobile_phone: mobile } = body;
@@ -208,5 +225,9 @@ export function fitToStored(body: Json, stored: Json): Json {
   return fitted;
 }
 
-/** True if `fitToStored` has left a field of the item as it is stored. */
-export const isAsStored = (item: object, field: string): boolean => readings.get(item)?.asStored.has(field) ?? false;
+/** Returns the warnings of a record after `fitToStored`, or of a new record. */
+export function warningsOf(item: object, warnings: readonly Fault[]): Fault[] {
+  const { asStored = new Set(), cut = { new: [] } } = readings.get(item) ?? {};
+  const others = warnings.filter((fault) => !cut.new.includes(fault) && !asStored.has(tokensOf(fault.path)[0] ?? ''));
+  return [...others, ...(cut.stored ?? cut.new)];
+}

@@ -2,9 +2,10 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { DomainError, type Fault } from '../../errors.ts';
 import { errorsLine, type Message } from '../../files/errors-file.ts';
+import { invalidValuesOf } from '../../files/import-file.ts';
 import type { CsvLayout } from '../../files/layout/layout.ts';
 import type { FileRecord } from '../../files/read-records.ts';
-import { fitToStored, isAsStored } from '../../files/values/values.ts';
+import { fitToStored, warningsOf } from '../../files/values/values.ts';
 import { companyTable, contactTable } from '../../queries/records/batch-matches.ts';
 import type { Batch, Outcome } from '../../queries/records/batches.ts';
 import { writeCompanyBatch } from '../../queries/crm/company-batches.ts';
@@ -26,6 +27,7 @@ import { addToLists } from '../../queries/memberships/manual-members.ts';
 import { tokensOf } from '../../text/json-pointer.ts';
 import { checkRecords } from './check-records.ts';
 import { maxRounds, Rounds } from './import-rounds.ts';
+import { importFileOf } from './import-source.ts';
 import { LeaseLost } from '../settle.ts';
 
 /** `item` is the valid request body, or the validation error. */
@@ -235,14 +237,14 @@ async function writeBatch(
   last: LastWrites,
 ): Promise<Outcome[]> {
   const { customer_id: customerId, object, mode, match } = row;
-  const batch = {
+  const batch: Batch = {
     operation: mode,
     match: match ?? 'id',
     isAtomic: false,
     isFromFile: true,
-    fit: fitToStored,
+    fit: (body, stored) => fitToStored(body, stored, invalidValuesOf(importFileOf(row))),
     items,
-  } as const;
+  };
   const write = object === 'contacts' ? writeContactBatch : writeCompanyBatch;
   return write(sql, customerId, batch, last);
 }
@@ -308,7 +310,7 @@ function linesOf(
 /** Returns what is to be said about a record. A failed record has only an error, which names all of its values. */
 function messageOf({ item, record: { warnings } }: PlannedRecord, outcome: Outcome): Message | undefined {
   if (outcome.status === 'failed') return { error: errorOf(outcome.error, warnings) };
-  const left = warnings.filter(({ path }) => !isAsStored(item, tokensOf(path)[0] ?? ''));
+  const left = warningsOf(item, warnings);
   return left.length > 0 ? { warning: joined(left.map(textOf)) } : undefined;
 }
 

@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import type { Import } from '../../../src/schemas/imports.ts';
 import { startApp } from '../../setup/app.ts';
-import type { TestCustomer } from '../../setup/factories.ts';
+import { contactBody, make, type TestCustomer } from '../../setup/factories.ts';
 import { beginImport, contactsCsv, importFile, newContacts } from '../importing.ts';
 
 const app = await startApp();
@@ -65,6 +65,32 @@ test('of columns with the same header each has a name of its own', async () => {
     'Phone (3)': '+49 30 901821',
     'Phone (2)': 'x',
   });
+});
+
+test('more than 20 other addresses are named in a warning, or fail the record, new and stored', async () => {
+  const emails = (prefix: string, count: number) => Array.from({ length: count }, (_, i) => `${prefix}${i}@x.example`);
+  const created = { object: 'contacts', mode: 'create' };
+  const stored = contactBody({ external_id: 'full', other_emails: emails('s', 19) });
+  const id = await make(customer, '/contacts', stored);
+  const header = 'external_id,first_name,work_email';
+  const [many, fitting] = [emails('n', 23).join('; '), emails('n', 21).join('; ')];
+  const done = await importFile(app, customer, created, `${header}\nnew,A,${many}\nfits,B,${fitting}`);
+  expect(done).toMatchObject({ created: 2, warnings: 1, failed: 0 });
+  const warning = 'other_emails: has more than 20 addresses: "n21@x.example", "n22@x.example"';
+  expect((await pagesOf(done, 10)).flat()).toMatchObject([{ line: 2, warning }]);
+  const { body } = await customer.post('/contacts/list', { filters: { external_id: 'new' } });
+  expect(body).toMatchObject([{ work_email: 'n0@x.example', other_emails: emails('n', 21).slice(1) }]);
+
+  const update = { object: 'contacts', mode: 'update', match: 'external_id' };
+  const text = `${header}\nfull,C,w@x.example; s3@x.example; t1@x.example; t2@x.example`;
+  const failed = await importFile(app, customer, { ...update, invalid_values: 'fail' }, text);
+  expect(failed).toMatchObject({ updated: 0, failed: 1 });
+  const error = 'other_emails: has more than 20 addresses: "t2@x.example"';
+  expect((await pagesOf(failed, 10)).flat()).toMatchObject([{ line: 2, error }]);
+  const updated = await importFile(app, customer, update, text);
+  expect(updated).toMatchObject({ updated: 1, failed: 0, warnings: 1 });
+  expect((await pagesOf(updated, 10)).flat()).toMatchObject([{ line: 2, warning: error }]);
+  expect((await customer.get(`/contacts/${id}`)).body.other_emails).toEqual([...emails('s', 19), 't1@x.example']);
 });
 
 test('of an NDJSON file they have the line', async () => {
