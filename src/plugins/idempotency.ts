@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import type { Database, Sql, Transaction } from '../database/db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import { conflict, DomainError, validationFailed } from '../errors.ts';
 import {
   findIdempotencyRecord,
@@ -10,35 +10,25 @@ import {
   type StoredAnswer,
 } from '../queries/records/idempotency.ts';
 
-/**
- * The function of a route that writes to the database. It runs in one transaction and returns the response.
- * @param prepared The value that the route's `Preparation` function returned.
- */
-type Effect<T> = (sql: Transaction, prepared: T) => Promise<StoredAnswer>;
-
-/**
- * A function of a route that runs before the transaction of the request, such as a search. Its result is passed to the
- * `Effect` function, which writes to the database.
- */
-type Preparation<T> = () => Promise<T>;
-
 declare module 'fastify' {
   interface FastifyInstance {
     /**
-     * Runs the database writes of a request and sends the response. If the request has the header `Idempotency-Key`,
-     * the writes run at most once for each key: a retry with the same key gets the stored response.
+     * Runs the database writes of a request, and sends the response with the status that `reply` has. If the request has
+     * the header `Idempotency-Key`, the writes run at most once for each key: a retry with the same key gets the stored
+     * response.
      *
      * A route that uses this function must declare `idempotent: true`.
-     * @param effect Writes to the database and returns the response.
-     * @param prepare Runs before the transaction. It is not called if a response is stored.
+     * @param effect Writes to the database, in one transaction, and returns the body of the response.
+     * @param prepare Runs before the transaction, such as a search; `effect` gets its result. It is not called if a
+     *   response is stored.
      * @throws DomainError `idempotency_mismatch` if the key was used for a different request.
      * @throws DomainError `conflict` if the first request with the key is still running.
      */
     once<T = undefined>(
       request: FastifyRequest,
       reply: FastifyReply,
-      effect: Effect<T>,
-      prepare?: Preparation<T>,
+      effect: (sql: Transaction, prepared: T) => Promise<object>,
+      prepare?: () => Promise<T>,
     ): Promise<FastifyReply>;
   }
   interface FastifyContextConfig {
@@ -48,20 +38,25 @@ declare module 'fastify' {
 
 export default fp(
   async (app) => {
-    const once: FastifyInstance['once'] = async (request, reply, effect, prepare) => {
+    app.decorate('once', async (request, reply, effect, prepare) => {
+      const { customerId } = request.caller;
       const key = idempotencyKey(request);
-      if (key === undefined) return send(reply, await run(request.db, effect, prepare));
-      const use = { key, fingerprint: fingerprintOf(request) };
-      const { answer, replayed } = await runWithKey(request.db, request.caller.customerId, use, effect, prepare);
-      if (replayed) void reply.header('idempotency-replayed', 'true');
-      return send(reply, answer);
-    };
-    app.decorate('once', once);
+      const use = key === undefined ? undefined : { key, fingerprint: fingerprintOf(request) };
+      // Looked up before the preparation, which can take long.
+      const early = use && prepare && (await request.db.lookup((sql) => findStored(sql, customerId, use)));
+      if (early) return replay(reply, early);
+      const prepared = (await prepare?.()) as never;
+      const run = (sql: Transaction) => effect(sql, prepared);
+      if (!use) return reply.send(await request.db.transaction(run));
+      const { stored, body } = await request.db.transaction((sql) => runOnce(sql, customerId, use, reply, run));
+      return stored ? replay(reply, stored) : reply.send(body);
+    });
   },
   { name: 'idempotency', dependencies: ['requester', 'json-body'] },
 );
 
-const send = (reply: FastifyReply, { status, body }: StoredAnswer): FastifyReply => reply.code(status).send(body);
+const replay = (reply: FastifyReply, { status, body }: StoredAnswer): FastifyReply =>
+  reply.code(status).header('idempotency-replayed', 'true').send(body);
 
 function idempotencyKey(request: FastifyRequest): string | undefined {
   const header = request.headers['idempotency-key'];
@@ -84,69 +79,34 @@ interface Use {
   fingerprint: Buffer;
 }
 
-interface Outcome {
-  answer: StoredAnswer;
-  replayed: boolean;
-}
-
-/** Handles a request without an idempotency key: runs `prepare`, if given, and then runs `effect` in a transaction. */
-async function run<T>(db: Database, effect: Effect<T>, prepare?: Preparation<T>): Promise<StoredAnswer> {
-  const prepared = (await prepare?.()) as T;
-  return db.transaction((sql) => effect(sql, prepared));
-}
-
-/**
- * Handles a request with an idempotency key. Returns the stored response for the key, if any. Otherwise runs `prepare`
- * and then runs `effect` in a transaction.
- */
-async function runWithKey<T>(
-  db: Database,
-  customerId: string,
-  use: Use,
-  effect: Effect<T>,
-  prepare?: Preparation<T>,
-): Promise<Outcome> {
-  // Looked up before the preparation, which can take long.
-  const stored = prepare && (await db.lookup((sql) => findKept(sql, customerId, use)));
-  if (stored) return stored;
-  const prepared = (await prepare?.()) as T;
-  return db.transaction((sql) => runOnce(sql, customerId, use, (within) => effect(within, prepared)));
-}
-
 /**
  * Runs the database writes of a request and stores the response under the idempotency key. If a response is already
- * stored, returns the stored response and writes nothing.
- * @throws DomainError `idempotency_mismatch` if the key was used for a different request.
- * @throws DomainError `conflict` if another request with the key is still running.
+ * stored, returns it and writes nothing.
  */
 async function runOnce(
   sql: Transaction,
   customerId: string,
   use: Use,
-  effect: (sql: Transaction) => Promise<StoredAnswer>,
-): Promise<Outcome> {
-  const { key, fingerprint } = use;
-  if (!(await lockIdempotencyKey(sql, customerId, key)))
+  { statusCode: status }: FastifyReply,
+  run: (sql: Transaction) => Promise<object>,
+): Promise<{ stored?: StoredAnswer; body?: object }> {
+  if (!(await lockIdempotencyKey(sql, customerId, use.key)))
     throw conflict('A request with this Idempotency-Key is still running');
-  const stored = await findKept(sql, customerId, use);
-  if (stored) return stored;
-  const answer = await effect(sql);
-  await storeAnswer(sql, customerId, key, { ...answer, fingerprint });
-  return { answer, replayed: false };
+  const stored = await findStored(sql, customerId, use);
+  if (stored) return { stored };
+  const body = await run(sql);
+  await storeAnswer(sql, customerId, use.key, { status, body, fingerprint: use.fingerprint });
+  return { body };
 }
 
-/**
- * Returns the response that is stored under an idempotency key, or undefined if no response is stored.
- * @throws DomainError `idempotency_mismatch` if the key was used for a different request.
- */
-async function findKept(
+/** @throws DomainError `idempotency_mismatch` if the key was used for a different request. */
+async function findStored(
   sql: Sql | Transaction,
   customerId: string,
   { key, fingerprint }: Use,
-): Promise<Outcome | undefined> {
+): Promise<StoredAnswer | undefined> {
   const stored = await findIdempotencyRecord(sql, customerId, key);
-  if (!stored) return undefined;
-  if (!stored.fingerprint.equals(fingerprint))
+  if (stored && !stored.fingerprint.equals(fingerprint))
     throw new DomainError('idempotency_mismatch', 'This Idempotency-Key was used for another request');
-  return { answer: { status: stored.status, body: stored.body }, replayed: true };
+  return stored;
 }

@@ -52,10 +52,9 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
           schema: { ...about('create', 'Create', given), body, response: { 201: DoneWithId, ...declared(given) } },
         },
         async (request, reply) =>
-          app.once(request, reply, async (sql) => {
-            const id = await insert(sql, request.caller.customerId, request.body);
-            return { status: 201, body: done(message('created'), id) };
-          }),
+          app.once(request, reply.code(201), async (sql) =>
+            done(message('created'), await insert(sql, request.caller.customerId, request.body)),
+          ),
       );
     },
 

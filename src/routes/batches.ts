@@ -117,7 +117,7 @@ const batches: FastifyPluginAsyncTypebox = async (app) => {
           return app.once(request, reply, async (sql) => {
             const { customerId } = request.caller;
             const outcomes = await withLastWrites(sql, customerId, (last) => write(sql, customerId, batch, last));
-            return { status: 200, body: answerOf(outcomes) };
+            return answerOf(outcomes);
           });
         },
       );

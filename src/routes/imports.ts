@@ -50,10 +50,9 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) => {
       const { caller, body } = request;
       requireScopes(caller, body);
-      return app.once(request, reply, async (sql) => {
-        const id = await beginImport(sql, caller.customerId, body);
-        return { status: 201, body: done('Import created: send its file', id) };
-      });
+      return app.once(request, reply.code(201), async (sql) =>
+        done('Import created: send its file', await beginImport(sql, caller.customerId, body)),
+      );
     },
   );
 

@@ -66,7 +66,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       return app.once(
         request,
         reply,
-        async (sql, matches) => ({ status: 200, body: await act(sql, spenderOf(caller), app.config, body, matches) }),
+        (sql, matches) => act(sql, spenderOf(caller), app.config, body, matches),
         () => request.catalog.count(search),
       );
     },
@@ -91,18 +91,11 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) => {
       const { body, caller } = request;
       const spender = spenderOf(caller);
-      if (!body.dry_run)
-        return app.once(request, reply, async (sql) => ({
-          status: 200,
-          body: await startSelectedUnlock(sql, spender, app.config, body),
-        }));
+      if (!body.dry_run) return app.once(request, reply, (sql) => startSelectedUnlock(sql, spender, app.config, body));
       return app.once(
         request,
         reply,
-        async (sql, matches) => ({
-          status: 200,
-          body: await estimateSelectedUnlock(sql, spender, app.config, body, matches),
-        }),
+        (sql, matches) => estimateSelectedUnlock(sql, spender, app.config, body, matches),
         () => countExisting(request.catalog, body.ids),
       );
     },
@@ -128,10 +121,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) => {
       const { body, caller } = request;
       const act = body.dry_run ? estimateEmailVerification : startEmailVerification;
-      return app.once(request, reply, async (sql) => ({
-        status: 200,
-        body: await act(sql, spenderOf(caller), app.config, body),
-      }));
+      return app.once(request, reply, (sql) => act(sql, spenderOf(caller), app.config, body));
     },
   );
 
@@ -162,7 +152,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       return app.once(
         request,
         reply,
-        async (sql, ids) => ({ status: 200, body: await act(sql, spenderOf(caller), app.config, body, ids) }),
+        (sql, ids) => act(sql, spenderOf(caller), app.config, body, ids),
         () => findEnriched(db, caller.customerId, body),
       );
     },

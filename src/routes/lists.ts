@@ -68,10 +68,9 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async (request, reply) =>
-      app.once(request, reply, async (sql) => {
-        const { customerId, userId } = request.caller;
-        return { status: 201, body: await createList(sql, customerId, userId, request.body) };
-      }),
+      app.once(request, reply.code(201), (sql) =>
+        createList(sql, request.caller.customerId, request.caller.userId, request.body),
+      ),
   );
 
   app.get(
@@ -129,8 +128,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) =>
       app.once(request, reply, async (sql) => {
         const { customerId, userId } = request.caller;
-        const id = await duplicateList(sql, customerId, userId, request.body);
-        return { status: 200, body: done('List duplicated', id) };
+        return done('List duplicated', await duplicateList(sql, customerId, userId, request.body));
       }),
   );
 
@@ -158,10 +156,9 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       app.once(request, reply, async (sql) => {
         const { caller, params, body } = request;
         const given = { ...body, listId: params.id };
-        if (body?.dry_run)
-          return { status: 200, body: await estimateListVerification(sql, spenderOf(caller), app.config, given) };
+        if (body?.dry_run) return estimateListVerification(sql, spenderOf(caller), app.config, given);
         const data = await startListVerification(sql, spenderOf(caller), app.config, given);
-        return { status: 200, body: { success: true, message: 'Verification started', data } };
+        return { success: true, message: 'Verification started', data };
       }),
   );
 

@@ -66,10 +66,7 @@ const merges: FastifyPluginAsyncTypebox = async (app) => {
         app.once(request, reply, async (sql) => {
           await merge(sql, request.caller.customerId, request.body);
           const { id, merge_ids: merged } = request.body;
-          return {
-            status: 200,
-            body: { success: true, message: `${tag[0]!.toUpperCase()}${tag.slice(1)} merged`, data: { id, merged } },
-          };
+          return { success: true, message: `${tag[0]!.toUpperCase()}${tag.slice(1)} merged`, data: { id, merged } };
         }),
     );
 };
