@@ -31,3 +31,20 @@ export async function runBatches(
   } while (!stopping.aborted && performance.now() < end);
   await db.transaction((sql) => enqueueTurn(sql, queue, customerId));
 }
+
+/**
+ * Runs `step` in new transactions until it returns 0 or false.
+ * @returns the sum of what it returned, where true is 1
+ */
+export async function repeat(
+  { db, stopping }: JobContext,
+  step: (sql: Transaction) => Promise<number | boolean>,
+): Promise<number> {
+  let sum = 0;
+  while (!stopping.aborted) {
+    const done = Number(await db.transaction(step));
+    if (done === 0) break;
+    sum += done;
+  }
+  return sum;
+}

@@ -1,16 +1,16 @@
 import type { Transaction } from '../database/db.ts';
 import { queueOf } from '../database/queues.ts';
 import { conflict } from '../errors.ts';
-import { reserveCredits } from '../queries/jobs/credits.ts';
 import { countReusable } from '../queries/records/earlier-verifications.ts';
 import { isRetained } from '../queries/jobs/job-retention.ts';
 import { findRetry, copyOpenInputs } from '../queries/jobs/job-retries.ts';
 import { lockJob } from '../queries/jobs/job-views.ts';
-import { insertJob, requireJob, reuseHoursOf, setJobTotal, type JobRow } from '../queries/jobs/jobs.ts';
+import { requireJob, reuseHoursOf, type JobRow } from '../queries/jobs/jobs.ts';
 import { findUnlocked } from '../queries/catalog/unlocks.ts';
 import { jobTypes, type JobStarted, type JobType } from '../schemas/jobs.ts';
 import { payableContacts } from './enrichment/start-enrichment.ts';
 import { enqueueTurn } from '../queries/records/turns.ts';
+import { startUnsizedJob, type Sizes } from './start-job.ts';
 
 /**
  * Retries a FAILED or CANCELLED job: a new one for the items without a result, at the same price per item. A job that
@@ -24,35 +24,26 @@ export async function retryJob(sql: Transaction, customerId: string, id: string)
   const status = await lockJob(sql, customerId, id, jobTypes);
   const job = await requireJob(sql, customerId, id);
   if (status === 'COMPLETED') throw conflict('The job is COMPLETED: no items are left to retry');
-  const isOver = status === 'FAILED' || status === 'CANCELLED';
-  const { reserved, ...begun } = isOver ? await startRemaining(sql, job) : { id, status, reserved: 0 };
+  if (status === 'FAILED' || status === 'CANCELLED') return startRemaining(sql, job);
   await enqueueTurn(sql, queueOf(job.type), customerId);
-  await reserveCredits(sql, customerId, begun.id, { pool: job.pool, amount: reserved, apiKeyId: null });
-  return begun;
+  return { id, status };
 }
 
-async function startRemaining(sql: Transaction, job: JobRow): Promise<JobStarted & { reserved: number }> {
+async function startRemaining(sql: Transaction, job: JobRow): Promise<JobStarted> {
   const retry = await findRetry(sql, job.customer_id, job.id);
   if (retry) throw conflict(`The job was already retried: see job ${retry}`);
   const { type, sync_crm, pool, cost } = job;
   const request = { ...(job.request as object), retry_of: job.id };
-  const unpriced = { type, sync_crm, request, pool, cost, total: 0, reserved: 0 };
-  const begun = await insertJob(sql, job.customer_id, { ...unpriced, api_key_id: null });
-  const { total, payable } = await takeRemaining[type](sql, job, begun.id);
-  if (total === 0) throw conflict('Every item of the job has a result: no items are left to retry');
-  const reserved = payable * cost;
-  await setJobTotal(sql, job.customer_id, begun.id, { total, reserved });
-  return { ...begun, reserved };
-}
-
-/** Items left to process, and how many of them may cost credits. */
-interface Remaining {
-  total: number;
-  payable: number;
+  const spender = { customerId: job.customer_id, apiKeyId: null };
+  return startUnsizedJob(sql, spender, { type, sync_crm, request, pool, cost }, async (to) => {
+    const remaining = await takeRemaining[type](sql, job, to);
+    if (remaining.total === 0) throw conflict('Every item of the job has a result: no items are left to retry');
+    return remaining;
+  });
 }
 
 /** Counts the items without a result. Copies their inputs, if the job has any, to the job `to`. */
-type TakeRemaining = (sql: Transaction, job: JobRow, to: string) => Promise<Remaining>;
+type TakeRemaining = (sql: Transaction, job: JobRow, to: string) => Promise<Sizes>;
 
 const remainingUnlocks: TakeRemaining = async (_sql, job) => {
   const total = job.total - job.succeeded;

@@ -3,7 +3,7 @@ import type { Transaction } from '../database/db.ts';
 import { queueOf } from '../database/queues.ts';
 import { reserveCredits } from '../queries/jobs/credits.ts';
 import { insertInputs, type JobInput } from '../queries/jobs/job-inputs.ts';
-import { insertJob, type NewJob } from '../queries/jobs/jobs.ts';
+import { insertJob, setJobTotal, type NewJob } from '../queries/jobs/jobs.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
 import { enqueueTurn } from '../queries/records/turns.ts';
 
@@ -15,35 +15,61 @@ interface Given extends Omit<NewJob, 'api_key_id'> {
  * Creates a job with its inputs, reserves its credits and enqueues it, in the caller's transaction.
  * @throws TooExpensive if the customer has fewer than the job may cost, or the spend cap of the key leaves fewer
  */
-export async function startJob(
+export async function startJob(sql: Transaction, spender: Spender, { inputs, ...given }: Given): Promise<JobStarted> {
+  const job = await insertJob(sql, spender.customerId, { ...given, api_key_id: spender.apiKeyId });
+  if (inputs.length > 0) await insertInputs(sql, spender.customerId, job.id, inputs);
+  await enqueue(sql, spender, given, job.id);
+  return job;
+}
+
+/** Inputs of a job, and how many of them may cost credits. */
+export interface Sizes {
+  total: number;
+  payable: number;
+}
+
+/**
+ * Like `startJob`, for a job whose size is known only when its inputs are stored.
+ * @param storeInputs stores the inputs of the job with this id
+ * @throws TooExpensive
+ */
+export async function startUnsizedJob(
+  sql: Transaction,
+  spender: Spender,
+  given: Omit<NewJob, 'api_key_id' | 'total' | 'reserved'>,
+  storeInputs: (jobId: string) => Promise<Sizes>,
+): Promise<JobStarted> {
+  const unsized = { ...given, total: 0, reserved: 0, api_key_id: spender.apiKeyId };
+  const job = await insertJob(sql, spender.customerId, unsized);
+  const { total, payable } = await storeInputs(job.id);
+  const reserved = payable * given.cost;
+  await setJobTotal(sql, spender.customerId, job.id, { total, reserved });
+  await enqueue(sql, spender, { ...given, reserved }, job.id);
+  return job;
+}
+
+async function enqueue(
   sql: Transaction,
   { customerId, apiKeyId, maxCredits }: Spender,
-  { inputs, ...given }: Given,
-): Promise<JobStarted> {
-  const { pool, reserved } = given;
-  const job = await insertJob(sql, customerId, { ...given, api_key_id: apiKeyId });
-  if (inputs.length > 0) await insertInputs(sql, customerId, job.id, inputs);
-  await enqueueTurn(sql, queueOf(given.type), customerId);
-  await reserveCredits(sql, customerId, job.id, { pool, amount: reserved, apiKeyId, maxCredits });
-  return job;
+  { type, pool, reserved }: Pick<NewJob, 'type' | 'pool' | 'reserved'>,
+  jobId: string,
+): Promise<void> {
+  await enqueueTurn(sql, queueOf(type), customerId);
+  await reserveCredits(sql, customerId, jobId, { pool, amount: reserved, apiKeyId, maxCredits });
 }
 
 /**
  * Converts a request's items to inputs with consecutive positions.
  * @param keyOf of two items with equal keys, the later is a duplicate
- * @returns the inputs, and the number of distinct items
  */
 export function toInputs<T>(
   given: readonly T[],
   keyOf: (entry: T) => string,
   toInput: (entry: T) => Pick<JobInput, 'item' | 'address' | 'contact_ids'>,
-): { inputs: JobInput[]; distinct: number } {
+): JobInput[] {
   const seen = new Set<string>();
-  const inputs = given.map((entry, i) => {
-    const key = keyOf(entry);
-    const is_duplicate = seen.has(key);
-    seen.add(key);
+  return given.map((entry, i) => {
+    const is_duplicate = seen.size === seen.add(keyOf(entry)).size;
     return { position: i + 1, ...toInput(entry), is_duplicate };
   });
-  return { inputs, distinct: seen.size };
 }

@@ -1,4 +1,4 @@
-import type { Transaction } from '../database/db.ts';
+import type { Sql, Transaction } from '../database/db.ts';
 import { turnKinds, type TurnKind } from '../database/queues.ts';
 import { lowestId } from '../database/wire-types.ts';
 import { isUnavailable } from '../errors.ts';
@@ -9,6 +9,7 @@ import { findUnindexedProspects } from '../queries/catalog/unlocks.ts';
 import { deleteDeadWorkerSlots } from '../queries/jobs/worker-slots.ts';
 import { enqueueTurns } from '../queries/records/turns.ts';
 import { purgeOldDeliveries } from '../queries/webhooks/deliveries.ts';
+import { repeat } from './batches.ts';
 import type { Handler, JobContext } from './handler.ts';
 import { indexRecords } from './index-records.ts';
 import { turnQueues } from './turn-queues.ts';
@@ -21,8 +22,8 @@ export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const woken: Partial<Record<TurnKind, number>> = {};
   for (const queue of turnKinds) woken[queue] = await enqueueWaitingTurns(context, queue);
   await context.db.transaction(deleteDeadWorkerSlots);
-  const expired = await cancelExpiredImports(context);
-  await dropOverdueFiles(context);
+  const expired = await forEachImport(context, findExpiredImports, expireImport);
+  await forEachImport(context, findOverdueFiles, dropOverdueFile);
   let purged = 0;
   for (const purge of [purgeEndedJob, purgeEndedImport, purgeOldDeliveries]) purged += await repeat(context, purge);
   const indexed = await indexUnlocks(context);
@@ -51,37 +52,22 @@ async function enqueueWaitingTurns({ db, stopping }: JobContext, queue: TurnKind
 }
 
 /**
- * Runs `step` in new transactions until it returns false.
+ * Calls `act` for each of the found imports, in a transaction each, until none is found.
  * @returns how often it returned true
  */
-async function repeat({ db, stopping }: JobContext, step: (sql: Transaction) => Promise<boolean>): Promise<number> {
-  let steps = 0;
-  while (!stopping.aborted && (await db.transaction(step))) steps += 1;
-  return steps;
-}
-
-/**
- * Cancels imports that were not uploaded, or not started after the upload, in time.
- * @returns how many
- */
-async function cancelExpiredImports({ db, stopping }: JobContext): Promise<number> {
-  let cancelled = 0;
+async function forEachImport(
+  { db, stopping }: JobContext,
+  find: (sql: Sql, limit: number) => Promise<{ customer_id: string; id: string }[]>,
+  act: (sql: Transaction, customerId: string, id: string) => Promise<boolean | void>,
+): Promise<number> {
+  let acted = 0;
   while (!stopping.aborted) {
-    const expired = await db.search((sql) => findExpiredImports(sql, batchSize));
-    for (const { customer_id: customerId, id } of expired)
-      if (await db.transaction((sql) => expireImport(sql, customerId, id))) cancelled += 1;
-    if (expired.length < batchSize) break;
+    const found = await db.search((sql) => find(sql, batchSize));
+    for (const { customer_id: customerId, id } of found)
+      if (await db.transaction((sql) => act(sql, customerId, id))) acted += 1;
+    if (found.length < batchSize) break;
   }
-  return cancelled;
-}
-
-async function dropOverdueFiles({ db, stopping }: JobContext): Promise<void> {
-  while (!stopping.aborted) {
-    const overdue = await db.search((sql) => findOverdueFiles(sql, batchSize));
-    for (const { customer_id: customerId, id } of overdue)
-      await db.transaction((sql) => dropOverdueFile(sql, customerId, id));
-    if (overdue.length < batchSize) break;
-  }
+  return acted;
 }
 
 /** Prospects whose unlocks one request indexes. If it fails, the next run tries all of them again. */

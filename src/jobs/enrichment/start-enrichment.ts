@@ -1,16 +1,13 @@
 import type { Spender } from '../../credentials/caller.ts';
 import type { Config } from '../../process/config.ts';
 import type { Database, Transaction } from '../../database/db.ts';
-import { queueOf } from '../../database/queues.ts';
 import { conflict, missingReferences } from '../../errors.ts';
 import { contactSource } from '../../filters/columns.ts';
 import { parseRecordQuery } from '../../filters/record-query.ts';
 import { readIds } from '../../queries/crm/record-pages.ts';
 import { findContactIds } from '../../queries/records/contact-locks.ts';
-import { findSpendable, reserveCredits } from '../../queries/jobs/credits.ts';
+import { findSpendable } from '../../queries/jobs/credits.ts';
 import { insertItems } from '../../queries/jobs/job-inputs.ts';
-import { insertJob, setJobTotal } from '../../queries/jobs/jobs.ts';
-import { enqueueTurn } from '../../queries/records/turns.ts';
 import {
   enrichedFields,
   maxEnriched,
@@ -18,6 +15,7 @@ import {
   type EnrichEstimate,
 } from '../../schemas/clean-data/enrichment.ts';
 import type { JobStarted } from '../../schemas/jobs.ts';
+import { startUnsizedJob } from '../start-job.ts';
 
 type Costs = Pick<Config, 'UNLOCK_COST'>;
 
@@ -64,20 +62,17 @@ export const payableContacts = (contacts: number, cost: number, maxCredits: numb
  */
 export async function startEnrichment(
   sql: Transaction,
-  { customerId, apiKeyId, maxCredits }: Spender,
+  spender: Spender,
   { UNLOCK_COST: cost }: Costs,
   { fields = [...enrichedFields], overwrite = false, max_credits }: EnrichContacts,
   ids: readonly string[],
 ): Promise<JobStarted> {
-  const amount = payableContacts(ids.length, cost, max_credits) * cost;
   const request = { fields: [...new Set(fields)], overwrite };
-  const given = { type: 'enrich_contacts', sync_crm: true, request, pool, total: ids.length, cost } as const;
-  const job = await insertJob(sql, customerId, { ...given, reserved: 0, api_key_id: apiKeyId });
-  await insertItems(sql, customerId, job.id, ids);
-  await setJobTotal(sql, customerId, job.id, { total: ids.length, reserved: amount });
-  await enqueueTurn(sql, queueOf(given.type), customerId);
-  await reserveCredits(sql, customerId, job.id, { pool, amount, apiKeyId, maxCredits });
-  return job;
+  const given = { type: 'enrich_contacts', sync_crm: true, request, pool, cost } as const;
+  return startUnsizedJob(sql, spender, given, async (jobId) => {
+    await insertItems(sql, spender.customerId, jobId, ids);
+    return { total: ids.length, payable: payableContacts(ids.length, cost, max_credits) };
+  });
 }
 
 /** In credits. Does not start a job, and does not search the catalog. */

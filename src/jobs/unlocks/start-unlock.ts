@@ -65,7 +65,7 @@ export async function startSelectedUnlock(
   { ids, ...rest }: UnlockSelectedContacts,
 ): Promise<JobStarted> {
   const { lists, sync_crm } = await destinationOf(sql, spender, rest);
-  const { inputs } = toInputs(
+  const inputs = toInputs(
     ids,
     (id) => id,
     (item) => ({ item, address: null, contact_ids: [] }),

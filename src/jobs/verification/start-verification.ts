@@ -1,18 +1,16 @@
 import type { Spender } from '../../credentials/caller.ts';
 import type { Config } from '../../process/config.ts';
 import type { Transaction } from '../../database/db.ts';
-import { queueOf } from '../../database/queues.ts';
-import { findSpendable, reserveCredits } from '../../queries/jobs/credits.ts';
+import { findSpendable } from '../../queries/jobs/credits.ts';
 import { countReusable, findReusable, sinceNow } from '../../queries/records/earlier-verifications.ts';
 import { insertInputs } from '../../queries/jobs/job-inputs.ts';
-import { insertJob, setJobTotal, type NewJob, type Reusing } from '../../queries/jobs/jobs.ts';
+import type { NewJob, Reusing } from '../../queries/jobs/jobs.ts';
 import { countListAddresses, insertListInputs } from '../../queries/memberships/list-emails.ts';
 import { requireReferences } from '../../queries/records/references.ts';
 import type { Estimate, JobStarted, VerifyEmail, VerifyList } from '../../schemas/jobs.ts';
 import { fold } from '../../text/fold.ts';
 import { emailKey } from '../../text/normalise.ts';
-import { enqueueTurn } from '../../queries/records/turns.ts';
-import { toInputs } from '../start-job.ts';
+import { startUnsizedJob, toInputs, type Sizes } from '../start-job.ts';
 
 type Settings = Pick<Config, 'VERIFY_COST' | 'VERIFY_REUSE_HOURS'>;
 
@@ -32,12 +30,12 @@ export async function startEmailVerification(
   settings: Settings,
   given: VerifyEmail,
 ): Promise<JobStarted> {
-  const { inputs } = await readEmails(sql, spender.customerId, given);
+  const inputs = await readEmails(sql, spender.customerId, given);
   const job = { type: 'verify_email', sync_crm: given.sync_crm ?? false, request: {} } as const;
   const hours = reuseHours(settings, given);
   return start(sql, spender, { ...job, cost: settings.VERIFY_COST, hours }, async (jobId) => {
     await insertInputs(sql, spender.customerId, jobId, inputs);
-    return { total: inputs.length, distinct: inputs.filter((input) => !input.is_duplicate).length };
+    return { total: inputs.length, payable: inputs.filter((input) => !input.is_duplicate).length };
   });
 }
 
@@ -52,7 +50,7 @@ export async function estimateEmailVerification(
   given: VerifyEmail,
 ): Promise<Estimate> {
   const { customerId } = spender;
-  const { inputs } = await readEmails(sql, customerId, given);
+  const inputs = await readEmails(sql, customerId, given);
   const addresses = inputs.flatMap(({ is_duplicate, address }) => (is_duplicate ? [] : address!));
   const reusable = await findReusable(sql, customerId, addresses, sinceNow(sql, reuseHours(settings, given)));
   const payable = addresses.filter((address) => !reusable.has(address)).length;
@@ -88,7 +86,7 @@ export function startListVerification(
   const hours = reuseHours(settings, given);
   return start(sql, spender, { ...job, cost: settings.VERIFY_COST, hours }, async (jobId) => {
     const total = await insertListInputs(sql, spender.customerId, jobId, listId);
-    return { total, distinct: total };
+    return { total, payable: total };
   });
 }
 
@@ -112,21 +110,17 @@ type Verifying = Pick<NewJob, 'type' | 'sync_crm' | 'request' | 'cost'> & { hour
 
 /**
  * Starts a job, and reserves the price of the addresses without a result to reuse.
- * @param insert inserts the inputs, and returns how many there are, with and without duplicates
+ * @param insert inserts the inputs; those that may cost credits are the distinct ones
  */
-async function start(
+function start(
   sql: Transaction,
-  { customerId, apiKeyId, maxCredits }: Spender,
+  spender: Spender,
   { hours, ...given }: Verifying,
-  insert: (jobId: string) => Promise<{ total: number; distinct: number }>,
+  insert: (jobId: string) => Promise<Sizes>,
 ): Promise<JobStarted> {
   const request = { ...given.request, reuse_hours: hours } satisfies Reusing;
-  const unpriced = { ...given, request, pool, total: 0, reserved: 0, api_key_id: apiKeyId } as const;
-  const job = await insertJob(sql, customerId, unpriced);
-  const { total, distinct } = await insert(job.id);
-  const reserved = (distinct - (await countReusable(sql, customerId, job.id, hours))) * given.cost;
-  await setJobTotal(sql, customerId, job.id, { total, reserved });
-  await enqueueTurn(sql, queueOf(given.type), customerId);
-  await reserveCredits(sql, customerId, job.id, { pool, amount: reserved, apiKeyId, maxCredits });
-  return job;
+  return startUnsizedJob(sql, spender, { ...given, request, pool }, async (jobId) => {
+    const { total, payable } = await insert(jobId);
+    return { total, payable: payable - (await countReusable(sql, spender.customerId, jobId, hours)) };
+  });
 }
