@@ -561,6 +561,7 @@ create table imports (
   invalid_values  text,
   warnings        integer        not null default 0,
   file_kept_until timestamptz(3),
+  remembered      jsonb,
   constraint imports_pkey primary key (customer_id, id),
   constraint imports_completed_whole check (status <> 'COMPLETED' or (created + updated + unchanged + failed) = total),
   constraint imports_counts_not_negative check (least(counted, created, updated, unchanged, failed) >= 0),
@@ -605,6 +606,7 @@ comment on column imports.guess is 'Whether the fields of columns are guessed wh
 comment on column imports.invalid_values is 'skip: a value that cannot be read is left out, with a warning; fail: its record fails; null: as the format has it.';
 comment on column imports.warnings is 'Records that were written without a value that cannot be read.';
 comment on column imports.file_kept_until is 'Until then the file of a dry run that has ended is kept, so that it can be run for real. Null: no file is kept.';
+comment on column imports.remembered is 'What the latest preview has found remembered for the headers of the file: {"headers": hash, "mapping": mapping or null}; null: not previewed with guess.';
 
 create table job_inputs (
   customer_id  uuid    not null,

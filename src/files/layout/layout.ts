@@ -18,6 +18,8 @@ export interface CsvLayout extends CsvHeader {
   columns: (string | null)[];
   /** Where the field of each column comes from; null if nothing names one. */
   origins?: (MappingOrigin | null)[];
+  /** By column: the field that a mapping gives, also if this import ignores it. Only during the first reading. */
+  meant?: (string | null)[];
   /** By column: the type of a custom field, as given, or as the first reading finds it. */
   types?: (CustomType | null)[];
   /** What the cells of each column were so far (see column-types.ts). Only during the first reading. */
@@ -184,10 +186,21 @@ export function layoutOf(
     headers,
     start,
     columns,
+    meant: decisions.map((decision) => (decision && isMapped(decision.origin) ? decision.field : null)),
     origins: decisions.map((decision) => decision?.origin ?? null),
     types: columns.map((field, i) => (isCustom(field) ? (decisions[i]?.type ?? null) : null)),
   };
   return { layout, faults };
+}
+
+/** The customer has said so, now or for the file before. */
+export const isMapped = (origin: MappingOrigin | null | undefined): boolean =>
+  origin === 'given' || origin === 'remembered';
+
+/** Returns the field of a column, with its type if it has one. The layout is not settled yet. */
+export function mappedFieldOf({ columns, meant, types }: CsvLayout, i: number): MappedField {
+  const [field, type] = [columns[i] ?? meant?.[i] ?? null, types?.[i]];
+  return field !== null && type ? { field, type } : field;
 }
 
 const isKnown = ({ object }: ImportFile, field: string): boolean =>

@@ -4,7 +4,7 @@ import { FileRefused } from '../file-refused.ts';
 import type { ImportFile } from '../import-file.ts';
 import { firstColumns } from './column-names.ts';
 import { seenWith, typeSeen } from './column-types.ts';
-import { isCustom, type CsvLayout } from './layout.ts';
+import { isCustom, isMapped, mappedFieldOf, type CsvLayout } from './layout.ts';
 
 /** Notes what the cells of a record show about its columns, during the first reading. */
 export function observe(layout: CsvLayout, cells: readonly Cell[], line: number): void {
@@ -35,7 +35,7 @@ const isUnnamed = ({ headers, columns }: CsvLayout, i: number): boolean => heade
  * @throws FileRefused if a column has values, but no header
  */
 export function settleLayout(file: ImportFile, layout: CsvLayout): CsvLayout {
-  const { seen = [], ...rest } = layout;
+  const { seen = [], meant: _meant, ...rest } = layout;
   const { headers, columns, types = [], origins = [] } = rest;
   const places = [...headers.keys()];
   const unnamed = places.find((i) => isUnnamed(rest, i) && origins[i] !== 'given' && seen[i]);
@@ -63,14 +63,13 @@ export const leftOut = (layout: CsvLayout): number[] =>
   );
 
 /** Returns the mapping that an import uses, to be remembered. The layout is not settled yet. */
-export function usedMapping({ headers, columns, origins = [], types = [] }: CsvLayout): Mapping {
+export function usedMapping(layout: CsvLayout): Mapping {
+  const { headers, columns, origins = [] } = layout;
   const first = firstColumns(headers);
   const entries = headers.flatMap((header, i): [string, MappedField][] => {
-    const field = columns[i] ?? null;
-    const isDecided = field !== null || origins[i] === 'given' || origins[i] === 'remembered';
+    const isDecided = (columns[i] ?? null) !== null || isMapped(origins[i]);
     if (!isDecided || header.startsWith('_') || first.get(header) !== i) return [];
-    const type = types[i];
-    return [[header, field !== null && type ? { field, type } : field]];
+    return [[header, mappedFieldOf(layout, i)]];
   });
   return Object.fromEntries(entries);
 }

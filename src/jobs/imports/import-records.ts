@@ -103,7 +103,7 @@ async function readOn(context: RunContext, progress: ImportRow, isOver: () => bo
   // The file or its sheet is empty.
   if (progress.format === 'auto' || (progress.format === 'xlsx' && progress.file_bytes === 0)) return true;
   progress.layout ??= await readLayout(importFileOf(progress), partsFrom(context, progress, 0), (headers) =>
-    context.db.lookup((sql) => findRememberedMapping(sql, progress.customer_id, progress.object, headers)),
+    context.db.lookup((sql) => findRememberedMapping(sql, progress.customer_id, progress, headers)),
   );
   for await (const records of recordsOf(context, progress, surveyRecords)) {
     progress.counted += records.length;

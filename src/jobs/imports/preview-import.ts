@@ -1,12 +1,12 @@
 import type { Database } from '../../database/db.ts';
 import { DomainError, type Fault } from '../../errors.ts';
 import { FileRefused } from '../../files/file-refused.ts';
-import { layoutOf, planColumns, type ColumnPlan, type CsvLayout } from '../../files/layout/layout.ts';
+import { layoutOf, mappedFieldOf, planColumns, type ColumnPlan, type CsvLayout } from '../../files/layout/layout.ts';
 import { leftOut, observe, settleLayout } from '../../files/layout/settle-layout.ts';
 import { readRecords, type FileRecord } from '../../files/read-records.ts';
 import { requireImportState, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
-import { findRememberedMapping } from '../../queries/imports/remembered-mappings.ts';
-import type { CustomType, ImportPreview, MappedField } from '../../schemas/imports.ts';
+import { keepRememberedMapping } from '../../queries/imports/remembered-mappings.ts';
+import type { CustomType, ImportPreview } from '../../schemas/imports.ts';
 import { pointerTo } from '../../text/json-pointer.ts';
 import { checkRecords } from './check-records.ts';
 import { encodingOf, importFileOf, openSource, type ImportSource } from './import-source.ts';
@@ -80,7 +80,7 @@ async function addLayout(
 ): Promise<CsvLayout> {
   const file = importFileOf(found);
   const plan = await planColumns(file, source.partsFrom(0), (headers) =>
-    db.lookup((sql) => findRememberedMapping(sql, customerId, found.object, headers)),
+    db.transaction((sql) => keepRememberedMapping(sql, customerId, found.id, headers)),
   );
   const { layout, faults } = layoutOf(file, plan);
   preview.headers = layout.headers;
@@ -110,11 +110,6 @@ function settleSample(preview: ImportPreview, found: ImportState, layout: CsvLay
 function byHeader<T>({ headers, columns }: CsvLayout, valueOf: (i: number) => T): Record<string, T> {
   const order = [...headers.keys()].toSorted((a, b) => Number(columns[b] === null) - Number(columns[a] === null));
   return Object.fromEntries(order.toReversed().map((i) => [headers[i]!, valueOf(i)]));
-}
-
-function mappedFieldOf({ columns, types }: CsvLayout, i: number): MappedField {
-  const [field, type] = [columns[i] ?? null, types?.[i]];
-  return field !== null && type ? { field, type } : field;
 }
 
 const columnsOf = ({ beginning }: ColumnPlan, layout: CsvLayout, settled: CsvLayout): PreviewColumn[] =>

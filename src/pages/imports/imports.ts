@@ -94,7 +94,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     // The columns of another sheet are others: they are shown first.
     const isOther = Object.keys(source).length > 0;
     const starts = action !== 'save' && !isOther;
-    const patch = isOther ? source : changesOf(preview, fields, starts);
+    const patch = isOther ? source : changesOf(preview, fields);
     const faults = faultsOf(check, patch);
     if (Object.keys(faults).length > 0) return faults;
     const changes = { ...patch, dry_run: action === 'check' };

@@ -15,30 +15,24 @@ import {
 } from '../../schemas/imports.ts';
 import { text, type Fields } from '../base/forms.ts';
 
-/**
- * Returns what a submitted form changes in an import's settings.
- * @param pins true to keep guesses as they are shown, because the import starts with them
- */
-export function changesOf(preview: DetailedPreview, fields: Fields, pins: boolean): ImportPatch {
+/** Returns what a submitted form changes in an import's settings. */
+export function changesOf(preview: DetailedPreview, fields: Fields): ImportPatch {
   const values = text(fields, 'invalid_values');
   return {
     ...(values === '' ? {} : { invalid_values: values as InvalidValues }),
-    ...(preview.headers ? { mapping: mappingOf(preview, fields, pins) } : {}),
+    ...(preview.headers ? { mapping: mappingOf(preview, fields) } : {}),
   };
 }
 
-function mappingOf(preview: DetailedPreview, fields: Fields, pins: boolean): Record<string, MappedField> {
+function mappingOf(preview: DetailedPreview, fields: Fields): Record<string, MappedField> {
   const entries = preview.columns.flatMap(({ header }, i): [string, MappedField][] => {
     if (preview.headers!.indexOf(header) !== i) return [];
     const shown = preview.mapping?.[header] ?? null;
-    const origin = preview.mapping_from?.[header] ?? null;
     // The form does not have all columns of a very wide file. The others stay.
     const chosen = `column-${i}` in fields ? chosenFor(fields, i) : shown;
     const isChanged = JSON.stringify(chosen) !== JSON.stringify(shown);
-    // A mapping takes no longer headers. The import finds them as the page does.
-    const isPinned = pins && header.length <= 255 && (origin === 'guess' || origin === 'remembered');
-    const isKept = origin === 'given' || isPinned;
-    return isChanged || isKept ? [[header, chosen]] : [];
+    // The import finds the others as the page does.
+    return isChanged || preview.mapping_from?.[header] === 'given' ? [[header, chosen]] : [];
   });
   return Object.fromEntries(entries);
 }

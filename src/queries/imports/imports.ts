@@ -20,6 +20,7 @@ import {
 } from '../../schemas/imports.ts';
 import type { Scope } from '../../schemas/base/scopes.ts';
 import { deleteFile } from './import-files.ts';
+import type { SeenMapping } from './remembered-mappings.ts';
 import { requireLists } from '../memberships/list-members.ts';
 import { limitAndOffset } from '../records/paging.ts';
 
@@ -210,6 +211,8 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
   is_converted: boolean;
   mapping: Mapping | null;
   guess: boolean;
+  /** What the latest preview with `guess` has found remembered for the file's headers. */
+  remembered: SeenMapping | null;
   /** Null: as the format has it. */
   invalid_values: InvalidValues | null;
   ignore_unknown: boolean;
@@ -218,7 +221,7 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
 
 export const settingColumns = (sql: Sql | Transaction) => sql`
   object, mode, match, format, encoding, sheet, found_encoding, has_mark, is_converted, dry_run, mapping, guess,
-  invalid_values, ignore_unknown, list_ids`;
+  remembered, invalid_values, ignore_unknown, list_ids`;
 
 export interface ImportState extends ImportSettings {
   id: string;

@@ -13,12 +13,21 @@ function hashOf(headers: readonly string[]): Buffer {
     .digest();
 }
 
+/** What was remembered for a set of headers when an import was previewed. */
+export interface SeenMapping {
+  /** Hash, hexadecimal. */
+  headers: string;
+  mapping: Mapping | null;
+}
+
+/** Returns the mapping that the customer's last import with these headers has used, or the one that this import's preview saw. */
 export async function findRememberedMapping(
   sql: Sql | Transaction,
   customerId: string,
-  object: ImportObject,
+  { object, remembered: seen }: { object: ImportObject; remembered: SeenMapping | null },
   headers: readonly string[],
 ): Promise<Mapping | undefined> {
+  if (seen?.headers === hashOf(headers).toString('hex')) return seen.mapping ?? undefined;
   const [found] = await sql<{ mapping: Mapping }[]>`
     select mapping
     from import_mappings
@@ -26,6 +35,31 @@ export async function findRememberedMapping(
       and object = ${object}
       and headers = ${hashOf(headers)}`;
   return found?.mapping;
+}
+
+/** Returns the same, and stores it with the import, so that the import uses what its preview shows. */
+export async function keepRememberedMapping(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  headers: readonly string[],
+): Promise<Mapping | undefined> {
+  const [found] = await sql<{ object: ImportObject; remembered: SeenMapping | null }[]>`
+    select object, remembered
+    from imports
+    where customer_id = ${customerId}
+      and id = ${id}
+    for no key update`;
+  if (!found) return undefined;
+  const mapping = await findRememberedMapping(sql, customerId, found, headers);
+  const seen = { headers: hashOf(headers).toString('hex'), mapping: mapping ?? null };
+  if (found.remembered?.headers !== seen.headers)
+    await sql`
+      update imports
+      set remembered = ${sql.json(seen)}
+      where customer_id = ${customerId}
+        and id = ${id}`;
+  return mapping;
 }
 
 export async function rememberMapping(

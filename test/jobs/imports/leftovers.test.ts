@@ -231,6 +231,46 @@ describe('guessed columns', () => {
   });
 });
 
+describe('what is remembered for guessing', () => {
+  const waiting = async (text: string, settings: object = {}) => {
+    const id = await beginImport(customer, { ...created, guess: true, start: false, ...settings });
+    await sendFile(customer, id, text);
+    return id;
+  };
+  const mappingOf = async (id: string) => (await customer.get(`/imports/${id}/preview`)).body.mapping;
+  const file = 'ID,Vorname,Mail\na1,Ada,ada@example.com\n';
+
+  test('is what a mapping meant, also of a column that the import ignored', async () => {
+    const matched = { object: 'contacts', mode: 'upsert', match: 'external_id' };
+    const text = file.replace('Vorname', 'external_id');
+    await importFile(app, customer, { ...matched, guess: true, mapping: { ID: 'id', Mail: null } }, text);
+    const again = await waiting(text, { ...matched });
+    expect(await mappingOf(again)).toMatchObject({ ID: 'id', Mail: null });
+    await customer.post(`/imports/${again}/start`);
+    await workAtAll(app, customer);
+    expect(await mappingOf(await waiting(text, { mode: 'update', match: 'id' }))).toMatchObject({
+      ID: 'id',
+      Mail: null,
+    });
+  });
+
+  test('is for an import what its preview showed, whatever others remember before it starts', async () => {
+    const id = await waiting(file);
+    expect(await mappingOf(id)).toMatchObject({ Vorname: 'first_name', Mail: 'work_email', ID: 'external_id' });
+    const other = { Vorname: 'last_name', Mail: 'personal_email', ID: 'work_email' };
+    await importFile(app, customer, { ...created, mapping: other, dry_run: true }, file);
+    expect(await mappingOf(id)).toMatchObject({ Vorname: 'first_name', Mail: 'work_email' });
+    const later = await waiting(file);
+    expect(await mappingOf(later)).toEqual(other);
+    await customer.post(`/imports/${later}/cancel`);
+    await customer.post(`/imports/${id}/start`);
+    await workAtAll(app, customer);
+    expect(await contactsOf('first_name', 'last_name', 'work_email')).toEqual([
+      { first_name: 'Ada', work_email: 'ada@example.com' },
+    ]);
+  });
+});
+
 describe('a dry run that has ended', () => {
   const file = 'first_name,work_email,birth_year\nAda,ada@example.com,?\nBob,no address,\n';
   const startForReal = (id: string) => customer.post(`/imports/${id}/start`, { dry_run: false });
