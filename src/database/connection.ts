@@ -14,6 +14,17 @@ export type Sql = postgres.Sql<WireTypes>;
 /** An open database transaction. Queries that are part of the transaction must use this object. */
 export type Transaction = postgres.TransactionSql<WireTypes>;
 
+declare const isLocked: unique symbol;
+
+/**
+ * The id of a row that this transaction has locked or inserted. Until it ends, no other transaction changes or deletes
+ * the row. Only the statements that lock or insert rows return such ids.
+ */
+export type LockedId = string & { readonly [isLocked]: true };
+
+/** A row that this transaction has locked or inserted. */
+export type Locked<Row> = Row & { id: LockedId };
+
 /**
  * The host, port and database name in a database URL. If the URL contains several hosts, `host` and `port` are
  * comma-separated lists.

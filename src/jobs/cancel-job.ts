@@ -14,8 +14,8 @@ export async function cancelJob(
   id: string,
   visible: VisibleTypes,
 ): Promise<void> {
-  const status = await lockJob(sql, customerId, id, visible);
+  const { id: locked, status } = await lockJob(sql, customerId, id, visible);
   if (finalStatuses.includes(status as FinalStatus)) throw conflict(`The job is already ${status}`);
-  await skipOpenInputs(sql, customerId, id);
+  await skipOpenInputs(sql, customerId, locked);
   await endJob(sql, customerId, id, { status: 'CANCELLED' });
 }

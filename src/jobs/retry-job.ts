@@ -1,4 +1,4 @@
-import type { Transaction } from '../database/db.ts';
+import type { Locked, Transaction } from '../database/db.ts';
 import { queueOf } from '../database/queues.ts';
 import { conflict } from '../errors.ts';
 import { countReusable } from '../queries/records/earlier-verifications.ts';
@@ -21,15 +21,15 @@ import { startUnsizedJob, type Sizes } from './start-job.ts';
  * @throws InsufficientCredits if the customer has too few for the new job
  */
 export async function retryJob(sql: Transaction, customerId: string, id: string): Promise<JobStarted> {
-  const status = await lockJob(sql, customerId, id, jobTypes);
-  const job = await requireJob(sql, customerId, id);
+  const { id: locked, status } = await lockJob(sql, customerId, id, jobTypes);
+  const job = await requireJob(sql, customerId, locked);
   if (status === 'COMPLETED') throw conflict('The job is COMPLETED: no items are left to retry');
   if (status === 'FAILED' || status === 'CANCELLED') return startRemaining(sql, job);
   await enqueueTurn(sql, queueOf(job.type), customerId);
   return { id, status };
 }
 
-async function startRemaining(sql: Transaction, job: JobRow): Promise<JobStarted> {
+async function startRemaining(sql: Transaction, job: Locked<JobRow>): Promise<JobStarted> {
   const retry = await findRetry(sql, job.customer_id, job.id);
   if (retry) throw conflict(`The job was already retried: see job ${retry}`);
   const { type, sync_crm, pool, cost } = job;
@@ -43,7 +43,7 @@ async function startRemaining(sql: Transaction, job: JobRow): Promise<JobStarted
 }
 
 /** Counts the items without a result. Copies their inputs, if the job has any, to the job `to`. */
-type TakeRemaining = (sql: Transaction, job: JobRow, to: string) => Promise<Sizes>;
+type TakeRemaining = (sql: Transaction, job: Locked<JobRow>, to: string) => Promise<Sizes>;
 
 const remainingUnlocks: TakeRemaining = async (_sql, job) => {
   const total = job.total - job.succeeded;
@@ -54,7 +54,7 @@ const remainingUnlocks: TakeRemaining = async (_sql, job) => {
  * Copies inputs that have no result, or were cancelled, to the job `to`.
  * @throws DomainError `conflict` if the inputs were deleted, 30 days after the end of the job
  */
-async function takeOpenInputs(sql: Transaction, job: JobRow, to: string) {
+async function takeOpenInputs(sql: Transaction, job: Locked<JobRow>, to: string) {
   if (!(await isRetained(sql, job.customer_id, job.id)))
     throw conflict('The job ended more than 30 days ago: its inputs are no longer stored. Start a new job');
   return copyOpenInputs(sql, job.customer_id, { from: job.id, to });

@@ -1,4 +1,4 @@
-import type { Transaction } from '../database/db.ts';
+import type { Locked, Transaction } from '../database/db.ts';
 import type { RunQueue } from '../database/queues.ts';
 import { chargeCredits, releaseCredits } from '../queries/jobs/credits.ts';
 import { giveBackToKey } from '../queries/jobs/key-spending.ts';
@@ -59,7 +59,7 @@ export async function settle(
 export const underLease = <Q extends RunQueue, T>(
   db: JobContext['db'],
   leased: Leased<Q>,
-  write: (sql: Transaction, run: Run<Q>) => Promise<T>,
+  write: (sql: Transaction, held: Locked<Run<Q>>) => Promise<T>,
 ): Promise<T> =>
   db.transaction(async (sql) => {
     // Locks the run's row first and the customer's balance last.
@@ -70,7 +70,7 @@ export const underLease = <Q extends RunQueue, T>(
 
 async function settleIn(
   sql: Transaction,
-  held: JobRow,
+  held: Locked<JobRow>,
   deliver: (sql: Transaction, job: JobRow) => Promise<Delivery>,
 ): Promise<Settled> {
   const { mayComplete, ...delivered } = await deliver(sql, held);

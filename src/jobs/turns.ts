@@ -234,7 +234,7 @@ async function handleBatchError({ db, log }: RunContext, run: Leased, error: unk
  * @returns false, with nothing written, if the lease is lost
  */
 async function storeFailure(sql: Transaction, run: Leased, isPassing: boolean): Promise<boolean> {
-  const { customer_id: customerId, id } = run;
+  const { customer_id: customerId } = run;
   const row = await lockRun(sql, customerId, run);
   if (!row) return false;
   const { failures } = row; // results that were saved since the lease began have set it to 0
@@ -246,7 +246,7 @@ async function storeFailure(sql: Transaction, run: Leased, isPassing: boolean): 
   } else if (failures + 1 < maxFailures) await backOff(sql, customerId, run, { seconds: 2 ** failures, failed: true });
   else {
     const end = run.type === 'import' ? endImport : endJob;
-    await end(sql, customerId, id, { status: 'FAILED', error: gaveUpMessage(run) });
+    await end(sql, customerId, row.id, { status: 'FAILED', error: gaveUpMessage(run) });
   }
   return true;
 }

@@ -25,10 +25,12 @@ export async function convertFile(
   let number = 0;
   for await (const chunk of inChunks(source.partsFrom(0))) {
     if (signal.aborted) return undefined;
-    await underLease(db, leased, (sql) => insertConverted(sql, customerId, file, number, chunk));
+    await underLease(db, leased, (sql, { id }) =>
+      insertConverted(sql, customerId, { importId: id, upload: file.upload }, number, chunk),
+    );
     number += 1;
     file.bytes += chunk.length;
   }
-  await underLease(db, leased, (sql) => replaceFile(sql, customerId, file));
+  await underLease(db, leased, (sql, { id }) => replaceFile(sql, customerId, { ...file, importId: id }));
   return { ...leased, upload: file.upload, file_bytes: file.bytes, is_converted: true };
 }

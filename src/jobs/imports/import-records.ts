@@ -71,19 +71,19 @@ async function readWhole(
     settled = isEnd ? settledOf(progress) : undefined;
   } catch (error) {
     if (!(error instanceof FileRefused)) throw error;
-    await underLease(context.db, leased, (sql) =>
-      endImport(sql, customerId, leased.id, { status: 'FAILED', error: error.message }),
+    await underLease(context.db, leased, (sql, { id }) =>
+      endImport(sql, customerId, id, { status: 'FAILED', error: error.message }),
     );
     context.log.info('the file of an import is refused');
     return undefined;
   }
   if (settled === undefined) {
-    await underLease(context.db, leased, (sql) => saveReading(sql, customerId, progress));
+    await underLease(context.db, leased, (sql, { id }) => saveReading(sql, customerId, { ...progress, id }));
     return undefined;
   }
   const { object, counted, layout: read } = progress;
-  await underLease(context.db, leased, async (sql) => {
-    await endReading(sql, customerId, { id: leased.id, layout: settled, counted });
+  await underLease(context.db, leased, async (sql, { id }) => {
+    await endReading(sql, customerId, { id, layout: settled, counted });
     if (!settled) return;
     const { headers } = settled;
     await rememberMapping(sql, customerId, object, { headers, mapping: usedMapping(read as CsvLayout) });

@@ -1,4 +1,4 @@
-import type { Database, Transaction } from '../../database/db.ts';
+import type { Database, LockedId, Transaction } from '../../database/db.ts';
 import { conflict, DomainError } from '../../errors.ts';
 import { FileProbe, type FoundFile } from '../../files/file-probe.ts';
 import {
@@ -87,12 +87,11 @@ async function complete(
   const found = await lockImport(sql, customerId, importId, visible);
   requireNoFile(found);
   if (found.upload !== upload) throw superseded();
-  await endUpload(sql, customerId, { importId, bytes }, file);
-  if (found.is_automatic) await beginWork(sql, customerId, importId);
+  await endUpload(sql, customerId, { importId: found.id, bytes }, file);
+  if (found.is_automatic) await beginWork(sql, customerId, found.id);
 }
 
-/** Starts an import, which the caller must have locked. */
-export async function beginWork(sql: Transaction, customerId: string, id: string): Promise<void> {
+export async function beginWork(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await startImport(sql, customerId, id);
   await enqueueTurn(sql, 'import', customerId);
 }

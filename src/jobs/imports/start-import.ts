@@ -1,4 +1,4 @@
-import type { Transaction } from '../../database/db.ts';
+import type { Locked, Transaction } from '../../database/db.ts';
 import { conflict, validationFailed, type Fault } from '../../errors.ts';
 import { encodingNamed } from '../../files/encodings.ts';
 import { importColumn } from '../../files/import-file.ts';
@@ -138,7 +138,7 @@ export async function startUploaded(
   await beginWork(sql, customerId, found.id);
 }
 
-async function startForReal(sql: Transaction, customerId: string, { id, is_kept }: ImportState): Promise<void> {
+async function startForReal(sql: Transaction, customerId: string, { id, is_kept }: Locked<ImportState>): Promise<void> {
   if (!is_kept) throw conflict('The file of this dry run is no longer kept: send it again, with a new import');
   await refuseTooMany(sql, customerId);
   await restartForReal(sql, customerId, id);

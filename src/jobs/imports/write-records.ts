@@ -1,5 +1,5 @@
 import type { FastifyBaseLogger } from 'fastify';
-import type { Transaction } from '../../database/db.ts';
+import type { Locked, Transaction } from '../../database/db.ts';
 import { DomainError, type Fault } from '../../errors.ts';
 import { errorsLine, type Message } from '../../files/errors-file.ts';
 import { invalidValuesOf } from '../../files/import-file.ts';
@@ -92,7 +92,7 @@ export async function writeRecords(
 
 async function writeAll(
   sql: Transaction,
-  row: ImportRow,
+  row: Locked<ImportRow>,
   { from, planned, log }: { from: ImportPosition; planned: readonly PlannedRecord[]; log: Log },
   last: LastWrites,
 ): Promise<boolean> {

@@ -65,14 +65,15 @@ async function noteWait(
   job: LeasedJob,
   { hasDoubts, mayWait }: { hasDoubts: boolean; mayWait: boolean },
 ): Promise<void> {
-  const { customer_id: customerId, id } = job;
+  const { customer_id: customerId } = job;
   if (hasDoubts && mayWait) {
     log.warn('the name server knows no domain; a verification waits');
-    await underLease(db, job, async (sql) => {
-      await waitForNameServer(sql, customerId, id);
+    await underLease(db, job, async (sql, held) => {
+      await waitForNameServer(sql, customerId, held.id);
       await backOff(sql, customerId, job, { seconds: waitSeconds, failed: false });
     });
-  } else if (!hasDoubts && job.waiting_since !== null) await underLease(db, job, (sql) => endWait(sql, customerId, id));
+  } else if (!hasDoubts && job.waiting_since !== null)
+    await underLease(db, job, (sql, held) => endWait(sql, customerId, held.id));
 }
 
 /**

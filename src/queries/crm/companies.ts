@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Locked, Sql, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
 import { companySource, fromOf } from '../../filters/columns.ts';
@@ -125,7 +125,7 @@ export async function updateCompany(
   ifMatch?: string,
 ): Promise<void> {
   const rules = await lockAndReadRules(sql, customerId);
-  const current = await lockCompany(sql, customerId, id, 'no key update', ifMatch);
+  const { id: locked, ...current } = await lockCompany(sql, customerId, id, 'no key update', ifMatch);
   if (Object.keys(patch).length === 0) return;
   const columns = patchedCompany(current, patch);
   await sql`
@@ -133,7 +133,7 @@ export async function updateCompany(
     set ${sql(encodedCompany(sql, customerId, columns))}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
-  const change = { id, before: current, after: columns };
+  const change = { id: locked, before: current, after: columns };
   await withLastWrites(sql, customerId, async (last) => {
     await updateDependants(sql, customerId, rules, [change], last);
     last.updated('company', { id, external_id: columns.external_id }, current, columns);
@@ -147,10 +147,10 @@ export async function updateCompany(
  */
 export async function deleteCompany(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
   const rules = await lockAndReadRules(sql, customerId);
-  const { external_id } = await lockCompany(sql, customerId, id, 'update', ifMatch);
+  const company = await lockCompany(sql, customerId, id, 'update', ifMatch);
   await withLastWrites(sql, customerId, async (last) => {
-    await removeCompanies(sql, customerId, rules, [id], last);
-    last.deleted('company', { id, external_id });
+    await removeCompanies(sql, customerId, rules, [company.id], last);
+    last.deleted('company', { id, external_id: company.external_id });
   });
 }
 
@@ -174,12 +174,11 @@ async function lockCompany(
   id: string,
   strength: 'update' | 'no key update',
   ifMatch: string | undefined,
-): Promise<CompanyColumns> {
+): Promise<Locked<CompanyColumns>> {
   const [row] = await lockCompanyRows(sql, customerId, [id], strength);
   if (!row) throw notFound('company');
   if (ifMatch !== undefined) requireMatch(ifMatch, (await findCompanies(sql, customerId, [id]))[0]!);
-  const { id: _, ...columns } = row;
-  return columns;
+  return row;
 }
 
 /**
@@ -191,7 +190,7 @@ export const lockCompanyRows = (
   customerId: string,
   ids: readonly string[],
   strength: 'update' | 'no key update',
-): Promise<(CompanyColumns & { id: string })[]> => sql<(CompanyColumns & { id: string })[]>`
+): Promise<Locked<CompanyColumns>[]> => sql<Locked<CompanyColumns>[]>`
   select id, ${sql(companyFields)}
   from companies
   where customer_id = ${customerId}

@@ -1,4 +1,4 @@
-import type { Transaction } from '../../database/db.ts';
+import type { LockedId, Transaction } from '../../database/db.ts';
 import type { Company } from '../../schemas/companies.ts';
 import {
   affectsLists,
@@ -17,7 +17,7 @@ import { moveOpportunities } from '../sales/opportunities.ts';
 const shownByContacts = ['company_name', 'industry'] as const;
 
 export interface ChangedCompany {
-  id: string;
+  id: LockedId;
   before: Pick<Company, (typeof shownByContacts)[number]>;
   after: Pick<Company, (typeof shownByContacts)[number]>;
 }
@@ -30,8 +30,8 @@ export interface ChangedCompany {
 export async function lockDependants(
   sql: Transaction,
   customerId: string,
-  ids: readonly string[],
-): Promise<{ large: Set<string>; small: string[]; contactIds: string[] }> {
+  ids: readonly LockedId[],
+): Promise<{ large: Set<string>; small: LockedId[]; contactIds: LockedId[] }> {
   const large = ids.length > 0 ? await findLarge(sql, customerId, ids) : new Set<string>();
   const small = ids.filter((id) => !large.has(id));
   return { large, small, contactIds: small.length > 0 ? await lockContactsOfCompanies(sql, customerId, small) : [] };
@@ -39,7 +39,7 @@ export async function lockDependants(
 
 /**
  * Updates the list memberships of contacts after changes of their companies, because list rules can test the company of
- * a contact. Workers update many contacts later. The caller must have locked the companies.
+ * a contact. Workers update many contacts later.
  */
 export async function updateDependants(
   sql: Transaction,
@@ -59,7 +59,7 @@ export async function updateDependants(
   await refreshMembers(sql, customerId, rules, contactIds, last);
 }
 
-const idsOf = (changes: readonly ChangedCompany[]): string[] => changes.map(({ id }) => id);
+const idsOf = (changes: readonly ChangedCompany[]): LockedId[] => changes.map(({ id }) => id);
 
 const changedFields = ({ before, after }: ChangedCompany): CompanyField[] =>
   shownByContacts.filter((name) => before[name] !== after[name]).map((name): CompanyField => `company.${name}`);
@@ -80,14 +80,14 @@ async function settleLater(
 }
 
 /**
- * Deletes companies. Their contacts and opportunities are kept, without a company. The caller must have locked the
- * companies (`for update`), and records the events. Workers detach many contacts and opportunities later.
+ * Deletes companies, which are locked `for update`. Their contacts and opportunities are kept, without a company. The
+ * caller records the events. Workers detach many contacts and opportunities later.
  */
 export async function removeCompanies(
   sql: Transaction,
   customerId: string,
   rules: LockedRules,
-  ids: readonly string[],
+  ids: readonly LockedId[],
   last: LastWrites,
 ): Promise<void> {
   if (ids.length === 0) return;
@@ -95,7 +95,7 @@ export async function removeCompanies(
     update companies
     set deleted_at = (select clock_timestamp())
     where customer_id = ${customerId}
-      and id = any(${ids as string[]}::uuid[])`;
+      and id = any(${ids as LockedId[]}::uuid[])`;
   last.count('companies', -ids.length);
   const { large, small, contactIds } = await lockDependants(sql, customerId, ids);
   if (large.size > 0) await beginSettling(sql, customerId, [...large], { isDeletion: true }, last);
@@ -106,7 +106,7 @@ async function removeSmall(
   sql: Transaction,
   customerId: string,
   rules: LockedRules,
-  { ids, contactIds, last }: { ids: string[]; contactIds: string[]; last: LastWrites },
+  { ids, contactIds, last }: { ids: string[]; contactIds: LockedId[]; last: LastWrites },
 ): Promise<void> {
   await detachContacts(sql, customerId, ids, contactIds);
   await moveOpportunities(sql, customerId, ids, null);

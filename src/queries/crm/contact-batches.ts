@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Sql, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
 import { fileContacts } from '../../schemas/batches.ts';
@@ -204,7 +204,7 @@ async function write(
 const changesOf = (items: readonly ContactItem[]) =>
   alive(items).flatMap(({ stored, columns }) => (stored ? [{ stored, columns: columns! }] : []));
 
-const idOf = ({ outcome }: ContactItem): string => (outcome as { id: string }).id;
+const idOf = ({ outcome }: ContactItem): LockedId => (outcome as { id: LockedId }).id;
 
 async function setUnchanged(
   sql: Transaction,

@@ -1,4 +1,4 @@
-import type { Transaction } from '../../database/db.ts';
+import type { Locked, Transaction } from '../../database/db.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { emailKey } from '../../text/normalise.ts';
 import { RecordsChanged } from '../records/batches.ts';
@@ -34,13 +34,15 @@ export async function saveVerifications(
   );
   const current = verifications.map((one) => ({ ...one, contactId: successors.get(one.contactId) ?? one.contactId }));
   const given = [...new Set(current.map(({ contactId }) => contactId))];
-  const stored = new Map((await lockAddresses(sql, customerId, given)).map((contact) => [contact.id, contact]));
+  const addressed = await lockAddresses(sql, customerId, given);
+  const stored = new Map<string, Addressed>(addressed.map((contact) => [contact.id, contact]));
   const gone = given.filter((id) => !stored.has(id));
   if ((await findSuccessors(sql, customerId, gone)).size > 0) throw new RecordsChanged();
   const statuses = new Map(
-    current.flatMap(({ address, status, contactId: id }) =>
-      stored.has(id) && emailKey(stored.get(id)!.work_email) === emailKey(address) ? [[id, status] as const] : [],
-    ),
+    current.flatMap(({ address, status, contactId }) => {
+      const contact = stored.get(contactId);
+      return contact && emailKey(contact.work_email) === emailKey(address) ? [[contact.id, status] as const] : [];
+    }),
   );
   const ids = [...statuses.keys()];
   // One time for all columns: in a distributed database each subquery reads the clock at another moment.
@@ -67,11 +69,9 @@ export async function saveVerifications(
   });
 }
 
-const lockAddresses = (
-  sql: Transaction,
-  customerId: string,
-  ids: readonly string[],
-): Promise<{ id: string; external_id: string | null; work_email: string; verification_status: string }[]> => sql`
+type Addressed = Locked<{ external_id: string | null; work_email: string; verification_status: string }>;
+
+const lockAddresses = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<Addressed[]> => sql`
   select id, external_id, work_email, verification_status
   from contacts
   where customer_id = ${customerId}

@@ -1,4 +1,4 @@
-import type { Database, Sql, Transaction } from '../../database/db.ts';
+import type { Database, Locked, LockedId, Sql, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
@@ -216,11 +216,11 @@ export const updateContact = (
     // The company is locked before the contact: see the order of locks in value-locks.ts.
     const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, last);
     await requireKnown(sql, customerId, patch);
-    const current = await lockContact(sql, customerId, id, ifMatch);
+    const { id: locked, ...current } = await lockContact(sql, customerId, id, ifMatch);
     if (Object.keys(patch).length === 0) return;
     const columns = patchedContact(current, patch, company_id);
-    const [state] = await statesOf(sql, customerId, [{ stored: { ...current, id }, columns }]);
-    const contact = await updateContactRow(sql, customerId, id, columns, rules);
+    const [state] = await statesOf(sql, customerId, [{ stored: { ...current, id: locked }, columns }]);
+    const contact = await updateContactRow(sql, customerId, locked, columns, rules);
     if (list_ids) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
     await refreshMember(sql, customerId, rules, contact, last);
     last.updated('contact', { id, external_id: columns.external_id }, state!.stored, state!.columns);
@@ -228,13 +228,12 @@ export const updateContact = (
 
 /**
  * Returns the columns of contacts before and after an update, for the events that tell of it. Adds the verification to
- * those that get another work e-mail, which resets it. Call it before the update. The caller must have locked the
- * contacts.
+ * those that get another work e-mail, which resets it. Call it before the update.
  */
 export async function statesOf(
   sql: Transaction,
   customerId: string,
-  changes: readonly { stored: ContactColumns & { id: string }; columns: ContactColumns }[],
+  changes: readonly { stored: Locked<ContactColumns>; columns: ContactColumns }[],
 ): Promise<{ stored: object; columns: object }[]> {
   const reset = changes.filter(({ stored, columns }) => fold(stored.work_email) !== fold(columns.work_email));
   if (reset.length === 0) return [...changes];
@@ -278,13 +277,13 @@ async function requireKnown(sql: Transaction, customerId: string, body: ContactP
 }
 
 /**
- * Updates the row of a contact, which the caller must have locked, and returns its id. If the customer has list rules,
- * also returns the fields of the contact that list rules can test.
+ * Updates the row of a contact, and returns its id. If the customer has list rules, also returns the fields of the
+ * contact that list rules can test.
  */
 async function updateContactRow(
   sql: Transaction,
   customerId: string,
-  id: string,
+  id: LockedId,
   columns: ContactColumns,
   rules: LockedRules,
 ): Promise<RuleContact> {
@@ -309,21 +308,18 @@ async function updateContactRow(
  */
 export async function deleteContact(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
   await lockRulesShared(sql, customerId);
-  const { external_id } = await lockContact(sql, customerId, id, ifMatch);
+  const contact = await lockContact(sql, customerId, id, ifMatch);
   await withLastWrites(sql, customerId, async (last) => {
-    await removeContacts(sql, customerId, [id], last);
-    last.deleted('contact', { id, external_id });
+    await removeContacts(sql, customerId, [contact.id], last);
+    last.deleted('contact', { id, external_id: contact.external_id });
   });
 }
 
-/**
- * Deletes contacts and removes them from lists and opportunities. The caller must have locked the contacts, and records
- * the events.
- */
+/** Deletes contacts and removes them from lists and opportunities. The caller records the events. */
 export async function removeContacts(
   sql: Transaction,
   customerId: string,
-  ids: readonly string[],
+  ids: readonly LockedId[],
   last: LastWrites,
 ): Promise<void> {
   if (ids.length === 0) return;
@@ -332,12 +328,12 @@ export async function removeContacts(
   await sql`
     delete from contacts
     where customer_id = ${customerId}
-      and id = any(${ids as string[]}::uuid[])`;
+      and id = any(${ids as LockedId[]}::uuid[])`;
   last.count('contacts', -ids.length);
 }
 
 /**
- * Locks a contact until the transaction ends, and returns its columns. Other transactions cannot add the contact to a
+ * Locks a contact until the transaction ends, and returns its id and columns. Other transactions cannot add the contact to a
  * list until then.
  * @throws DomainError `not_found` if the customer has no such contact
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
@@ -347,12 +343,11 @@ async function lockContact(
   customerId: string,
   id: string,
   ifMatch?: string,
-): Promise<ContactColumns> {
+): Promise<Locked<ContactColumns>> {
   const [row] = await lockContactRows(sql, customerId, [id]);
   if (!row) throw notFound('contact');
   if (ifMatch !== undefined) requireMatch(ifMatch, (await findContacts(sql, customerId, [id]))[0]!);
-  const { id: _, ...columns } = row;
-  return columns;
+  return row;
 }
 
 /**
@@ -363,7 +358,7 @@ export const lockContactRows = (
   sql: Transaction,
   customerId: string,
   ids: readonly string[],
-): Promise<(ContactColumns & { id: string })[]> => sql<(ContactColumns & { id: string })[]>`
+): Promise<Locked<ContactColumns>[]> => sql<Locked<ContactColumns>[]>`
   select id, ${constant(sql, contactFields.join(', '))}, company_id
   from contacts
   where customer_id = ${customerId}

@@ -1,4 +1,4 @@
-import type { Transaction } from '../../database/db.ts';
+import type { Locked, LockedId, Transaction } from '../../database/db.ts';
 import type { SearchColumns } from '../../filters/search-columns.ts';
 import { constant } from '../../filters/sql.ts';
 import { contactFields } from '../../schemas/contacts.ts';
@@ -18,7 +18,7 @@ import { companyOf, fillIn, syncedColumns, toContact, toRow, type SyncedContact 
 /** A contact to insert or update, made from one or more prospects of a batch. */
 interface SyncedRow {
   /** Id of the contact; undefined until a new contact is inserted. */
-  id: string | undefined;
+  id: LockedId | undefined;
   /** The contact as it is stored; undefined: it is new. */
   stored?: SyncedContact;
   contact: SyncedContact;
@@ -162,7 +162,7 @@ async function lockStored(sql: Transaction, customerId: string, given: readonly 
   // sees a company that another transaction created for one of these contacts.
   const [, contacts] = await Promise.all([
     lockContacts(sql, customerId, ids),
-    sql<(SyncedContact & { id: string })[]>`
+    sql<Locked<SyncedContact>[]>`
       select
         id,
         ${constant(sql, contactFields.join(', '))},
@@ -188,7 +188,7 @@ async function lockStored(sql: Transaction, customerId: string, given: readonly 
 
 /** Returns the contacts that replace merged contacts, by the prospect from which the merged contact came. */
 function rowsOfMerged(stored: readonly SyncedRow[], merged: ReadonlyMap<string, string>): Map<string, SyncedRow> {
-  const byId = new Map(stored.map((row) => [row.id, row]));
+  const byId = new Map<string | undefined, SyncedRow>(stored.map((row) => [row.id, row]));
   return new Map([...merged].flatMap(([prospectId, id]) => (byId.has(id) ? [[prospectId, byId.get(id)!]] : [])));
 }
 
@@ -259,10 +259,10 @@ async function insertContacts(
   sql: Transaction,
   customerId: string,
   fresh: readonly SyncedRow[],
-): Promise<Map<string, string>> {
+): Promise<Map<string, LockedId>> {
   if (fresh.length === 0) return new Map();
   const rows = fresh.map(({ contact }) => toRow(customerId, contact));
-  const inserted = await sql<{ id: string; prospect_id: string }[]>`
+  const inserted = await sql<{ id: LockedId; prospect_id: string }[]>`
     insert into contacts (customer_id, ${constant(sql, columns)}, crm_synced_at)
     select ${customerId}, ${constant(sql, columns)}, (select clock_timestamp())
     from jsonb_to_recordset(${sql.json(rows)}) as given (${constant(sql, typed.join(', '))})

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Locked, Sql, Transaction } from '../../database/db.ts';
 import type { CountryCodes } from '../../files/values/country-codes.ts';
 import { lookUpCompany } from '../../filters/look-up.ts';
 import { constant } from '../../filters/sql.ts';
@@ -25,8 +25,8 @@ export interface EnrichOptions {
   overwrite: boolean;
 }
 
-export interface Enrichment {
-  contact: EnrichedContact;
+export interface Enrichment<Contact = EnrichedContact> {
+  contact: Contact;
   prospect: Prospect;
   changed: EnrichedField[];
   /** The contact with the new values. Its company is set later. */
@@ -76,12 +76,12 @@ async function selectContacts(
   return new Map(rows.map((row) => [row.id, row]));
 }
 
-export function enrichmentOf(
-  contact: EnrichedContact,
+export function enrichmentOf<Contact extends EnrichedContact>(
+  contact: Contact,
   prospect: Prospect,
   codeOf: CountryCodes,
   options: EnrichOptions,
-): Enrichment {
+): Enrichment<Contact> {
   const given = toContact(prospect, codeOf);
   const { id: _id, company_name: own, ...before } = contact;
   const offered = companyOf(prospect);
@@ -136,7 +136,7 @@ export interface LockedEnrichments {
   rules: LockedRules;
   companies: LockedCompanies;
   /** By the id with which the job names the contact. A contact that was deleted is missing. */
-  enrichments: Map<string, Enrichment>;
+  enrichments: Map<string, Enrichment<Locked<EnrichedContact>>>;
 }
 
 /**
@@ -164,14 +164,13 @@ export async function lockEnrichments(
   const seen = await readEnriched(sql, customerId, [...given.keys()]);
   await lockContacts(sql, customerId, [...new Set([...seen.values()].map(({ id }) => id))]);
   // A new statement, because the contacts may have changed before they were locked.
-  const current = await readEnriched(sql, customerId, [...given.keys()]);
-  requireUnmerged(seen, current);
+  const current = requireUnmerged(seen, await readEnriched(sql, customerId, [...given.keys()]));
   const linked = await findLinked(
     sql,
     customerId,
     prospects.map(({ _id }) => _id),
   );
-  const enrichments = new Map<string, Enrichment>();
+  const enrichments: LockedEnrichments['enrichments'] = new Map();
   for (const [id, prospect] of given) {
     const contact = current.get(id);
     if (!contact) continue;
@@ -185,16 +184,17 @@ export async function lockEnrichments(
 }
 
 /**
- * Compares the contacts that were locked with those that the ids name now.
+ * Compares the contacts that were locked with those that the ids name now, and returns the latter.
  * @throws RecordsChanged if one was merged into another one, which is not locked, or which another id names too
  */
 function requireUnmerged(
   locked: ReadonlyMap<string, EnrichedContact>,
   current: ReadonlyMap<string, EnrichedContact>,
-): void {
+): ReadonlyMap<string, Locked<EnrichedContact>> {
   const isLocked = [...current].every(([id, contact]) => locked.get(id)?.id === contact.id);
   const distinct = new Set([...current.values()].map(({ id }) => id));
   if (!isLocked || distinct.size < current.size) throw new RecordsChanged();
+  return current as ReadonlyMap<string, Locked<EnrichedContact>>;
 }
 
 /** Returns those of the prospects from which a contact comes. */
@@ -208,12 +208,12 @@ async function findLinked(sql: Transaction, customerId: string, prospectIds: str
   return new Set(rows.map((row) => row.prospect_id));
 }
 
-/** Writes enrichments of different contacts. The caller must have locked them. */
+/** Writes enrichments of different contacts. */
 export async function writeEnrichments(
   sql: Transaction,
   customerId: string,
   { rules, companies: { byName } }: LockedEnrichments,
-  chosen: readonly Enrichment[],
+  chosen: readonly Enrichment<Locked<EnrichedContact>>[],
 ): Promise<void> {
   if (chosen.length === 0) return;
   await withLastWrites(sql, customerId, async (last) => {

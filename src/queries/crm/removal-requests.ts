@@ -1,4 +1,4 @@
-import type { Transaction } from '../../database/db.ts';
+import type { LockedId, Transaction } from '../../database/db.ts';
 import { lockedInOrder } from '../records/contact-locks.ts';
 import type { LastWrites } from '../records/last-writes.ts';
 import { findByMergedProspect } from '../records/merged-records.ts';
@@ -15,7 +15,7 @@ export async function markRemovalRequested(
   customerId: string,
   prospectIds: readonly string[],
   last: LastWrites,
-): Promise<string[]> {
+): Promise<LockedId[]> {
   // Without these locks, a merge could give the prospect to a contact that is not found here.
   await lockValues(
     sql,
@@ -23,7 +23,7 @@ export async function markRemovalRequested(
     prospectIds.map((value) => ({ kind: 'prospect_id', value })),
   );
   const merged = await findByMergedProspect(sql, customerId, prospectIds);
-  const rows = await sql<{ id: string; external_id: string | null }[]>`
+  const rows = await sql<{ id: LockedId; external_id: string | null }[]>`
     select id, external_id
     from contacts
     where customer_id = ${customerId}

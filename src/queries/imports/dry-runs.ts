@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Sql, Transaction } from '../../database/db.ts';
 import { deleteFile } from './import-files.ts';
 import { lockNewImports } from './imports.ts';
 import type { OwnedImport } from './import-retention.ts';
@@ -7,8 +7,8 @@ const keptFor = '24 hours';
 /** Of one customer; the oldest go. */
 const maxKept = 3;
 
-/** Keeps the file of a dry run that ends now. The caller must have locked the import. */
-export async function keepFile(sql: Transaction, customerId: string, id: string): Promise<void> {
+/** Keeps the file of a dry run that ends now. */
+export async function keepFile(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await sql`
     update imports
     set file_kept_until = (select clock_timestamp()) + ${keptFor}::interval
@@ -19,7 +19,7 @@ export async function keepFile(sql: Transaction, customerId: string, id: string)
 }
 
 /** Skips imports that are locked: one of these may be starting again. */
-async function findSurplusFiles(sql: Transaction, customerId: string): Promise<string[]> {
+async function findSurplusFiles(sql: Transaction, customerId: string): Promise<LockedId[]> {
   const kept = await sql<{ id: string }[]>`
     select id
     from imports
@@ -28,7 +28,7 @@ async function findSurplusFiles(sql: Transaction, customerId: string): Promise<s
     order by file_kept_until desc, id desc`;
   const surplus = kept.slice(maxKept).map(({ id }) => id);
   if (surplus.length === 0) return [];
-  const locked = await sql<{ id: string }[]>`
+  const locked = await sql<{ id: LockedId }[]>`
     select id
     from imports
     where customer_id = ${customerId}
@@ -38,8 +38,8 @@ async function findSurplusFiles(sql: Transaction, customerId: string): Promise<s
   return locked.map(({ id }) => id);
 }
 
-/** Deletes the file that was kept of a dry run. The caller must have locked the import. */
-async function dropKeptFile(sql: Transaction, customerId: string, id: string): Promise<void> {
+/** Deletes the file that was kept of a dry run. */
+async function dropKeptFile(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await sql`
     update imports
     set file_kept_until = null
@@ -56,21 +56,21 @@ export const findOverdueFiles = (sql: Sql, limit: number): Promise<OwnedImport[]
 
 /** Deletes the file of a dry run, unless it was started again meanwhile. */
 export async function dropOverdueFile(sql: Transaction, customerId: string, id: string): Promise<void> {
-  const { count } = await sql`
-    select
+  const [overdue] = await sql<{ id: LockedId }[]>`
+    select id
     from imports
     where customer_id = ${customerId}
       and id = ${id}
       and file_kept_until < now()
     for no key update`;
-  if (count === 1) await dropKeptFile(sql, customerId, id);
+  if (overdue) await dropKeptFile(sql, customerId, overdue.id);
 }
 
 /**
  * Makes a dry run whose file is kept an import that waits for a worker, for real. What the first reading has learned of
- * the file stays. The caller must have locked it, and must enqueue a message in the same transaction.
+ * the file stays. The caller enqueues a message.
  */
-export async function restartForReal(sql: Transaction, customerId: string, id: string): Promise<void> {
+export async function restartForReal(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await sql`
     delete from import_errors
     where customer_id = ${customerId}

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Sql, Transaction } from '../../database/db.ts';
 import type { FoundFile } from '../../files/file-probe.ts';
 
 /** Bytes. Only the last chunk of a file can be smaller. */
@@ -11,11 +11,10 @@ export interface StoredFile {
 }
 
 /**
- * Starts an upload, and deletes what earlier ones have stored: they cannot store chunks any more. The caller must have
- * locked the import.
+ * Starts an upload, and deletes what earlier ones have stored: they cannot store chunks any more.
  * @returns the id of the upload
  */
-export async function beginUpload(sql: Transaction, customerId: string, importId: string): Promise<string> {
+export async function beginUpload(sql: Transaction, customerId: string, importId: LockedId): Promise<string> {
   const [row] = await sql<[{ upload: string }]>`
     update imports
     set upload = (select gen_random_uuid())
@@ -35,24 +34,24 @@ export async function insertChunk(
   data: Buffer,
 ): Promise<boolean> {
   // The import is locked first, so that no piece is stored after another upload has removed the pieces.
-  const { count } = await sql`
-    select
+  const [locked] = await sql<{ id: LockedId }[]>`
+    select id
     from imports
     where customer_id = ${customerId}
       and id = ${importId}
       and upload = ${upload}
       and status = 'UPLOADING'
     for share`;
-  if (count === 0) return false;
-  await insertConverted(sql, customerId, { importId, upload }, number, data);
+  if (!locked) return false;
+  await insertConverted(sql, customerId, { importId: locked.id, upload }, number, data);
   return true;
 }
 
-/** The file is complete. The caller must have locked the import, and checked that no newer upload has started. */
+/** The file is complete, and no newer upload has started. */
 export async function endUpload(
   sql: Transaction,
   customerId: string,
-  { importId, bytes }: Pick<StoredFile, 'importId' | 'bytes'>,
+  { importId, bytes }: { importId: LockedId; bytes: number },
   { format, encoding, hasMark }: FoundFile,
 ): Promise<void> {
   await sql`
@@ -107,11 +106,10 @@ export async function deleteUnfinished(
       and upload <> ${upload}`;
 }
 
-/** The caller must have locked the import. */
 export async function insertConverted(
   sql: Transaction,
   customerId: string,
-  { importId, upload }: Pick<StoredFile, 'importId' | 'upload'>,
+  { importId, upload }: { importId: LockedId; upload: string },
   number: number,
   data: Buffer,
 ): Promise<void> {
@@ -120,11 +118,11 @@ export async function insertConverted(
     values (${customerId}, ${importId}, ${upload}, ${number}, ${data})`;
 }
 
-/** Replaces a file by the converted one. The caller must have locked the import. */
+/** Replaces a file by the converted one. */
 export async function replaceFile(
   sql: Transaction,
   customerId: string,
-  { importId, upload, bytes }: StoredFile,
+  { importId, upload, bytes }: StoredFile & { importId: LockedId },
 ): Promise<void> {
   await sql`
     update imports

@@ -1,4 +1,4 @@
-import type { Transaction } from '../../database/db.ts';
+import type { Locked, Transaction } from '../../database/db.ts';
 import type { CompanyReference } from '../../schemas/contacts.ts';
 import { fold } from '../../text/fold.ts';
 import { externalIdsOf } from '../records/batch-external-ids.ts';
@@ -46,13 +46,13 @@ export async function lockForBatches(
   const table = object === 'contacts' ? contactTable : companyTable;
   const matched = await matchItems(sql, customerId, table, { match, creates: true }, open);
   const ids = [...matched.values()];
-  const rows: { id: string; external_id: string | null }[] =
+  const rows: Locked<{ external_id: string | null }>[] =
     object === 'contacts'
       ? await lockContactRows(sql, customerId, ids)
       : await lockCompanyRows(sql, customerId, ids, 'no key update');
   if (object === 'companies' && rulesVersion !== undefined && last)
-    await lockDependantsOfAll(sql, customerId, ids, last);
-  const externalIds = new Map(rows.map(({ id, external_id }) => [id, external_id]));
+    await lockDependantsOfAll(sql, customerId, rows, last);
+  const externalIds = new Map<string, string | null>(rows.map(({ id, external_id }) => [id, external_id]));
   return new Map(
     [...matched].flatMap(([value, id]) => {
       const externalId = externalIds.get(id) ?? null;
@@ -68,10 +68,11 @@ export async function lockForBatches(
 async function lockDependantsOfAll(
   sql: Transaction,
   customerId: string,
-  companyIds: readonly string[],
+  companies: readonly Locked<unknown>[],
   last: LastWrites,
 ): Promise<void> {
-  const { large } = await lockDependants(sql, customerId, companyIds);
+  const ids = companies.map(({ id }) => id);
+  const { large } = await lockDependants(sql, customerId, ids);
   if (large.size > 0) await beginSettling(sql, customerId, [...large], { isDeletion: false }, last);
 }
 

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Locked, LockedId, Sql, Transaction } from '../../database/db.ts';
 import { settingColumns, type ImportSettings } from './imports.ts';
 
 export interface ImportPosition {
@@ -30,11 +30,11 @@ export const importColumns = (sql: Sql | Transaction) => sql`
   'import' as type, customer_id, id, upload, file_bytes, layout, position, counted, total, warnings, failures,
   ${settingColumns(sql)}`;
 
-/** Saves the progress of the first pass. The caller must have locked the import. */
+/** Saves the progress of the first pass. */
 export async function saveReading(
   sql: Transaction,
   customerId: string,
-  { id, layout, position, counted }: Pick<ImportRow, 'id' | 'layout' | 'position' | 'counted'>,
+  { id, layout, position, counted }: Locked<Pick<ImportRow, 'layout' | 'position' | 'counted'>>,
 ): Promise<void> {
   await sql`
     update imports
@@ -47,11 +47,11 @@ export async function saveReading(
       and id = ${id}`;
 }
 
-/** Saves the total, so that the second pass can start. The caller must have locked the import. */
+/** Saves the total, so that the second pass can start. */
 export async function endReading(
   sql: Transaction,
   customerId: string,
-  { id, layout, counted }: Pick<ImportRow, 'id' | 'layout' | 'counted'>,
+  { id, layout, counted }: Locked<Pick<ImportRow, 'layout' | 'counted'>>,
 ): Promise<void> {
   await saveReading(sql, customerId, { id, layout, position: null, counted });
   await sql`
@@ -71,13 +71,13 @@ export interface ImportCounts {
 }
 
 /**
- * Adds newly processed records, and saves where the next one starts. The caller must have locked the import.
+ * Adds newly processed records, and saves where the next one starts.
  * @returns how many were processed so far
  */
 export async function saveWritten(
   sql: Transaction,
   customerId: string,
-  id: string,
+  id: LockedId,
   position: ImportPosition,
   { created, updated, unchanged, failed, warnings }: ImportCounts,
 ): Promise<number> {

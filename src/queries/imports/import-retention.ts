@@ -31,9 +31,9 @@ export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport
  * @returns true if it was cancelled
  */
 export async function expireImport(sql: Transaction, customerId: string, id: string): Promise<boolean> {
-  const { status } = await lockImport(sql, customerId, id, allImports);
+  const { id: locked, status } = await lockImport(sql, customerId, id, allImports);
   const isWaiting = status === 'UPLOADING' || status === 'UPLOADED';
-  if (isWaiting) await endImport(sql, customerId, id, { status: 'CANCELLED' });
+  if (isWaiting) await endImport(sql, customerId, locked, { status: 'CANCELLED' });
   return isWaiting;
 }
 

@@ -1,5 +1,5 @@
 import { afterCommit } from '../../database/after-commit.ts';
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Locked, LockedId, Sql, Transaction } from '../../database/db.ts';
 import { conflict, notFound } from '../../errors.ts';
 import type { Fragment } from '../../filters/sql.ts';
 import { recordEvents } from '../events/recording.ts';
@@ -264,7 +264,8 @@ export const lockImport = (
   customerId: string,
   id: string,
   visible: VisibleImports,
-): Promise<ImportState> => readState(sql, customerId, id, visible, sql`for no key update`);
+): Promise<Locked<ImportState>> =>
+  readState(sql, customerId, id, visible, sql`for no key update`) as Promise<Locked<ImportState>>;
 
 async function readState(
   sql: Sql | Transaction,
@@ -284,14 +285,11 @@ async function readState(
   return found;
 }
 
-/**
- * The caller must have locked the import.
- * @throws DomainError `not_found` with the JSON pointer of every unknown list
- */
+/** @throws DomainError `not_found` with the JSON pointer of every unknown list */
 export async function updateImport(
   sql: Transaction,
   customerId: string,
-  { id, ...stored }: ImportState,
+  { id, ...stored }: Locked<ImportState>,
   patch: ImportPatch,
 ): Promise<void> {
   const listIds = patch.list_ids ? await requireLists(sql, customerId, patch.list_ids) : stored.list_ids;
@@ -311,10 +309,8 @@ export async function updateImport(
       and id = ${id}`;
 }
 
-/**
- * Lets workers process an import. The caller must have locked it, and must enqueue a message in the same transaction.
- */
-export async function startImport(sql: Transaction, customerId: string, id: string): Promise<void> {
+/** Lets workers process an import. The caller enqueues a message. */
+export async function startImport(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await sql`
     update imports
     set status = 'PENDING', served_at = (select clock_timestamp())
@@ -325,14 +321,14 @@ export async function startImport(sql: Transaction, customerId: string, id: stri
 type ImportEnding = { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
 
 /**
- * Also deletes the import's file, and records the event. The caller must have locked the import.
+ * Also deletes the import's file, and records the event.
  * @param ending `keepsFile`: the caller keeps the file
  * @param last given if the transaction also writes records: the event then comes after theirs
  */
 export async function endImport(
   sql: Transaction,
   customerId: string,
-  id: string,
+  id: LockedId,
   { status, error = null as never, keepsFile = false }: ImportEnding & { keepsFile?: boolean },
   last?: LastWrites,
 ): Promise<void> {

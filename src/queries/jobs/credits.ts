@@ -84,7 +84,7 @@ export async function grantCredits(
       and pool = ${pool}`;
 }
 
-/** Records the event `credits.low`, once for each grant. The caller must have locked the balance. */
+/** Records the event `credits.low`, once for each grant. A change of the balance has locked it. */
 async function tellIfLow(sql: Transaction, customerId: string, pool: Pool): Promise<void> {
   const [low] = await sql<{ available: number }[]>`
     update credit_balances

@@ -1,14 +1,11 @@
-import type { Transaction } from '../../database/db.ts';
+import type { LockedId, Transaction } from '../../database/db.ts';
 import { removeRows } from '../records/retention.ts';
 
 /** How long inputs and results of an ended job are stored. */
 const retention = '30 days';
 
-/**
- * True if all inputs and results of an ended job are still stored. The caller must have locked the job, to prevent
- * their deletion.
- */
-export async function isRetained(sql: Transaction, customerId: string, jobId: string): Promise<boolean> {
+/** True if all inputs and results of an ended job are still stored. The lock prevents their deletion. */
+export async function isRetained(sql: Transaction, customerId: string, jobId: LockedId): Promise<boolean> {
   const [job] = await sql<{ is_retained: boolean }[]>`
     select finished_at > (select clock_timestamp()) - ${retention}::interval and purged_at is null as is_retained
     from jobs

@@ -1,4 +1,4 @@
-import type { Database, Sql, Transaction } from '../../database/db.ts';
+import type { Database, Locked, LockedId, Sql, Transaction } from '../../database/db.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { notFound } from '../../errors.ts';
 import type { Column } from '../../filters/columns.ts';
@@ -118,20 +118,20 @@ export async function lockJob(
   customerId: string,
   id: string,
   visible: VisibleTypes,
-): Promise<JobStatus> {
-  const [job] = await sql<{ status: JobStatus }[]>`
-    select status
+): Promise<Locked<{ status: JobStatus }>> {
+  const [job] = await sql<Locked<{ status: JobStatus }>[]>`
+    select id, status
     from jobs
     where customer_id = ${customerId}
       and id = ${id}
       and type = any(${visible as JobType[]})
     for no key update`;
   if (!job) throw notFound('job');
-  return job.status;
+  return job;
 }
 
-/** Stores `skipped` for every input without a result. The caller must have locked the job. */
-export async function skipOpenInputs(sql: Transaction, customerId: string, id: string): Promise<void> {
+/** Stores `skipped` for every input without a result. */
+export async function skipOpenInputs(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await sql`
     with skips as (
       insert into job_results (customer_id, job_id, position, item, contact_id, status, reason, charged)

@@ -1,7 +1,7 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Sql, Transaction } from '../../database/db.ts';
 
-/** Notes that a job waits for the name server, unless it does already. The caller must have locked the job. */
-export async function waitForNameServer(sql: Transaction, customerId: string, jobId: string): Promise<void> {
+/** Notes that a job waits for the name server, unless it does already. */
+export async function waitForNameServer(sql: Transaction, customerId: string, jobId: LockedId): Promise<void> {
   await sql`
     update jobs
     set waiting_for = 'name_server', waiting_since = (select clock_timestamp())
@@ -10,8 +10,8 @@ export async function waitForNameServer(sql: Transaction, customerId: string, jo
       and waiting_for is null`;
 }
 
-/** Notes that a job waits no longer. The caller must have locked the job. */
-export async function endWait(sql: Transaction, customerId: string, jobId: string): Promise<void> {
+/** Notes that a job waits no longer. */
+export async function endWait(sql: Transaction, customerId: string, jobId: LockedId): Promise<void> {
   await sql`
     update jobs
     set waiting_for = null, waiting_since = null

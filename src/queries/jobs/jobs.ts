@@ -1,6 +1,5 @@
 import { afterCommit } from '../../database/after-commit.ts';
-import type { Sql, Transaction } from '../../database/db.ts';
-import { notFound } from '../../errors.ts';
+import type { Locked, LockedId, Sql, Transaction } from '../../database/db.ts';
 import { finishedJobs } from '../../process/metrics.ts';
 import type { Pool } from '../../schemas/credits.ts';
 import type { FinalStatus, ItemReason, ItemStatus, JobStatus, JobType } from '../../schemas/jobs.ts';
@@ -73,13 +72,12 @@ export async function insertJob(
   return job;
 }
 
-export async function requireJob(sql: Transaction, customerId: string, id: string): Promise<JobRow> {
-  const [job] = await sql<JobRow[]>`
+export async function requireJob(sql: Transaction, customerId: string, id: LockedId): Promise<Locked<JobRow>> {
+  const [job] = await sql<[Locked<JobRow>]>`
     select ${jobColumns(sql)}
     from jobs
     where customer_id = ${customerId}
       and id = ${id}`;
-  if (!job) throw notFound('job');
   return job;
 }
 
@@ -110,15 +108,14 @@ export interface NewResult {
 }
 
 /**
- * Saves results and counts, and sets the count of failures to 0. A result for an input that has one is ignored. The
- * caller must have locked the job.
+ * Saves results and counts, and sets the count of failures to 0. A result for an input that has one is ignored.
  * @param progress where the job resumes; undefined: as stored
  * @returns the updated job, with the credits to charge for the new results (`charge`)
  */
 export async function saveResults(
   sql: Transaction,
   customerId: string,
-  jobId: string,
+  jobId: LockedId,
   { results, progress }: { results: NewResult[]; progress?: object | undefined },
 ): Promise<JobRow & { charge: number }> {
   const [job] = await sql<[JobRow & { charge: number }]>`

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Locked, Sql, Transaction } from '../../database/db.ts';
 import { aliveSeconds, typesOf, type JobQueue, type RunQueue } from '../../database/queues.ts';
 import { findCustomersWith } from '../records/finders.ts';
 import { enqueueTurn, sendTurn } from '../records/turns.ts';
@@ -125,9 +125,9 @@ export async function lockRun<Q extends RunQueue>(
   sql: Transaction,
   customerId: string,
   run: Leased<Q>,
-): Promise<Run<Q> | undefined> {
+): Promise<Locked<Run<Q>> | undefined> {
   const { table, columns } = storeOf(sql, run.queue);
-  const [row] = await sql<Run<Q>[]>`
+  const [row] = await sql<Locked<Run<Q>>[]>`
     select ${columns}
     from ${table}
     where customer_id = ${customerId}

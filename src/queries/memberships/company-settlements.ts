@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Sql, Transaction } from '../../database/db.ts';
 import { lowestId } from '../../database/wire-types.ts';
 import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
 import { lockedInOrder } from '../records/contact-locks.ts';
@@ -53,13 +53,12 @@ export const noneSettling = (sql: FragmentMaker, customerId: string): Fragment =
 /**
  * Returns the ids of large companies, whose contacts and opportunities must be updated in the background. A company is
  * large if one transaction cannot update its contacts and opportunities in addition to those of the small companies
- * before it in `companyIds`. A company with an unfinished background update is also large. The caller must have locked
- * the companies.
+ * before it in `companyIds`. A company with an unfinished background update is also large.
  */
 export async function findLarge(
   sql: Transaction,
   customerId: string,
-  companyIds: readonly string[],
+  companyIds: readonly LockedId[],
 ): Promise<Set<string>> {
   const room = { contacts: await contactsAtOnce(sql, customerId, maxAtOnce), opportunities: maxAtOnce };
   const numberOf = (table: 'contacts' | 'opportunities') => {
@@ -77,7 +76,7 @@ export async function findLarge(
         where s.customer_id = ${customerId}
           and s.company_id = given.id
       ) as is_settling
-    from unnest(${companyIds as string[]}::uuid[]) with ordinality as given (id, position)
+    from unnest(${companyIds as LockedId[]}::uuid[]) with ordinality as given (id, position)
     order by given.position`;
   const isLarge = ({ contacts, opportunities, is_settling }: (typeof companies)[number]): boolean => {
     if (is_settling || contacts > room.contacts || opportunities > room.opportunities) return true;
@@ -165,8 +164,8 @@ async function lockNextContacts(
   customerId: string,
   { company_id, version }: Settlement,
   size: number,
-): Promise<string[]> {
-  const contacts = await sql<{ id: string }[]>`
+): Promise<LockedId[]> {
+  const contacts = await sql<{ id: LockedId }[]>`
     select id
     from contacts
     where customer_id = ${customerId}
@@ -185,20 +184,18 @@ async function lockNextContacts(
   return contacts.map(({ id }) => id);
 }
 
-/**
- * Removes deleted companies from their contacts. The caller must have locked these contacts.
- */
+/** Removes deleted companies from their contacts. */
 export async function detachContacts(
   sql: Transaction,
   customerId: string,
   companyIds: readonly string[],
-  contactIds: string[],
+  contactIds: readonly LockedId[],
 ): Promise<void> {
   await sql`
     update contacts c
     set company_id = null, updated_at = (select clock_timestamp())
     where c.customer_id = ${customerId}
-      and c.id = any(${contactIds}::uuid[])
+      and c.id = any(${contactIds as LockedId[]}::uuid[])
       and c.company_id = any(${companyIds as string[]}::uuid[])`;
 }
 

@@ -1,4 +1,4 @@
-import type { Transaction } from '../../database/db.ts';
+import type { LockedId, Transaction } from '../../database/db.ts';
 import type { BatchOutcome } from '../records/turns.ts';
 import { dropCount } from '../records/counters.ts';
 import { countUpTo } from '../records/finders.ts';
@@ -142,14 +142,14 @@ export const findNextParts = (sql: Transaction, customerId: string, listId: stri
 
 /**
  * Writes contacts from rows of `copied_members` as members of a list, and deletes these rows.
- * @param locked ids of the contacts that still exist; the caller must have locked them
+ * @param locked the contacts that still exist
  */
 export async function writeParts(
   sql: Transaction,
   customerId: string,
   listId: string,
   parts: readonly CopiedPart[],
-  locked: string[],
+  locked: LockedId[],
   last: LastWrites,
 ): Promise<void> {
   // Reads the contacts of the parts again: another transaction may have written one before it was locked here.
@@ -174,20 +174,20 @@ export async function writeParts(
 
 /**
  * Moves the list memberships of these contacts from the table `copied_members`, where they wait to be written, to
- * `list_members`. The caller must have locked the contacts.
+ * `list_members`.
  * @param last collects what the transaction writes last
  */
 export async function writeCopied(
   sql: Transaction,
   customerId: string,
-  contactIds: readonly string[],
+  contactIds: readonly LockedId[],
   last: LastWrites,
 ): Promise<void> {
   const written = await sql<{ list_id: string; is_new: boolean }[]>`
     with wanted as (
       select part.list_id, part.first_id
       from lists l
-      cross join unnest(${contactIds as string[]}::uuid[]) contact_id
+      cross join unnest(${contactIds as LockedId[]}::uuid[]) contact_id
       cross join lateral (
         select p.list_id, p.first_id, p.contact_ids
         from copied_members p
@@ -204,7 +204,7 @@ export async function writeCopied(
     ),
     taken as (
       update copied_members p
-      set contact_ids = array(select id from unnest(p.contact_ids) id where id <> all(${contactIds as string[]}::uuid[]))
+      set contact_ids = array(select id from unnest(p.contact_ids) id where id <> all(${contactIds as LockedId[]}::uuid[]))
       where p.customer_id = ${customerId}
         and (p.list_id, p.first_id) in (select list_id, first_id from wanted)
       returning p.list_id, old.contact_ids
@@ -213,7 +213,7 @@ export async function writeCopied(
     select ${customerId}::uuid, taken.list_id, contact_id, true, false
     from taken
     cross join unnest(taken.contact_ids) contact_id
-    where contact_id = any(${contactIds as string[]}::uuid[])
+    where contact_id = any(${contactIds as LockedId[]}::uuid[])
     on conflict (customer_id, list_id, contact_id) do update
     set by_hand = true
     returning new.list_id, old.list_id is null as is_new`;

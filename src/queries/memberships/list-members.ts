@@ -1,4 +1,4 @@
-import type { Transaction } from '../../database/db.ts';
+import type { LockedId, Transaction } from '../../database/db.ts';
 import { missingReferences } from '../../errors.ts';
 import { TimeSlice } from '../../process/event-loop.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
@@ -12,20 +12,19 @@ import { compileRules, rulesOf, type LockedRules, type RuleList } from './list-r
 import { MemberChanges } from './member-changes.ts';
 
 /*
- * Only a transaction that has locked the customer's rules (shared or exclusive) and the contact's row (at least
- * `for no key update`) may change a contact's memberships. All locks are taken in the order that value-locks.ts
- * describes.
+ * Only a transaction that has locked the customer's rules (shared or exclusive) and the contact's row may change a
+ * contact's memberships. All locks are taken in the order that value-locks.ts describes.
  */
 
 /**
  * Updates the list memberships of contacts after a change: evaluates `rules` for these contacts, and saves the
- * differences. The caller must have written the contacts in this transaction, or locked them.
+ * differences.
  */
 export async function refreshMembers(
   sql: Transaction,
   customerId: string,
   rules: LockedRules,
-  contactIds: readonly string[],
+  contactIds: readonly LockedId[],
   last: LastWrites,
 ): Promise<void> {
   // It needs statements of its own, because a statement does not see its own writes. The service evaluates the rules, not
@@ -59,7 +58,7 @@ export async function refreshMember(
 }
 
 export interface RuleContact extends FilteredRecord {
-  id: string;
+  id: LockedId;
   /**
    * Ids of the lists that contain the contact because of their rules, as stored before the rules are evaluated again.
    */
@@ -94,11 +93,11 @@ export const changedContact = (sql: Transaction, customerId: string) => sql`
 /** Number of contacts that one statement reads. The limit saves memory: one contact may take 40 KiB. */
 const contactsAtOnce = 200;
 
-const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<RuleContact[]> =>
+const readContacts = (sql: Transaction, customerId: string, ids: readonly LockedId[]): Promise<RuleContact[]> =>
   sql<RuleContact[]>`
     ${changedContact(sql, customerId)}
     where c.customer_id = ${customerId}::uuid
-      and c.id = any(${ids as string[]}::uuid[])`;
+      and c.id = any(${ids as LockedId[]}::uuid[])`;
 
 /**
  * Evaluates the rules of lists for contacts. If the result for a contact and a list differs from the stored membership,
@@ -123,27 +122,26 @@ async function compareMembers(
 
 /**
  * Evaluates the rules of one list for some contacts. Adds the matching contacts to the list, and removes the others,
- * except manually added members. The caller must have locked the contacts.
+ * except manually added members.
  */
 export const refreshList = (
   sql: Transaction,
   customerId: string,
   list: { id: string; rules: readonly Rule[] },
-  contactIds: readonly string[],
+  contactIds: readonly LockedId[],
   last: LastWrites,
 ): Promise<void> =>
   refreshMembers(sql, customerId, rulesOf([{ id: list.id, matches: compileRules(list.rules) }]), contactIds, last);
 
 /**
  * Sets the lists to which contacts are added manually: adds each contact to its given lists, and removes it from
- * others. Contacts that match a list's rules stay members of the list. The caller must have locked the contacts and
- * checked the lists with `findLists`.
+ * others. Contacts that match a list's rules stay members of the list. The lists exist: see `findLists`.
  * @param wanted a map from contact id to list ids (in lower case)
  */
 export async function setManualLists(
   sql: Transaction,
   customerId: string,
-  wanted: ReadonlyMap<string, readonly string[]>,
+  wanted: ReadonlyMap<LockedId, readonly string[]>,
   last: LastWrites,
 ): Promise<void> {
   const contacts = [...wanted.keys()];
@@ -179,13 +177,13 @@ export async function setManualLists(
 
 /**
  * Returns the lists to which contacts were added manually, as a map from contact id to list ids. First writes copied
- * memberships of these contacts that are not written yet. The caller must have locked the contacts.
+ * memberships of these contacts that are not written yet.
  * @param last collects what the transaction writes last
  */
 export async function findManualLists(
   sql: Transaction,
   customerId: string,
-  contactIds: readonly string[],
+  contactIds: readonly LockedId[],
   last: LastWrites,
 ): Promise<Map<string, string[]>> {
   if (contactIds.length === 0) return new Map();
@@ -195,7 +193,7 @@ export async function findManualLists(
     from list_members m
     ${lookUp(sql, sql`select l.deleted_at from lists l where l.customer_id = ${customerId} and l.id = m.list_id`, 'l')}
     where m.customer_id = ${customerId}
-      and m.contact_id = any(${contactIds as string[]}::uuid[])
+      and m.contact_id = any(${contactIds as LockedId[]}::uuid[])
       and m.by_hand
       and l.deleted_at is null
     group by m.contact_id`;
@@ -239,13 +237,13 @@ export async function requireLists(
 export async function removeFromAllLists(
   sql: Transaction,
   customerId: string,
-  contactIds: readonly string[],
+  contactIds: readonly LockedId[],
   last: LastWrites,
 ): Promise<void> {
   const removed = await sql<{ list_id: string }[]>`
     delete from list_members
     where customer_id = ${customerId}
-      and contact_id = any(${contactIds as string[]}::uuid[])
+      and contact_id = any(${contactIds as LockedId[]}::uuid[])
     returning list_id`;
   for (const { list_id } of removed) last.count(list_id, -1);
 }

@@ -1,4 +1,4 @@
-import type { Transaction } from '../../database/db.ts';
+import type { LockedId, Transaction } from '../../database/db.ts';
 import { missingReferences } from '../../errors.ts';
 import type { Rule } from '../../schemas/lists.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
@@ -31,15 +31,14 @@ export const addMembers = (
   });
 
 /**
- * Adds contacts to lists manually, in one statement. Ignores lists that do not exist. The caller must have locked the
- * contacts and the customer's rules.
+ * Adds contacts to lists manually, in one statement. Ignores lists that do not exist. The customer's rules are locked.
  * @param last collects what the transaction writes last
  * @returns the number of new members of all lists
  */
 export async function addToLists(
   sql: Transaction,
   customerId: string,
-  { list_ids, contact_ids }: { list_ids: readonly string[]; contact_ids: readonly string[] },
+  { list_ids, contact_ids }: { list_ids: readonly string[]; contact_ids: readonly LockedId[] },
   last: LastWrites,
 ): Promise<number> {
   await writeCopied(sql, customerId, contact_ids, last);
@@ -54,7 +53,7 @@ export async function addToLists(
         and l.id = any(${list_ids as string[]}::uuid[])
         and l.deleted_at is null
         and c.customer_id = ${customerId}
-        and c.id = any(${contact_ids as string[]}::uuid[])
+        and c.id = any(${contact_ids as LockedId[]}::uuid[])
       on conflict (customer_id, list_id, contact_id) do update
       set by_hand = true
       where not list_members.by_hand
@@ -99,9 +98,9 @@ export const removeMembers = (
   });
 
 /**
- * Locks a list and the contacts that will be added to it or removed from it. The stored list
- * memberships of these contacts may be out of date; then they are written first.
- * @returns the contacts' ids in lower case, without duplicates
+ * Locks a list and the contacts that will be added to it or removed from it. The stored list memberships of these
+ * contacts may be out of date; then they are written first.
+ * @returns the contacts' ids, without duplicates
  * @throws DomainError `not_found` with the JSON pointer of every unknown id
  */
 async function lockListAndContacts(
@@ -109,7 +108,7 @@ async function lockListAndContacts(
   customerId: string,
   { list_id, contact_ids }: ManualMembers,
   last: LastWrites,
-): Promise<string[]> {
+): Promise<LockedId[]> {
   await lockRulesShared(sql, customerId);
   const [list] = await sql<(ListState & { rules: Rule[] })[]>`
     select l.rules, ${listState(sql, customerId)}
@@ -117,15 +116,14 @@ async function lockListAndContacts(
     where l.customer_id = ${customerId}
       and l.id = ${list_id}
       and l.deleted_at is null`;
-  const wanted = [...new Set(contact_ids)];
-  const found = await lockContacts(sql, customerId, wanted);
+  const found = await lockContacts(sql, customerId, [...new Set(contact_ids)]);
   const missing = [...(list ? [] : [{ noun: 'list', path: '/list_id' }]), ...missingOf(contact_ids, found)];
   if (!list || missing.length > 0) throw missingReferences(missing);
   if (isStale(list)) {
-    await writeCopied(sql, customerId, wanted, last);
-    await refreshList(sql, customerId, { id: list_id, rules: list.rules }, wanted, last);
+    await writeCopied(sql, customerId, found, last);
+    await refreshList(sql, customerId, { id: list_id, rules: list.rules }, found, last);
   }
-  return wanted;
+  return found;
 }
 
 function missingOf(given: readonly string[], found: readonly string[]): { noun: string; path: string }[] {

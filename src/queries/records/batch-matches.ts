@@ -1,4 +1,4 @@
-import type { Transaction, Sql } from '../../database/db.ts';
+import type { Locked, Sql, Transaction } from '../../database/db.ts';
 import { companyBatches, contactBatches, type BatchKind, type MatchField } from '../../schemas/batches.ts';
 import { fold } from '../../text/fold.ts';
 import {
@@ -70,12 +70,7 @@ export interface RecordTable {
 export interface BatchRecords<Row extends object, Shown extends { id: string }> extends RecordTable {
   /** The same kind for records of files, of which less is required. */
   fileKind: BatchKind;
-  lock: (
-    sql: Transaction,
-    customerId: string,
-    ids: string[],
-    operation: Batch['operation'],
-  ) => Promise<(Row & { id: string })[]>;
+  lock: (sql: Transaction, customerId: string, ids: string[], operation: Batch['operation']) => Promise<Locked<Row>[]>;
   find: (sql: Sql, customerId: string, ids: string[]) => Promise<Shown[]>;
 }
 
@@ -184,7 +179,7 @@ export async function lockMatching<Row extends object>(
   const { ids, merged } = await matchAll(sql, customerId, records, { match, creates: operation === 'upsert' }, items);
   if (ids.size === 0) return;
   const locked = await records.lock(sql, customerId, [...ids.values()], operation);
-  const rows = new Map(locked.map((row) => [row.id, row]));
+  const rows = new Map<string, Locked<Row>>(locked.map((row) => [row.id, row]));
   const { canonical } = comparisons[match];
   for (const item of alive(items)) {
     const id = item.value === undefined ? undefined : ids.get(item.value);

@@ -1,4 +1,4 @@
-import type { Transaction } from '../../database/db.ts';
+import type { Locked, LockedId, Transaction } from '../../database/db.ts';
 import { TimeSlice } from '../../process/event-loop.ts';
 import { DomainError } from '../../errors.ts';
 import { constant, type Fragment } from '../../filters/sql.ts';
@@ -77,13 +77,13 @@ async function insertRows<T, R extends object>(
   table: WrittenTable<R>,
   records: readonly T[],
   rowOf: (record: T) => R,
-): Promise<string[]> {
+): Promise<LockedId[]> {
   const columns = constant(sql, table.columns.join(', '));
   const inserted = await writeInParts(
     records,
     table.columns,
     (record) => rowOf(record) as Row,
-    (rows) => sql<{ id: string }[]>`
+    (rows) => sql<{ id: LockedId }[]>`
       insert into ${constant(sql, table.name)} (customer_id, ${columns})
       select ${customerId}, ${columns}
       from ${rowsOf(sql, table.name, rows)} with ordinality given
@@ -95,7 +95,7 @@ async function insertRows<T, R extends object>(
 }
 
 /**
- * Updates records, and sets their `updated_at`. The caller must have locked them.
+ * Updates records, and sets their `updated_at`.
  * @param rowOf returns a new object with the id of a record and its columns
  */
 async function updateRows<T, R extends object>(
@@ -103,7 +103,7 @@ async function updateRows<T, R extends object>(
   customerId: string,
   table: WrittenTable<R>,
   records: readonly T[],
-  rowOf: (record: T) => R & { id: string },
+  rowOf: (record: T) => Locked<R>,
 ): Promise<void> {
   const assignments = constant(sql, table.columns.map((name) => `${name} = given.${name}`).join(', '));
   await writeInParts(
@@ -144,8 +144,7 @@ export function setColumns<R extends object>(
 }
 
 /**
- * Inserts or updates the record of each item that has no result yet, and sets the results. The caller must have locked
- * the stored records.
+ * Inserts or updates the record of each item that has no result yet, and sets the results.
  * @param rowOf returns a new object with all columns to write
  */
 export async function writeItems<R, W extends object>(
@@ -168,7 +167,7 @@ export const setDeleted = (
   noun: BatchKind['noun'],
   items: readonly Item<{ external_id: string | null }>[],
   last: LastWrites,
-): string[] =>
+): LockedId[] =>
   alive(items).map((item) => {
     const { id, external_id } = item.stored!;
     item.outcome = { status: 'deleted', id };
@@ -178,7 +177,7 @@ export const setDeleted = (
 
 /** Returns what the event of a written record tells of it. */
 export const toldOf = ({ outcome, columns }: Item<{ external_id: string | null }>) => ({
-  id: (outcome as { id: string }).id,
+  id: (outcome as { id: LockedId }).id,
   external_id: columns!.external_id,
 });
 

@@ -1,4 +1,4 @@
-import type { Transaction } from '../../database/db.ts';
+import type { Locked, LockedId, Transaction } from '../../database/db.ts';
 import {
   conflict,
   counted,
@@ -28,7 +28,7 @@ export interface Batch {
 }
 
 export type Outcome =
-  { status: 'created' | 'updated' | 'unchanged' | 'deleted'; id: string } | { status: 'failed'; error: DomainError };
+  { status: 'created' | 'updated' | 'unchanged' | 'deleted'; id: LockedId } | { status: 'failed'; error: DomainError };
 
 export type ReadOutcome<Shown> =
   { status: 'found'; id: string; record: Shown } | { status: 'failed'; error: DomainError };
@@ -45,7 +45,7 @@ export interface Item<Row> {
    */
   readonly value: string | undefined;
   /** The stored record that the item changes or deletes. Undefined if the item creates a record. */
-  stored?: Row & { id: string };
+  stored?: Locked<Row>;
   columns?: Row;
   outcome?: Outcome;
 }

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Sql, Transaction } from '../../database/db.ts';
 import type { Fragment } from '../../filters/sql.ts';
 
 /**
@@ -20,9 +20,9 @@ export async function findContactIds(sql: Sql, customerId: string, ids: readonly
   return contacts.map(({ id }) => id);
 }
 
-export async function lockContacts(sql: Transaction, customerId: string, ids: readonly string[]): Promise<string[]> {
+export async function lockContacts(sql: Transaction, customerId: string, ids: readonly string[]): Promise<LockedId[]> {
   if (ids.length === 0) return [];
-  const contacts = await sql<{ id: string }[]>`
+  const contacts = await sql<{ id: LockedId }[]>`
     select id
     from contacts
     where customer_id = ${customerId}
@@ -35,8 +35,8 @@ export async function lockContactsOfCompanies(
   sql: Transaction,
   customerId: string,
   companyIds: readonly string[],
-): Promise<string[]> {
-  const contacts = await sql<{ id: string }[]>`
+): Promise<LockedId[]> {
+  const contacts = await sql<{ id: LockedId }[]>`
     select id
     from contacts
     where customer_id = ${customerId}

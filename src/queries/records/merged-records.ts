@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Sql, Transaction } from '../../database/db.ts';
 import { constant } from '../../filters/sql.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
 
 const remembered = '400 days';
 
 interface MergedRecord {
-  id: string;
+  id: LockedId;
   external_id: string | null;
   /** The prospect from which a contact came; null for companies. */
   prospect_id: string | null;
@@ -14,15 +14,15 @@ interface MergedRecord {
 
 /** The record that stays, with its external ids before and after the merge. */
 interface KeptRecord {
-  id: string;
+  id: LockedId;
   before: string | null;
   after: string | null;
 }
 
 /**
  * Remembers that records were merged into another one, and that records which were merged into these are part of it too.
- * An external id that the record loses by the merge is remembered like that of a merged one. The caller must have locked
- * and deleted the records.
+ * An external id that the record loses by the merge is remembered like that of a merged one. The merged records are
+ * deleted.
  */
 export async function rememberMerge(
   sql: Transaction,

@@ -1,4 +1,4 @@
-import type { Transaction } from '../../database/db.ts';
+import type { LockedId, Transaction } from '../../database/db.ts';
 import type { Fragment } from '../../filters/sql.ts';
 import { countUpTo } from '../records/finders.ts';
 import { maxMovedRecords } from '../../schemas/clean-data/merges.ts';
@@ -33,14 +33,14 @@ export const countOfCompanies = (
 
 /**
  * Replaces the contacts `from` by the contact `to` in all their opportunities, at the first position that one of them
- * has. The caller must have locked the contacts.
+ * has.
  */
 export async function moveOpportunityContacts(
   sql: Transaction,
   customerId: string,
-  { to, from }: { to: string; from: readonly string[] },
+  { to, from }: { to: LockedId; from: readonly LockedId[] },
 ): Promise<void> {
-  const opportunities = await sql<{ id: string }[]>`
+  const opportunities = await sql<{ id: LockedId }[]>`
     select o.id
     from opportunities o
     where o.customer_id = ${customerId}
@@ -48,7 +48,7 @@ export async function moveOpportunityContacts(
         select m.opportunity_id
         from opportunity_contacts m
         where m.customer_id = ${customerId}
-          and m.contact_id = any(${from as string[]}::uuid[])
+          and m.contact_id = any(${from as LockedId[]}::uuid[])
       ))
     order by o.id
     for no key update`;
@@ -70,8 +70,7 @@ export async function moveOpportunityContacts(
   await touch(sql, customerId, ids);
 }
 
-/** Sets `updated_at` of opportunities, which the caller must have locked. */
-const touch = (sql: Transaction, customerId: string, ids: string[]) => sql`
+const touch = (sql: Transaction, customerId: string, ids: LockedId[]) => sql`
   update opportunities
   set updated_at = greatest(updated_at, (select clock_timestamp()))
   where customer_id = ${customerId}

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Locked, LockedId, Sql, Transaction } from '../../database/db.ts';
 import { missingReferences, notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
 import { lookUp, lookUpCompany } from '../../filters/look-up.ts';
@@ -147,7 +147,7 @@ export async function createOpportunity(
 ): Promise<string> {
   const { contacts_ids, products, ...fields } = body;
   await requireReferences(sql, customerId, referencesOf(body, products, '/products'));
-  const [opportunity] = await sql<{ id: string }[]>`
+  const [opportunity] = await sql<{ id: LockedId }[]>`
     insert into opportunities ${sql({ customer_id: customerId, ...asKept(fields) })}
     returning id`;
   const { id } = opportunity!;
@@ -180,7 +180,7 @@ export async function updateOpportunity(
   // The referenced records are locked first (in the order of references.ts), then the opportunity. Deletions lock in
   // the same order.
   const missing = await lockReferences(sql, customerId, referencesOf(patch, products.add, '/products/add'));
-  const current = await lockOpportunity(sql, customerId, id);
+  const { id: locked, ...current } = await lockOpportunity(sql, customerId, id);
   const present = patch.products ? await findLineProducts(sql, customerId, id) : new Set<string>();
   const absent = [...missing, ...findAbsentLines(present, products)];
   if (absent.length > 0) throw missingReferences(absent);
@@ -188,8 +188,8 @@ export async function updateOpportunity(
   requireNewLines(present, products);
   if (isEmpty(patch)) return;
   const before = await readParts(sql, customerId, id, patch);
-  if (contacts_ids) await setContacts(sql, customerId, id, contacts_ids);
-  const place = { id, stage_id: fields.stage_id ?? current.stage_id };
+  if (contacts_ids) await setContacts(sql, customerId, locked, contacts_ids);
+  const place = { id: locked, stage_id: fields.stage_id ?? current.stage_id };
   await updateLines(sql, customerId, place, products);
   if (fields.stage_id) await moveLines(sql, customerId, place);
   const columns = { ...current, ...asKept(fields) };
@@ -251,7 +251,6 @@ export async function deleteOpportunity(
 
 /**
  * Gives the opportunities of companies to another company, or to none.
- * @param to id of the other company, which the caller must have locked
  * @param max how many to update; null means all
  * @returns how many were updated
  */
@@ -259,7 +258,7 @@ export async function moveOpportunities(
   sql: Transaction,
   customerId: string,
   companyIds: readonly string[],
-  to: string | null,
+  to: LockedId | null,
   max: number | null = null,
 ): Promise<number> {
   const { count } = await sql`
@@ -280,15 +279,15 @@ export async function moveOpportunities(
   return count;
 }
 
-async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<OpportunityColumns> {
-  const [columns] = await sql<OpportunityColumns[]>`
-    select ${sql(opportunityFields)}
+async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<Locked<OpportunityColumns>> {
+  const [opportunity] = await sql<Locked<OpportunityColumns>[]>`
+    select id, ${sql(opportunityFields)}
     from opportunities
     where customer_id = ${customerId}
       and id = ${id}
     for update`;
-  if (!columns) throw notFound('opportunity');
-  return columns;
+  if (!opportunity) throw notFound('opportunity');
+  return opportunity;
 }
 
 /** Ignores empty arrays in `products`. */

@@ -1,13 +1,13 @@
-import type { Transaction } from '../../database/db.ts';
+import type { LockedId, Transaction } from '../../database/db.ts';
 import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
 import { countUpTo } from '../records/finders.ts';
 import type { LastWrites } from '../records/last-writes.ts';
 
-/** The caller must have locked the opportunity and the new contacts. */
+/** Replaces the contacts of an opportunity. The new contacts are locked. */
 export async function setContacts(
   sql: Transaction,
   customerId: string,
-  opportunityId: string,
+  opportunityId: LockedId,
   contactIds: string[],
 ): Promise<void> {
   await sql`
@@ -21,7 +21,7 @@ export async function setContacts(
 export async function addContacts(
   sql: Transaction,
   customerId: string,
-  opportunityId: string,
+  opportunityId: LockedId,
   contactIds: string[],
 ): Promise<void> {
   const distinct = [...new Set(contactIds)];
@@ -42,13 +42,13 @@ export const isPresent = (sql: FragmentMaker, customerId: string): Fragment => s
   m.contact_id <> all(array(select r.contact_id from contact_removals r where r.customer_id = ${customerId}::uuid))`;
 
 /**
- * Removes contacts from all opportunities before they are deleted. The caller must have locked them. Those of very many
- * opportunities are hidden from reads, and workers remove their rows later.
+ * Removes contacts from all opportunities before they are deleted. Those of very many opportunities are hidden from
+ * reads, and workers remove their rows later.
  */
 export async function removeFromOpportunities(
   sql: Transaction,
   customerId: string,
-  contactIds: readonly string[],
+  contactIds: readonly LockedId[],
   last: LastWrites,
 ): Promise<void> {
   const { small, large } = await bySize(sql, customerId, contactIds);

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Sql, Transaction } from '../../database/db.ts';
 import { conflict } from '../../errors.ts';
 import type { Line, LinesPatch } from '../../schemas/opportunities.ts';
 
@@ -10,14 +10,13 @@ export const totalOfLines = (sql: Sql | Transaction, customerId: string, opportu
       and opportunity_id = ${opportunityId}
   )`;
 
-/** The caller must have locked or created the opportunity. */
 interface OpportunityRef {
-  id: string;
+  id: LockedId;
   /** The stage that the opportunity has at the end of the transaction. */
   stage_id: string;
 }
 
-/** Appends lines in order. The caller must have locked the products, which must not have a line yet. */
+/** Appends lines in order. The products are locked, and have no line yet. */
 export async function addLines(
   sql: Transaction,
   customerId: string,
@@ -65,7 +64,7 @@ export async function updateLines(
 async function removeLines(
   sql: Transaction,
   customerId: string,
-  opportunityId: string,
+  opportunityId: LockedId,
   productIds: string[],
 ): Promise<void> {
   await sql`
@@ -78,7 +77,7 @@ async function removeLines(
 async function updateExistingLines(
   sql: Transaction,
   customerId: string,
-  opportunityId: string,
+  opportunityId: LockedId,
   changes: NonNullable<LinesPatch['update']>,
 ): Promise<void> {
   await sql`

@@ -1,4 +1,4 @@
-import type { Transaction } from '../../../database/db.ts';
+import type { Locked, LockedId, Transaction } from '../../../database/db.ts';
 import { constant } from '../../../filters/sql.ts';
 import { companyFields, type Company } from '../../../schemas/companies.ts';
 import { maxMovedRecords, type Merge } from '../../../schemas/clean-data/merges.ts';
@@ -92,13 +92,13 @@ async function lockRecords(
   customerId: string,
   merge: Merge,
   seen: readonly StoredCompany[],
-): Promise<[StoredCompany, ...StoredCompany[]]> {
+): Promise<[Locked<StoredCompany>, ...Locked<StoredCompany>[]]> {
   const ids = idsOf(merge);
   const locked = await lockCompanyRows(sql, customerId, ids, 'update');
   if (locked.length < ids.length) throw new RecordsChanged();
   const records = inOrder('company', merge, await readCompanies(sql, customerId, ids));
   if (records.some((record, i) => record.external_id !== seen[i]!.external_id)) throw new RecordsChanged();
-  return records;
+  return records as [Locked<StoredCompany>, ...Locked<StoredCompany>[]];
 }
 
 /** @throws DomainError `conflict` if the company would exceed a limit */
@@ -121,11 +121,11 @@ function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], me
 async function moveContacts(
   sql: Transaction,
   customerId: string,
-  { to, from }: { to: string; from: string[] },
-): Promise<string[]> {
+  { to, from }: { to: LockedId; from: LockedId[] },
+): Promise<LockedId[]> {
   const isLarge = (await findLarge(sql, customerId, [to])).has(to);
   await lockContactsOfCompanies(sql, customerId, isLarge ? from : [to, ...from]);
-  const moved = await sql<{ id: string }[]>`
+  const moved = await sql<{ id: LockedId }[]>`
     update contacts
     set company_id = ${to}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}

@@ -1,4 +1,4 @@
-import type { Transaction } from '../../../database/db.ts';
+import type { Locked, LockedId, Transaction } from '../../../database/db.ts';
 import { constant } from '../../../filters/sql.ts';
 import { contactFields, type Contact } from '../../../schemas/contacts.ts';
 import type { Merge } from '../../../schemas/clean-data/merges.ts';
@@ -113,7 +113,7 @@ async function lockRecords(
   merge: Merge,
   seen: readonly StoredContact[],
   companies: ReadonlySet<string>,
-): Promise<[StoredContact, ...StoredContact[]]> {
+): Promise<[Locked<StoredContact>, ...Locked<StoredContact>[]]> {
   const ids = idsOf(merge);
   const locked = await lockContactRows(sql, customerId, ids);
   if (locked.length < ids.length) throw new RecordsChanged();
@@ -123,7 +123,7 @@ async function lockRecords(
   return records.map((record) => ({
     ...record,
     company_id: record.company_id !== null && companies.has(record.company_id) ? record.company_id : null,
-  })) as [StoredContact, ...StoredContact[]];
+  })) as [Locked<StoredContact>, ...Locked<StoredContact>[]];
 }
 
 const lockedBy = (record: StoredContact): string => JSON.stringify([valuesOf(record), record.company_id]);
@@ -155,7 +155,7 @@ const earliestRequest = (records: readonly StoredContact[]): string | null =>
 async function moveManualLists(
   sql: Transaction,
   customerId: string,
-  { to, from }: { to: string; from: readonly string[] },
+  { to, from }: { to: LockedId; from: readonly LockedId[] },
   last: LastWrites,
 ): Promise<void> {
   const lists = await findManualLists(sql, customerId, from, last);
