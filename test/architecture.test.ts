@@ -53,7 +53,7 @@ const keepers: Record<string, RegExp> = {
   yauzl: /^files\/xlsx\/zip\.ts$/,
   saxes: /^files\/xlsx\/xml\.ts$/,
   'csv-stringify': /^files\/write-records\.ts$/,
-  '@modelcontextprotocol/server': /^(agents\/server|routes\/agents)\.ts$/,
+  '@modelcontextprotocol/server': /^agents\/server\.ts$/,
   undici: /^webhooks\/sender\.ts$/,
   standardwebhooks: /^webhooks\/sender\.ts$/,
   'structured-headers': /^plugins\/limits\/rate-limits\.ts$/,
@@ -69,9 +69,10 @@ interface Import {
   typeOnly: boolean;
 }
 
-/** Returns all imports of a module, static and dynamic. */
+/** Returns all imports of a module, static and dynamic. A package that is required is required by the name `load`. */
 function importsOf(module: string): Import[] {
-  const statement = /^(?:import|export)( type)?\b[^;]*?\bfrom '([^']+)'|^import '([^']+)'|\bimport\(\s*'([^']+)'/gm;
+  const statement =
+    /^(?:import|export)( type)?\b[^;]*?\bfrom '([^']+)'|^import '([^']+)'|\b(?:import|load)\(\s*'([^']+)'/gm;
   return [...textOf(module).matchAll(statement)].map((match) => {
     const name = (match[2] ?? match[3] ?? match[4])!;
     const path = name.startsWith('.') ? relative(src, join(src, dirname(module), name)) : name;

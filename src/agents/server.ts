@@ -1,4 +1,11 @@
-import { fromJsonSchema, McpServer, type JsonSchemaType } from '@modelcontextprotocol/server';
+import {
+  createMcpHandler,
+  fromJsonSchema,
+  McpServer,
+  type JsonSchemaType,
+  type McpHttpHandler,
+  type McpRequestContext,
+} from '@modelcontextprotocol/server';
 import type { Scope } from '../schemas/base/scopes.ts';
 import { tools, type Tool, type ToolName } from './tools.ts';
 import { compile } from '../validation/validator.ts';
@@ -48,10 +55,23 @@ const inputs = new Map(
 );
 
 /**
- * Creates the server of the Model Context Protocol for one request, with the tools that the scopes of the key allow.
+ * Opens the handler of messages of the Model Context Protocol.
  * @param version of this service
+ * @param sendFor returns what sends the calls of a tool for one message
  */
-export function agentServer(version: string, scopes: readonly Scope[], send: Send): McpServer {
+export const agentHandler = (
+  version: string,
+  sendFor: (context: McpRequestContext) => Send,
+  onerror: (error: Error) => void,
+): McpHttpHandler =>
+  createMcpHandler((context) => agentServer(version, context.authInfo!.scopes as Scope[], sendFor(context)), {
+    onerror,
+  });
+
+/**
+ * Creates the server of the Model Context Protocol for one request, with the tools that the scopes of the key allow.
+ */
+function agentServer(version: string, scopes: readonly Scope[], send: Send): McpServer {
   // Also for a key that is offered no tool: a client then gets an empty list. No list ever changes within a request.
   const capabilities = { tools: { listChanged: false } };
   const server = new McpServer({ name: 'sales-data-api', version }, { instructions, capabilities });

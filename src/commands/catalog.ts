@@ -9,7 +9,7 @@ import { importPeople, type ImportReport } from '../catalog/import/import-people
 import type { Format } from '../catalog/import/parse-records.ts';
 import type { Database } from '../database/db.ts';
 import { retryingDatabase } from '../database/retrying-database.ts';
-import { generatePeople } from '../demo/generate-people.ts';
+import type { Prospect } from '../schemas/prospects.ts';
 import { gunzipIfPacked } from '../files/gunzip.ts';
 import {
   dropStaleImports,
@@ -193,19 +193,22 @@ interface GenerateOptions {
 
 /** Writes generated people as NDJSON. With `--json` and no `output`, writes one JSON array to stdout. */
 async function generate({ count, seed, output, json }: GenerateOptions): Promise<void> {
+  // With the names of all languages, which no other command needs.
+  const { generatePeople } = await import('../demo/generate-people.ts');
   const sink: Writable = output === undefined ? process.stdout : createWriteStream(output);
   const asArray = json === true && output === undefined;
-  await pipeline(Readable.from(textOf(count, seed, asArray)), sink, { end: output !== undefined }).catch(ignoreQuit);
+  const people = generatePeople(count, seed);
+  await pipeline(Readable.from(textOf(people, asArray)), sink, { end: output !== undefined }).catch(ignoreQuit);
   if (output === undefined) return;
   process.stdout.write(json ? `${JSON.stringify({ count, seed, output })}\n` : `Wrote ${count} people to ${output}\n`);
 }
 
 /** Yields people as JSON text, in chunks of about 64 KiB: one array if `asArray`, else NDJSON. */
-function* textOf(count: number, seed: number, asArray: boolean): Generator<string> {
+function* textOf(people: Iterable<Prospect>, asArray: boolean): Generator<string> {
   const [open, between, close] = asArray ? ['[', ',\n', ']\n'] : ['', '\n', '\n'];
   let text = open;
   let first = true;
-  for (const person of generatePeople(count, seed)) {
+  for (const person of people) {
     text += (first ? '' : between) + JSON.stringify(person);
     first = false;
     if (text.length < 65_536) continue;

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { publicUrl, readConfig } from '../process/config.ts';
-import { loadDemo, type Demo } from '../demo/load-demo.ts';
+import type { Demo } from '../demo/load-demo.ts';
 import { commandAction } from './shell/command.ts';
 import { openServices } from './database.ts';
 
@@ -11,6 +11,7 @@ export function define(command: Command): void {
 }
 
 async function load({ force }: { force?: true }): Promise<Demo> {
+  const { loadDemo } = await import('../demo/load-demo.ts');
   const services = await openServices();
   try {
     return await loadDemo(services, force);

@@ -2,11 +2,11 @@ import type { Command } from 'commander';
 import { buildApp } from '../app.ts';
 import { readConfig } from '../process/config.ts';
 import { migrate } from '../database/migrate.ts';
-import { loadDemo, OtherCustomerError, type Demo } from '../demo/load-demo.ts';
+import type { Demo } from '../demo/load-demo.ts';
 import { startWorkers } from '../jobs/workers.ts';
 import { logger } from '../process/logger.ts';
 import { startTracing } from '../tracing/tracing.ts';
-import { openServices, requireSchema } from './database.ts';
+import { openServices, requireSchema, type OpenServices } from './database.ts';
 import { describeDemo } from './demo.ts';
 import { listenMonitor } from './shell/monitor.ts';
 import { serverAction } from './shell/server-action.ts';
@@ -48,7 +48,7 @@ async function serve(options: Options): Promise<Serving> {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);
     services.watchDatabase(log);
-    const demo = options.demo ? await loadDemo(services).catch(warnOfOthers) : null;
+    const demo = options.demo ? await demoIn(services) : null;
     const app = buildApp(services);
     shutdown.addServer(app);
     if (options.withWorker) {
@@ -65,10 +65,13 @@ async function serve(options: Options): Promise<Serving> {
   }
 }
 
-function warnOfOthers(error: unknown): null {
-  if (!(error instanceof OtherCustomerError)) throw error;
-  process.stderr.write(`warning: ${error.message}\n`);
-  return null;
+async function demoIn(services: OpenServices): Promise<Demo | null> {
+  const { loadDemo, OtherCustomerError } = await import('../demo/load-demo.ts'); // with all it generates: seldom needed
+  return loadDemo(services).catch((error: unknown) => {
+    if (!(error instanceof OtherCustomerError)) throw error;
+    process.stderr.write(`warning: ${error.message}\n`);
+    return null;
+  });
 }
 
 const describe = ({ url, docs, demo }: Serving): string =>

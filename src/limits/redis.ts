@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 
 // Callers wait 100 ms at most, so some time is left for their fallback.
 /** Maximum time to wait for the result of one Redis command (ms). */
@@ -28,18 +28,10 @@ export class RedisServer {
   /** Message of the last connection error, or another text that explains why no connection to Redis is open. */
   #connectionFault = 'no connection yet';
 
-  private constructor(url: string, purpose: string, log: FastifyBaseLogger) {
+  private constructor(client: Redis, purpose: string, log: FastifyBaseLogger) {
     this.#log = log;
     this.#purpose = purpose;
-    this.client = new Redis(url, {
-      lazyConnect: true,
-      enableOfflineQueue: false,
-      maxRetriesPerRequest: 0,
-      autoResendUnfulfilledCommands: false,
-      connectTimeout: silenceMs,
-      socketTimeout: silenceMs,
-      retryStrategy: () => reconnectMs,
-    });
+    this.client = client;
     this.client.on('ready', () => {
       this.#isUsable = true;
       this.#connectionFault = 'the connection was closed';
@@ -54,7 +46,17 @@ export class RedisServer {
    * @param purpose What the server is used for, such as `rate limits`. The text appears in log lines.
    */
   static async open(url: string, purpose: string, log: FastifyBaseLogger): Promise<RedisServer> {
-    const server = new RedisServer(url, purpose, log);
+    const { Redis } = await import('ioredis'); // few installations use it
+    const client = new Redis(url, {
+      lazyConnect: true,
+      enableOfflineQueue: false,
+      maxRetriesPerRequest: 0,
+      autoResendUnfulfilledCommands: false,
+      connectTimeout: silenceMs,
+      socketTimeout: silenceMs,
+      retryStrategy: () => reconnectMs,
+    });
+    const server = new RedisServer(client, purpose, log);
     await Promise.race([server.client.connect().catch(() => undefined), sleep(openMs, undefined, { ref: false })]);
     return server;
   }

@@ -1,5 +1,8 @@
-import { prettyFactory } from 'pino-pretty';
+import { createRequire } from 'node:module';
+import type * as PinoPretty from 'pino-pretty';
 import type { Config } from './config.ts';
+
+const load = createRequire(import.meta.url);
 
 type FormatConfig = Pick<Config, 'LOG_FORMAT'>;
 
@@ -9,6 +12,8 @@ export const isJsonLog = ({ LOG_FORMAT }: FormatConfig): boolean =>
 
 export function logFormat(config: FormatConfig): (line: string) => string {
   if (isJsonLog(config)) return (line) => line;
+  // Loaded only if it is used: few processes write for a person to read.
+  const { prettyFactory } = load('pino-pretty') as typeof PinoPretty;
   const { isTTY } = process.stderr;
   const pretty = prettyFactory({
     colorize: isTTY && process.stderr.hasColors(),

@@ -1,13 +1,11 @@
-import { createMcpHandler } from '@modelcontextprotocol/server';
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { FastifyRequest } from 'fastify';
 import packageJson from '../../package.json' with { type: 'json' };
 import { sender } from '../agents/calls.ts';
-import { agentServer } from '../agents/server.ts';
 import { forbidden, validationFailed } from '../errors.ts';
 import { callInside } from '../plugins/inside-calls.ts';
 import { publicUrl } from '../process/config.ts';
-import { scopes, type Scope } from '../schemas/base/scopes.ts';
+import { scopes } from '../schemas/base/scopes.ts';
 
 /**
  * The Model Context Protocol, by which assistants use the service as tools: Streamable HTTP without sessions. A tool
@@ -16,18 +14,18 @@ import { scopes, type Scope } from '../schemas/base/scopes.ts';
 const agents: FastifyPluginAsyncTypebox = async (app) => {
   const { CORS_ORIGINS = '', PUBLIC_URL } = app.config;
   const origins = new Set([new URL(publicUrl(app.config)).origin, ...CORS_ORIGINS.split(',').map((one) => one.trim())]);
-  const serve = createMcpHandler(
-    ({ authInfo }) => {
-      const request = authInfo!.extra!['request'] as FastifyRequest;
-      return agentServer(
-        packageJson.version,
-        authInfo!.scopes as Scope[],
-        sender((options, limits) => callInside(request, options, limits)),
-      );
-    },
-    { onerror: (error) => app.log.info({ err: error }, 'a message of an agent was refused') },
-  );
-  app.addHook('onClose', () => serve.close());
+  // Loaded at the first message: the protocol's packages take a tenth of the service's start, and few customers use it.
+  const open = async () => {
+    const { agentHandler } = await import('../agents/server.ts');
+    return agentHandler(
+      packageJson.version,
+      ({ authInfo }) =>
+        sender((options, limits) => callInside(authInfo!.extra!['request'] as FastifyRequest, options, limits)),
+      (error) => app.log.info({ err: error }, 'a message of an agent was refused'),
+    );
+  };
+  let opened: ReturnType<typeof open> | undefined;
+  app.addHook('onClose', async () => (await opened)?.close());
 
   app.post(
     '/mcp',
@@ -50,6 +48,7 @@ const agents: FastifyPluginAsyncTypebox = async (app) => {
           return typeof value === 'string' ? [[name, value] as [string, string]] : [];
         }),
       ]);
+      const serve = await (opened ??= open());
       const response = await serve.fetch(
         new Request(`${PUBLIC_URL ?? 'http://localhost'}/mcp`, {
           method: 'POST',

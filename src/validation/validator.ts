@@ -34,9 +34,10 @@ export interface Validator {
   isValid(value: unknown): boolean;
 }
 
+/** Compiles the schema at the first use: most processes use few of all schemas, and compiling all takes half a second. */
 export function compile(schema: object): Validator {
-  const check = checker.compile(schema);
   const isValid = (value: unknown): boolean => {
+    const check = checker.compile(schema); // cached by Ajv after the first call
     const valid = check(value);
     check.errors = null; // they can contain a property name as long as the body
     return valid;

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client } from '@elastic/elasticsearch';
+import type { Client } from '@elastic/elasticsearch';
 import type { Config } from '../../process/config.ts';
 import { unavailable } from '../../errors.ts';
 import { Gate } from '../../limits/gate.ts';
@@ -16,6 +16,7 @@ import {
   isUnavailableError,
   mayBeBetterElsewhere,
 } from './errors.ts';
+import { elasticsearch } from './package.ts';
 
 /** Every call must pass these to the client. */
 interface CallOptions {
@@ -88,6 +89,7 @@ export class SearchNodes {
 
   constructor(config: Config) {
     const auth = config.ELASTICSEARCH_API_KEY ? { auth: { apiKey: config.ELASTICSEARCH_API_KEY } } : {};
+    const { Client } = elasticsearch();
     this.#nodes = config.ELASTICSEARCH_URL!.split(',').map((node) => ({
       // The scan for dangerous keys in responses is not needed: the documents were all written by this service.
       client: new Client({ node, ...auth, maxRetries: 0, disablePrototypePoisoningProtection: true }),

@@ -1,5 +1,6 @@
-import { errors, type estypes } from '@elastic/elasticsearch';
+import type { errors, estypes } from '@elastic/elasticsearch';
 import { DomainError, unavailable } from '../../errors.ts';
+import { elasticsearch } from './package.ts';
 
 /**
  * What an error of the search cluster means for the caller:
@@ -81,19 +82,22 @@ export function requireAllDocuments<T>(docs: readonly estypes.MgetResponseItem<T
 
 /** A timeout, no connection, or a broken one. */
 export const isNoAnswer = (error: unknown): boolean =>
-  error instanceof errors.TimeoutError ||
-  error instanceof errors.ConnectionError ||
-  error instanceof errors.NoLivingConnectionsError;
+  error instanceof elasticsearch().errors.TimeoutError ||
+  error instanceof elasticsearch().errors.ConnectionError ||
+  error instanceof elasticsearch().errors.NoLivingConnectionsError;
 
-export const isTimeout = (error: unknown): boolean => error instanceof errors.TimeoutError;
+export const isTimeout = (error: unknown): boolean => error instanceof elasticsearch().errors.TimeoutError;
 
 const statusOf = (error: unknown): number | undefined =>
-  error instanceof errors.ResponseError ? error.statusCode : undefined;
+  error instanceof elasticsearch().errors.ResponseError ? error.statusCode : undefined;
 
 /** The cluster is unavailable, so a later retry may succeed. */
 export function isUnavailableError(error: unknown): boolean {
-  if (error instanceof errors.ResponseError) return meaningOf(error.statusCode ?? 500, typeOf(error)) === 'wait';
-  return isNoAnswer(error) || error instanceof errors.DeserializationError || error instanceof PartialAnswer;
+  if (error instanceof elasticsearch().errors.ResponseError)
+    return meaningOf(error.statusCode ?? 500, typeOf(error)) === 'wait';
+  return (
+    isNoAnswer(error) || error instanceof elasticsearch().errors.DeserializationError || error instanceof PartialAnswer
+  );
 }
 
 const typeOf = (error: errors.ResponseError): string | undefined => {
@@ -110,9 +114,9 @@ export const mayBeBetterElsewhere = (error: unknown): boolean =>
 
 /** The cluster's queues are full, which affects all callers. */
 export const isRejected = (error: unknown): boolean =>
-  error instanceof errors.ResponseError && typeOf(error) === 'es_rejected_execution_exception';
+  error instanceof elasticsearch().errors.ResponseError && typeOf(error) === 'es_rejected_execution_exception';
 
-export const isAborted = (error: unknown): boolean => error instanceof errors.RequestAbortedError;
+export const isAborted = (error: unknown): boolean => error instanceof elasticsearch().errors.RequestAbortedError;
 
 /**
  * Converts errors of the client to our own, without the request and its personal data.
@@ -124,9 +128,10 @@ export async function asDomainErrors<T>(work: () => Promise<T>): Promise<T> {
     return await work();
   } catch (error) {
     if (error instanceof PartialAnswer) throw doesNotAnswer(error);
-    if (error instanceof DomainError || !(error instanceof errors.ElasticsearchClientError)) throw error;
+    if (error instanceof DomainError || !(error instanceof elasticsearch().errors.ElasticsearchClientError))
+      throw error;
     const { name } = error;
-    if (!(error instanceof errors.ResponseError))
+    if (!(error instanceof elasticsearch().errors.ResponseError))
       throw isUnavailableError(error) ? doesNotAnswer(new Error(name)) : new Error(name);
     const type = typeOf(error);
     const text = [name, error.statusCode, type ?? ''].join(' ').trim();

@@ -1,4 +1,5 @@
-import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
+import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
+import type { FastifyReply, FastifyRequest, FastifySerializerCompiler, RouteOptions } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Access } from '../../schemas/base/scopes.ts';
 import { ErrorBody, Refusal } from '../../schemas/base/wire.ts';
@@ -16,6 +17,7 @@ declare module 'fastify' {
  */
 export default fp(
   async (app) => {
+    app.setSerializerCompiler(serializerOf);
     app.addHook('onRoute', (route) => {
       if (route.schema?.hide) return;
       if (!route.schema?.response)
@@ -32,6 +34,16 @@ export default fp(
   },
   { name: 'declared-responses' },
 );
+
+const compileSerializer = SerializerSelector()({}, {});
+const serializers = new WeakMap<object, ReturnType<typeof compileSerializer>>();
+
+/** Returns a serializer that is compiled at its first use, once for all routes that send the schema. */
+const serializerOf: FastifySerializerCompiler<object> = (route) => (value) => {
+  let serialize = serializers.get(route.schema);
+  if (!serialize) serializers.set(route.schema, (serialize = compileSerializer(route as never)));
+  return serialize(value);
+};
 
 const undeclared = ({ method, routeOptions }: FastifyRequest, { statusCode }: FastifyReply): Error =>
   new Error(`${method} ${routeOptions.url} sends the undeclared status ${statusCode}`);
