@@ -125,12 +125,7 @@ export async function maskLocked(
   found: Prospect[],
 ): Promise<Prospect[]> {
   if (config.PROSPECT_MASKING === 'off' || found.length === 0) return found;
-  const unlocked = await db.lookup((sql) =>
-    findUnlocked(
-      sql,
-      customerId,
-      found.map(({ _id }) => _id),
-    ),
-  );
+  const ids = found.map(({ _id }) => _id);
+  const unlocked = await db.lookup((sql) => findUnlocked(sql, customerId, ids));
   return found.map((prospect) => (unlocked.has(prospect._id) ? prospect : mask(prospect)));
 }

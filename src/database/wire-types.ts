@@ -9,53 +9,45 @@ export type WireTypes = { instant: string };
 
 type Oid = number;
 
-/** Of built-in types: the same on every server. */
-const oid = {
-  boolean: 16,
-  bytea: 17,
-  bigint: 20,
-  smallint: 21,
-  integer: 23,
-  text: 25,
-  json: 114,
-  float4: 700,
-  float8: 701,
-  varchar: 1043,
-  date: 1082,
-  timestamp: 1114,
-  timestamptz: 1184,
-  numeric: 1700,
-  uuid: 2950,
-  jsonb: 3802,
-} as const;
+interface TypeOids {
+  oid: Oid;
+  /** Of the arrays of this type. */
+  array: Oid;
+}
 
-const arrays: readonly (readonly [Oid, Oid])[] = [
-  [oid.boolean, 1000],
-  [oid.bytea, 1001],
-  [oid.bigint, 1016],
-  [oid.smallint, 1005],
-  [oid.integer, 1007],
-  [oid.text, 1009],
-  [oid.json, 199],
-  [oid.float4, 1021],
-  [oid.float8, 1022],
-  [oid.varchar, 1015],
-  [oid.date, 1182],
-  [oid.timestamp, 1115],
-  [oid.timestamptz, 1185],
-  [oid.numeric, 1231],
-  [oid.uuid, 2951],
-  [oid.jsonb, 3807],
-];
+/** Of built-in types: the same on every server. */
+const types = {
+  boolean: { oid: 16, array: 1000 },
+  bytea: { oid: 17, array: 1001 },
+  bigint: { oid: 20, array: 1016 },
+  smallint: { oid: 21, array: 1005 },
+  integer: { oid: 23, array: 1007 },
+  text: { oid: 25, array: 1009 },
+  json: { oid: 114, array: 199 },
+  float4: { oid: 700, array: 1021 },
+  float8: { oid: 701, array: 1022 },
+  varchar: { oid: 1043, array: 1015 },
+  date: { oid: 1082, array: 1182 },
+  timestamp: { oid: 1114, array: 1115 },
+  timestamptz: { oid: 1184, array: 1185 },
+  numeric: { oid: 1700, array: 1231 },
+  uuid: { oid: 2950, array: 2951 },
+  jsonb: { oid: 3802, array: 3807 },
+} as const satisfies Record<string, TypeOids>;
 
 const asText = (value: unknown): string => (value instanceof Date ? value.toISOString() : String(value));
 
 /** The driver's option `types`. Decimals and 64-bit integers become JavaScript numbers. */
 export const wireTypes = {
-  instant: { to: oid.timestamptz, from: [oid.timestamptz], serialize: asText, parse: toInstant },
-  calendar: { to: oid.date, from: [oid.date, oid.timestamp], serialize: asText, parse: (text: string) => text },
+  instant: { to: types.timestamptz.oid, from: [types.timestamptz.oid], serialize: asText, parse: toInstant },
+  calendar: {
+    to: types.date.oid,
+    from: [types.date.oid, types.timestamp.oid],
+    serialize: asText,
+    parse: (text: string) => text,
+  },
   // The API keeps these numbers within JavaScript's range.
-  decimal: { to: oid.numeric, from: [oid.numeric, oid.bigint], serialize: asText, parse: Number },
+  decimal: { to: types.numeric.oid, from: [types.numeric.oid, types.bigint.oid], serialize: asText, parse: Number },
 } satisfies Record<string, postgres.PostgresType>;
 
 /**
@@ -78,7 +70,7 @@ interface Codecs {
 export function registerArrays(sql: postgres.Sql<WireTypes>): void {
   // `fetch_types` costs a round trip, and a connection lost at that moment ends the process with an unhandled rejection.
   const codecs = sql.options as unknown as Codecs;
-  for (const [element, array] of arrays) {
+  for (const { oid: element, array } of Object.values<TypeOids>(types)) {
     const parse = codecs.parsers[element] ?? ((text: string) => text);
     const serialize = codecs.serializers[element] ?? String;
     codecs.shared.typeArrayMap[element] = array;

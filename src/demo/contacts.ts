@@ -11,17 +11,9 @@ interface DemoCompany {
 }
 
 const industries = [
-  'Software',
-  'Logistics',
-  'Renewable Energy',
-  'Medical Devices',
-  'Financial Services',
-  'Food Production',
-  'Construction',
-  'Machinery',
-  'Retail',
-  'Telecommunications',
-];
+  'Software', 'Logistics', 'Renewable Energy', 'Medical Devices', 'Financial Services',
+  'Food Production', 'Construction', 'Machinery', 'Retail', 'Telecommunications',
+]; // prettier-ignore
 
 const places = [
   { locality: 'London', region: 'England', country: 'GB', dialling: '+44' },

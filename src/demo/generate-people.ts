@@ -24,21 +24,8 @@ const industries = [
   'Energy', 'Biotechnology', 'Legal Services', 'Hospitality', 'Aerospace & Defense', 'Agriculture',
 ]; // prettier-ignore
 const levels = [
-  '',
-  'Senior',
-  '',
-  'Head of',
-  '',
-  'Junior',
-  'VP',
-  'Lead',
-  'Director of',
-  'Principal',
-  'Chief',
-  'Assistant',
-  'Regional',
-  'Interim',
-];
+  '', 'Senior', '', 'Head of', '', 'Junior', 'VP', 'Lead', 'Director of', 'Principal', 'Chief', 'Assistant', 'Regional', 'Interim',
+]; // prettier-ignore
 const functions = [
   'Software Engineer', 'Sales Manager', 'Account Executive', 'Project Manager', 'Marketing Manager', 'Product Manager', 'Data Analyst',
   'Human Resources', 'Operations', 'Customer Success', 'Finance', 'Business Development', 'Quality Assurance', 'Procurement', 'Legal Counsel',
@@ -46,19 +33,8 @@ const functions = [
   'Site Reliability Engineer', 'UX Designer', 'Controller', 'Business Analyst', 'Plant Manager', 'Event Planner', 'Technical Writer',
 ]; // prettier-ignore
 const suffixes = [
-  'Inc',
-  'Group',
-  'Ltd',
-  'GmbH',
-  '& Sons',
-  'Holdings',
-  'Partners',
-  'AG',
-  'S.A.',
-  'Labs',
-  'Systems',
-  'International',
-];
+  'Inc', 'Group', 'Ltd', 'GmbH', '& Sons', 'Holdings', 'Partners', 'AG', 'S.A.', 'Labs', 'Systems', 'International',
+]; // prettier-ignore
 
 interface Country {
   name: string;

@@ -174,29 +174,3 @@ export const PaginateOrContinue = Strict(
   { ...Paginate.properties, cursor: Type.Optional(Cursor({ maxLength: 4096 })) },
   { description: Paginate.description },
 );
-
-export function filterTable(): string {
-  const rows = (Object.keys(typeNames) as (keyof typeof typeNames)[]).map((type) => {
-    const names = (fields: FilterFields): string =>
-      Object.keys(fields.types)
-        .filter((name) => fields.types[name] === type)
-        .map((name) => `\`${name}\``)
-        .join(', ');
-    const custom = '`custom_fields.<key>`';
-    const [contacts, companies] =
-      type === 'custom' ? [custom, custom] : [names(contactFilterFields), names(companyFilterFields)];
-    const operators = operatorsOf[type].map((operator) => `\`${operator}\``).join(', ');
-    return `| ${typeNames[type]} | ${contacts} | ${companies || '–'} | ${operators || 'none: the value is a string'} |`;
-  });
-  return ['| type | fields of contacts | fields of companies | operators |', '|---|---|---|---|', ...rows].join('\n');
-}
-
-const typeNames: Readonly<Record<FieldType, string>> = {
-  text: 'text',
-  exact: 'text, compared exactly',
-  integer: 'integer',
-  instant: 'date-time',
-  uuid: 'id',
-  custom: 'string, number or boolean',
-  search: 'words',
-};

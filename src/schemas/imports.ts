@@ -1,7 +1,19 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { companyBatches, contactBatches, type MatchField } from './batches.ts';
 import type { Scope } from './base/scopes.ts';
-import { CreatedAt, DoneWithId, Enum, Ids, Instant, Name, Nullable, Paginate, Strict, Uuid } from './base/wire.ts';
+import {
+  CreatedAt,
+  DoneWithId,
+  Enum,
+  Flag,
+  Ids,
+  Instant,
+  Name,
+  Nullable,
+  Paginate,
+  Strict,
+  Uuid,
+} from './base/wire.ts';
 
 export const importObjects = ['contacts', 'companies'] as const;
 export type ImportObject = (typeof importObjects)[number];
@@ -113,14 +125,10 @@ const changeable = {
       }),
     ),
   ),
-  guess: Type.Optional(
-    Type.Boolean({
-      default: false,
-      description:
-        'Finds the fields of the columns of a CSV or XLSX file whose header names none: as your last import of a file with ' +
-        'these headers had them, by the usual names of fields in English, German, French and Spanish, and by what the first ' +
-        '200 records hold. Columns that stay open are left out, and named in the preview and in the failures.',
-    }),
+  guess: Flag(
+    'Finds the fields of the columns of a CSV or XLSX file whose header names none: as your last import of a file with ' +
+      'these headers had them, by the usual names of fields in English, German, French and Spanish, and by what the first ' +
+      '200 records hold. Columns that stay open are left out, and named in the preview and in the failures.',
   ),
   invalid_values: Type.Optional(
     Enum(invalidValues, {
@@ -129,12 +137,8 @@ const changeable = {
         'out, with a warning. `fail` (default of NDJSON): its record fails.',
     }),
   ),
-  ignore_unknown: Type.Optional(
-    Type.Boolean({
-      default: false,
-      description:
-        'Leaves out the columns of a CSV or XLSX file whose header names no field. If false, such a header fails the import.',
-    }),
+  ignore_unknown: Flag(
+    'Leaves out the columns of a CSV or XLSX file whose header names no field. If false, such a header fails the import.',
   ),
   list_ids: Type.Optional(
     Ids({
@@ -142,12 +146,7 @@ const changeable = {
         'Lists to which each contact of the file is added by hand, unless its record failed. Only for contacts.',
     }),
   ),
-  dry_run: Type.Optional(
-    Type.Boolean({
-      default: false,
-      description: 'Writes nothing. Only counts what would happen to each record, judged by what is stored.',
-    }),
-  ),
+  dry_run: Flag('Writes nothing. Only counts what would happen to each record, judged by what is stored.'),
 };
 
 export const ImportCreate = Strict(
@@ -173,12 +172,9 @@ export const ImportCreate = Strict(
       }),
     ),
     ...changeable,
-    start: Type.Optional(
-      Type.Boolean({
-        default: true,
-        description:
-          'If false, the import waits after the upload until it is started. Its preview can be read meanwhile.',
-      }),
+    start: Flag(
+      'If false, the import waits after the upload until it is started. Its preview can be read meanwhile.',
+      true,
     ),
     name: Type.Optional(Name({ description: 'A name of your choice: 1–255 characters. `""` by default.' })),
   },

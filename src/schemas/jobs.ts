@@ -5,7 +5,7 @@ import { PaginateOrContinue } from './filters.ts';
 import { Prospect, ProspectQuery } from './prospects.ts';
 import type { Scope } from './base/scopes.ts';
 import { Verification } from './verification.ts';
-import { Enum, Ids, Instant, Nullable, Paginate, Strict, success, Uuid } from './base/wire.ts';
+import { Enum, Flag, Ids, Instant, Nullable, Paginate, Strict, success, Uuid } from './base/wire.ts';
 
 export const jobTypes = [
   'unlock_contacts',
@@ -129,11 +129,9 @@ export const JobStarted = Type.Object(
 );
 export type JobStarted = Static<typeof JobStarted>;
 
-const sync = (description: string) => Type.Optional(Type.Boolean({ default: false, description }));
+const dryRun = Flag('Only return an estimate; unlock nothing.');
 
-const dryRun = Type.Optional(Type.Boolean({ default: false, description: 'Only return an estimate; unlock nothing.' }));
-
-const syncProspects = sync('Create or update contacts and companies from the unlocked prospects.');
+const syncProspects = Flag('Create or update contacts and companies from the unlocked prospects.');
 
 const listIds = Type.Optional(
   Ids({
@@ -199,13 +197,8 @@ const EmailToVerify = Strict(
 );
 
 const verifying = {
-  fresh: Type.Optional(
-    Type.Boolean({
-      default: false,
-      description: 'Verify every address anew, and charge for it. Otherwise results of the last 24 hours are reused.',
-    }),
-  ),
-  dry_run: Type.Optional(Type.Boolean({ default: false, description: 'Only return an estimate; verify nothing.' })),
+  fresh: Flag('Verify every address anew, and charge for it. Otherwise results of the last 24 hours are reused.'),
+  dry_run: Flag('Only return an estimate; verify nothing.'),
 };
 
 export const VerifyList = Strict(verifying, { title: 'VerifyList', examples: [{ fresh: false, dry_run: true }] });
@@ -218,7 +211,7 @@ export const VerifyEmail = Strict(
       maxItems: 1000,
       description: 'The addresses. One that is given twice is verified and charged once.',
     }),
-    sync_crm: sync('Write the status to the contacts with this `work_email`.'),
+    sync_crm: Flag('Write the status to the contacts with this `work_email`.'),
     ...verifying,
   },
   { title: 'VerifyEmail', examples: [{ emails: [{ email: 'ada@example.com' }], sync_crm: false }] },

@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { CreatedAt, Cursor, Enum, Ids, Name, Paginate, Strict, success, Text, UpdatedAt, Uuid } from './base/wire.ts';
+import { CreatedAt, Cursor, Enum, Ids, Name, Paginate, Strict, DoneWith, Text, UpdatedAt, Uuid } from './base/wire.ts';
 
 /** `not_equals`, `not_contains` and `not_in` also match contacts whose field is empty. */
 export const ruleOperators = [
@@ -151,27 +151,17 @@ export const MembersByHand = Strict(
   },
 );
 
-export const MembersAdded = Type.Object(
+export const MembersAdded = DoneWith(
+  'ContactListMembersAdded',
   {
-    ...success,
-    data: Type.Object(
-      {
-        added: Type.Integer({ description: 'Contacts that are new in the list.' }),
-        already_members: Type.Integer({ description: 'Contacts that were members before, by hand or by rules.' }),
-      },
-      { description: 'How many contacts were added.' },
-    ),
+    added: Type.Integer({ description: 'Contacts that are new in the list.' }),
+    already_members: Type.Integer({ description: 'Contacts that were members before, by hand or by rules.' }),
   },
-  { title: 'ContactListMembersAdded' },
+  'How many contacts were added.',
 );
 
-export const MembersRemoved = Type.Object(
-  {
-    ...success,
-    data: Type.Object(
-      { removed: Type.Integer({ description: 'Contacts that had been added by hand, and no longer are.' }) },
-      { description: 'How many contacts were removed.' },
-    ),
-  },
-  { title: 'ContactListMembersRemoved' },
+export const MembersRemoved = DoneWith(
+  'ContactListMembersRemoved',
+  { removed: Type.Integer({ description: 'Contacts that had been added by hand, and no longer are.' }) },
+  'How many contacts were removed.',
 );

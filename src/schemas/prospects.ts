@@ -5,6 +5,7 @@ import {
   Cursor,
   defaultLimit,
   Enum,
+  Flag,
   Instant,
   Metadata,
   Nullable,
@@ -16,30 +17,16 @@ import {
   Uuid,
 } from './base/wire.ts';
 
+const names = ['first_name', 'last_name'] as const;
+const places = ['location_locality', 'location_region', 'location_country', 'location_postal_code'] as const;
+
 /** Compared as a whole, without regard to case and accents. */
-export const exactFields = [
-  'first_name',
-  'last_name',
-  'location_locality',
-  'location_region',
-  'location_country',
-  'location_postal_code',
-] as const;
+export const exactFields = [...names, ...places] as const;
 
 /** Compared by word: the field must contain all words of a value, in any order. */
 export const wordFields = ['job_title', 'job_company_name', 'job_company_industry'] as const;
 
-export const textFields = [
-  'first_name',
-  'last_name',
-  'job_title',
-  'job_company_name',
-  'job_company_industry',
-  'location_locality',
-  'location_region',
-  'location_country',
-  'location_postal_code',
-] as const;
+export const textFields = [...names, ...wordFields, ...places] as const;
 
 export type ExactField = (typeof exactFields)[number];
 export type WordField = (typeof wordFields)[number];
@@ -96,15 +83,7 @@ export const maxSourceLength = 120;
 export const prospectOrderFields = {
   noun: 'prospect',
   types: {
-    first_name: 'text',
-    last_name: 'text',
-    job_title: 'text',
-    job_company_name: 'text',
-    job_company_industry: 'text',
-    location_locality: 'text',
-    location_region: 'text',
-    location_country: 'text',
-    location_postal_code: 'text',
+    ...(Object.fromEntries(textFields.map((field) => [field, 'text'])) as Record<TextField, 'text'>),
     verification_status: 'text',
     score: 'integer',
     date_verified: 'instant',
@@ -212,12 +191,7 @@ const PageOrCursor = Strict({ ...page, cursor: Type.Optional(Cursor({ minLength:
 
 const what = {
   filters: Type.Optional(ProspectFilters),
-  all_contacts: Type.Optional(
-    Type.Boolean({
-      default: false,
-      description: 'true: the whole catalog; false: without the prospects that you have unlocked.',
-    }),
-  ),
+  all_contacts: Flag('true: the whole catalog; false: without the prospects that you have unlocked.'),
   order_by: Type.Optional(
     Type.Unsafe<GivenOrder>({
       ...OrderBy(prospectOrderFields),

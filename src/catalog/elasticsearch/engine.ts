@@ -4,7 +4,7 @@ import { unavailable } from '../../errors.ts';
 import { allCustomers, serviceItself } from '../../credentials/requester.ts';
 import type { Catalog } from '../catalog.ts';
 import { SearchNodes } from './cluster.ts';
-import { refresh, refreshEvery, countAll } from './index-calls.ts';
+import { changeAliases, changeSettings, refresh, countAll } from './index-calls.ts';
 import { namesOf, refreshIntervals, writeAlias } from './index-definitions.ts';
 import { findIndexes, catalogLost, standingOf, wasImported, whenIndexMissing, type Indexes } from './indexes.ts';
 import { purge } from './purge.ts';
@@ -95,12 +95,9 @@ const silent: Notify = () => undefined;
 async function finish(indexes: Indexes, { name, uuid, isSearched }: WriteTarget): Promise<number> {
   const { nodes, names, config } = indexes;
   await refresh(nodes, writeAlias(name));
-  await refreshEvery(nodes, name, refreshIntervals.atRest);
+  await changeSettings(nodes, name, { refresh_interval: refreshIntervals.atRest });
   await rebuildValues(nodes, names, config, undefined, name);
-  if (!isSearched) {
-    const actions = [{ add: { index: name, alias: names.people } }];
-    await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
-  }
+  if (!isSearched) await changeAliases(nodes, [{ add: { index: name, alias: names.people } }]);
   const standing = standingOf(await findIndexes(nodes, names.people), names.people);
   if (typeof standing === 'string' || standing.uuid !== uuid) throw replaced();
   return countAll(nodes, name);

@@ -1,3 +1,4 @@
+import type { estypes } from '@elastic/elasticsearch';
 import type { SearchNodes } from './cluster.ts';
 import { requireRefreshed, requireAllShards } from './errors.ts';
 
@@ -7,8 +8,16 @@ export async function refresh(nodes: SearchNodes, index: string | string[], pati
   await nodes.work(async (client, options) => requireRefreshed(await client.indices.refresh(ask, options)), patienceMs);
 }
 
-export const refreshEvery = (nodes: SearchNodes, index: string, refresh_interval: string): Promise<unknown> =>
-  nodes.work((client, options) => client.indices.putSettings({ index, settings: { refresh_interval } }, options));
+export const changeSettings = (
+  nodes: SearchNodes,
+  index: string,
+  settings: estypes.IndicesIndexSettings,
+): Promise<unknown> => nodes.work((client, options) => client.indices.putSettings({ index, settings }, options));
+
+/** All actions, or none. */
+export async function changeAliases(nodes: SearchNodes, actions: estypes.IndicesUpdateAliasesAction[]): Promise<void> {
+  if (actions.length > 0) await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
+}
 
 export const countAll = (nodes: SearchNodes, index: string): Promise<number> =>
   nodes.work(async (client, options) => requireAllShards(await client.count({ index }, options)).count);

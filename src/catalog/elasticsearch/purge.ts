@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { changeSettings } from './index-calls.ts';
 import { isNamedFor } from './index-definitions.ts';
 import { findIndexes, type Indexes } from './indexes.ts';
 import { deleteIndexes } from './repair.ts';
@@ -11,10 +12,7 @@ export async function purge({ nodes, names }: Indexes): Promise<void> {
   const unused = values.filter(
     ({ name, aliases }) => !aliases.includes(names.values) && isNamedFor(name, names.values),
   );
-  await deleteIndexes(
-    nodes,
-    unused.map(({ name }) => name),
-  );
+  await deleteIndexes(nodes, unused);
   const people = (await findIndexes(nodes, names.people)).filter(
     ({ name, isOurs, isClosed }) => isOurs && !isClosed && isNamedFor(name, names.people),
   );
@@ -24,11 +22,11 @@ export async function purge({ nodes, names }: Indexes): Promise<void> {
 /** By default a merge leaves up to a tenth of deleted documents. */
 async function mergeDeletions({ nodes }: Pick<Indexes, 'nodes'>, index: string): Promise<void> {
   const allow = (allowed: number | null) => ({ 'index.merge.policy.expunge_deletes_allowed': allowed });
-  await nodes.work((client, options) => client.indices.putSettings({ index, settings: allow(0) }, options));
+  await changeSettings(nodes, index, allow(0));
   await nodes.work((client, options) =>
     client.indices.forcemerge({ index, only_expunge_deletes: true }, { ...options, requestTimeout: mergeMs }),
   );
-  await nodes.work((client, options) => client.indices.putSettings({ index, settings: allow(null) }, options));
+  await changeSettings(nodes, index, allow(null));
 }
 
 /** How long a merge may take (ms). */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { toDocument } from '../document.ts';
 import { SuppressedPeople } from '../rights/suppressed-people.ts';
-import { refresh, refreshEvery, countAll } from './index-calls.ts';
+import { changeAliases, changeSettings, refresh, countAll } from './index-calls.ts';
 import { refreshIntervals } from './index-definitions.ts';
 import { catalogLost, type Indexes } from './indexes.ts';
 import { readPeople } from './read-batches.ts';
@@ -32,7 +32,7 @@ export async function reindex(
     throw new Error(
       `${copied} people were copied, but the new index holds ${people}. The old index stays in use. Run reindex again`,
     );
-  await refreshEvery(nodes, index.name, refreshIntervals.atRest);
+  await changeSettings(nodes, index.name, { refresh_interval: refreshIntervals.atRest });
   const actions = [
     { remove: { index: old.name, alias: names.people } },
     { remove: { index: old.name, alias: names.everywhere } },
@@ -41,11 +41,11 @@ export async function reindex(
   const next = { ...index, isSearched: true };
   // Both indexes are complete now, so after an interruption either one may be chosen.
   await saveTarget(indexes, next);
-  await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
+  await changeAliases(nodes, actions);
   await rebuildValues(nodes, names, config);
   // Waits for searches that still use the old index.
   await sleep(nodes.maxReadMs);
-  await deleteIndexes(nodes, [old.name]);
+  await deleteIndexes(nodes, [old]);
   return { people, index: next };
 }
 

@@ -1,6 +1,6 @@
 import { findCatalogState, saveIncarnation, type CatalogState } from '../../queries/catalog/catalog-imports.ts';
 import type { SearchNodes } from './cluster.ts';
-import { requireAllShards } from './errors.ts';
+import { changeAliases, changeSettings, countAll, refresh } from './index-calls.ts';
 import { isNamedFor, laterFields, newIndex, peopleIndex, writeAlias, type Names } from './index-definitions.ts';
 import { findIndexes, catalogLost, wasImported, type FoundIndex, type Indexes } from './indexes.ts';
 
@@ -24,12 +24,8 @@ export async function repairPeople(indexes: Indexes, notify: Notify): Promise<Wr
   const known = await db.lookup((sql) => findCatalogState(sql, names.people));
   const found = await findIndexes(nodes, names.people);
   const target = chooseIndex(found, names, known);
-  await takeAliases(
-    nodes,
-    names,
-    found.filter(({ name }) => name !== target?.name),
-    notify,
-  );
+  const others = found.filter(({ name }) => name !== target?.name);
+  await takeAliases(nodes, names, others, notify);
   if (!target) return undefined;
   if (target.isSearched && !target.aliases.includes(names.people))
     notify(`The index ${target.name} had lost the alias ${names.people}; it has it again`);
@@ -68,8 +64,7 @@ async function takeAliases(nodes: SearchNodes, names: Names, from: FoundIndex[],
       .filter((alias) => aliases.includes(alias))
       .map((alias) => ({ remove: { index, alias } })),
   );
-  if (actions.length === 0) return;
-  await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
+  await changeAliases(nodes, actions);
   for (const { name } of bearers)
     notify(`The alias ${names.people} was taken from ${name}, which is not the catalog's index`);
 }
@@ -78,8 +73,7 @@ async function takeAliases(nodes: SearchNodes, names: Names, from: FoundIndex[],
 async function open(nodes: SearchNodes, { name, blocks, isClosed }: FoundIndex, notify: Notify): Promise<void> {
   for (const block of blocks.filter((block) => block !== 'read_only_allow_delete')) {
     // One block at a time, and before anything else: a blocked index accepts no other change than to its blocks.
-    const settings = { [`index.blocks.${block}`]: null };
-    await nodes.work((client, options) => client.indices.putSettings({ index: name, settings }, options));
+    await changeSettings(nodes, name, { [`index.blocks.${block}`]: null });
     notify(`The block on ${name} was lifted: ${block}`);
   }
   if (!isClosed) return;
@@ -113,7 +107,7 @@ async function countFailed(nodes: SearchNodes, index: string): Promise<number> {
 async function giveAliases({ nodes, names }: Indexes, { name, isSearched, aliases }: WriteTarget): Promise<void> {
   const wanted = [writeAlias(name), names.everywhere, ...(isSearched ? [names.people] : [])];
   const actions = wanted.filter((alias) => !aliases.includes(alias)).map((alias) => ({ add: { index: name, alias } }));
-  if (actions.length > 0) await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
+  await changeAliases(nodes, actions);
 }
 
 /** Adds the fields that an index of an earlier release lacks. Its people get their values when they are written again. */
@@ -137,14 +131,12 @@ async function deleteLeftovers(
       aliases.includes(names.everywhere) &&
       !aliases.includes(names.people),
   );
-  await deleteIndexes(
-    nodes,
-    left.map(({ name }) => name),
-  );
+  await deleteIndexes(nodes, left);
 }
 
-export async function deleteIndexes(nodes: SearchNodes, index: string[]): Promise<void> {
-  if (index.length === 0) return;
+export async function deleteIndexes(nodes: SearchNodes, indexes: readonly { name: string }[]): Promise<void> {
+  if (indexes.length === 0) return;
+  const index = indexes.map(({ name }) => name);
   await nodes.work((client, options) => client.indices.delete({ index, ignore_unavailable: true }, options));
 }
 
@@ -191,11 +183,9 @@ async function renameAside(nodes: SearchNodes, alias: string, notify: Notify): P
   await nodes.work((client, options) =>
     client.indices.clone({ index: alias, target: aside, settings }, { ...options, ignore: [400] }),
   );
-  const count = (index: string): Promise<number> =>
-    nodes.work(async (client, options) => requireAllShards(await client.count({ index }, options)).count);
-  await nodes.work((client, options) => client.indices.refresh({ index: [alias, aside] }, options));
-  if ((await count(aside)) !== (await count(alias)))
+  await refresh(nodes, [alias, aside]);
+  if ((await countAll(nodes, aside)) !== (await countAll(nodes, alias)))
     throw new Error(`The index ${alias} has the name of the catalog and could not be renamed. Rename or delete it`);
-  await deleteIndexes(nodes, [alias]);
+  await deleteIndexes(nodes, [foreign]);
   notify(`An index named ${alias} had the name of the catalog. It was renamed to ${aside}`);
 }

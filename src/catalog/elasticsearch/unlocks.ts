@@ -65,10 +65,8 @@ async function syncOnce(catalog: Indexes, ids: string[], demand: Demand): Promis
   const customers = await unlocksOf(catalog, ids);
   const left = new Set((await Promise.all(read.map((people) => writeUnlocks(catalog, people, customers)))).flat());
   // Only after all indexes have the unlock: an unlock that is marked as indexed is not checked again.
-  await noteIndexed(
-    catalog,
-    unindexed.filter(({ prospect_id }) => !left.has(prospect_id)),
-  );
+  const indexed = unindexed.filter(({ prospect_id }) => !left.has(prospect_id));
+  await noteIndexed(catalog, indexed);
   return [...left];
 }
 

@@ -6,7 +6,8 @@ import { usualSpelling } from '../document.ts';
 import { groupSpellings, inBatches, wordPatterns, type Spelling, type SuggestedValue } from '../suggestions.ts';
 import { bulk, toOperation, type Operation } from './bulk.ts';
 import type { Reader, SearchNodes } from './cluster.ts';
-import { requireRefreshed, requireAllShards } from './errors.ts';
+import { requireAllShards } from './errors.ts';
+import { changeAliases, refresh } from './index-calls.ts';
 import {
   foldedField,
   isNamedFor,
@@ -77,7 +78,7 @@ export async function rebuildValues(
   };
   // Two loops share the fields: one can wait for the cluster while the other writes.
   await Promise.all([countMembers(), countMembers()]);
-  await nodes.work(async (client, options) => requireRefreshed(await client.indices.refresh({ index }, options)));
+  await refresh(nodes, index);
   await show(nodes, names, index);
 }
 
@@ -90,12 +91,9 @@ async function show(nodes: SearchNodes, names: Names, index: string): Promise<vo
     ...shown.map(({ name }) => ({ remove: { index: name, alias: names.values } })),
     { add: { index, alias: names.values } },
   ];
-  await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
+  await changeAliases(nodes, actions);
   const unused = before.filter((index) => !shown.includes(index) && isNamedFor(index.name, names.values));
-  await deleteIndexes(
-    nodes,
-    unused.map(({ name }) => name),
-  );
+  await deleteIndexes(nodes, unused);
 }
 
 /** The cluster chooses the document's id, because one made from the value could be too long. */

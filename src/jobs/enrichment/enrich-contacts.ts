@@ -45,20 +45,12 @@ export const enrichContacts: JobBatch = async (context, job) => {
   );
   const last = inputs.at(-1);
   if (!last) return completeUnlocks(context, job);
-  const contacts = await db.search((sql) =>
-    readEnriched(
-      sql,
-      job.customer_id,
-      inputs.map(({ item }) => item),
-    ),
-  );
+  const ids = inputs.map(({ item }) => item);
+  const contacts = await db.search((sql) => readEnriched(sql, job.customer_id, ids));
   const items = itemsOf(inputs, contacts);
   const open = items.filter(({ reason }) => reason === undefined);
-  const matches = await matchPeople(
-    catalog,
-    open.map(({ contact }) => wantedOf(contact!)),
-    codeOf,
-  );
+  const wanted = open.map(({ contact }) => wantedOf(contact!));
+  const matches = await matchPeople(catalog, wanted, codeOf);
   for (const [i, item] of open.entries()) setMatch(item, matches[i]!);
   let unlocked = new Set<string>();
   await settle(context, job, async (sql, held) => {
@@ -156,10 +148,8 @@ async function enrichAll(
 
 /** People who were suppressed since they were matched count as not in the catalog. No other is until the commit. */
 async function leaveOutSuppressed(sql: Transaction, items: readonly Item[]): Promise<void> {
-  const suppressed = await lockAndFindSuppressed(
-    sql,
-    items.flatMap(({ prospect }) => prospect ?? []),
-  );
+  const prospects = items.flatMap(({ prospect }) => prospect ?? []);
+  const suppressed = await lockAndFindSuppressed(sql, prospects);
   for (const item of items)
     if (item.prospect && suppressed.has(item.prospect._id)) {
       item.reason = 'no_match';

@@ -22,11 +22,8 @@ export const unlockSelectedContacts: JobBatch = async (context, job) => {
     const { unlocked, suppressed } = await unlockPeople(sql, held.customer_id, prospects, held.id);
     unlockedIds = unlocked;
     for (const id of suppressed) found.delete(id);
-    const contacts = await toContacts(
-      sql,
-      held,
-      wanted.flatMap((id) => found.get(id) ?? []),
-    );
+    const delivered = wanted.flatMap((id) => found.get(id) ?? []);
+    const contacts = await toContacts(sql, held, delivered);
     const results = inputs.map((input): NewResult => {
       if (input.is_duplicate) return { ...nothing(input), status: 'skipped', reason: 'duplicate' };
       const prospect = found.get(input.item);

@@ -58,10 +58,15 @@ export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: Una
  * @throws Unauthorized if the header is missing or contains no well-formed key.
  */
 function presentedHash({ headers: { authorization }, routeOptions }: FastifyRequest): TokenHash {
-  if (authorization === undefined) throw new Unauthorized('key', 'missing');
   const form = routeOptions.config.keyAsBearer ? /^(?:x-api-key|bearer) +(\S+)$/i : /^x-api-key +(\S+)$/i;
-  const token = recogniseToken(form.exec(authorization)?.[1] ?? '');
-  if (!token) throw new Unauthorized('key', 'malformed');
+  return hashOf('key', authorization && (form.exec(authorization)?.[1] ?? ''));
+}
+
+/** @throws Unauthorized if there is no token, or a text that is none */
+export function hashOf(credential: 'key' | 'session', text: string | undefined): TokenHash {
+  if (text === undefined) throw new Unauthorized(credential, 'missing');
+  const token = recogniseToken(text);
+  if (!token) throw new Unauthorized(credential, 'malformed');
   return token.hash();
 }
 

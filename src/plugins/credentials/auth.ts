@@ -4,7 +4,7 @@ import type { Caller, SessionCaller } from '../../credentials/caller.ts';
 import { forbidden, Unauthorized } from '../../errors.ts';
 import { UnauthenticatedLimit } from '../../limits/unauthenticated.ts';
 import type { Actor } from '../../schemas/audit.ts';
-import type { Access, Scope } from '../../schemas/base/scopes.ts';
+import { scopesOf, type Access, type Scope } from '../../schemas/base/scopes.ts';
 import { keyAuthenticator } from './api-key-auth.ts';
 import earlyReads from '../early-reads.ts';
 import { requestCounter } from '../limits/rate-limits.ts';
@@ -97,12 +97,6 @@ function mayPass(caller: Caller, wanted: Exclude<Access, { public: true }>): boo
 function roleFor(wanted: Access): 'member' | 'admin' | undefined {
   if ('page' in wanted) return wanted.page;
   return 'session' in wanted ? wanted.session : undefined;
-}
-
-/** Returns the scopes (permissions of API keys) that give access to a route. One of these scopes is enough. */
-function scopesOf(wanted: Access): readonly Scope[] {
-  if ('scope' in wanted) return [wanted.scope];
-  return 'anyScope' in wanted ? wanted.anyScope : [];
 }
 
 /**

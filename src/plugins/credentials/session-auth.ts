@@ -4,8 +4,8 @@ import type { SessionCaller } from '../../credentials/caller.ts';
 import { Unauthorized } from '../../errors.ts';
 import type { UnauthenticatedLimit } from '../../limits/unauthenticated.ts';
 import { findSessions } from '../../queries/accounts/sessions.ts';
-import { recogniseToken, type TokenHash } from '../../credentials/tokens.ts';
-import { asText } from './api-key-auth.ts';
+import type { TokenHash } from '../../credentials/tokens.ts';
+import { asText, hashOf } from './api-key-auth.ts';
 
 /**
  * Authenticates a request by its session token. Returns the logged-in user.
@@ -31,24 +31,13 @@ export function sessionAuthenticator(
     (session) => session.token_hash,
   );
   return async (request) => {
-    const tokenHash = presentedHash(tokenOf(request));
+    const tokenHash = hashOf('session', tokenOf(request));
     const session = await unauthenticatedLimit.lookUp(request.address, () => find(tokenHash));
     if (!session) throw new Unauthorized('session', 'unknown');
     if (session.refusal) throw new Unauthorized('session', session.refusal);
     const { user_id: userId, customer_id: customerId, email, role } = session;
     return { kind: 'session', userId, customerId, email, role, tokenHash };
   };
-}
-
-/**
- * Returns the hash of a session token.
- * @throws Unauthorized if the token is missing or not well-formed.
- */
-function presentedHash(text: string | undefined): TokenHash {
-  if (text === undefined) throw new Unauthorized('session', 'missing');
-  const token = recogniseToken(text);
-  if (!token) throw new Unauthorized('session', 'malformed');
-  return token.hash();
 }
 
 /**

@@ -3,7 +3,7 @@ import type { FastifyContextConfig, FastifySchema, RouteOptions } from 'fastify'
 import type { ErrorCode } from '../../errors.ts';
 import { documentedRequest, documentedResponse } from '../../schemas/base/documented.ts';
 import { FileBody } from '../../schemas/imports.ts';
-import type { Access, Scope } from '../../schemas/base/scopes.ts';
+import { scopesOf, type Access, type Scope } from '../../schemas/base/scopes.ts';
 import { ErrorBody, Refusal } from '../../schemas/base/wire.ts';
 import { statuses } from '../answers/error-handler.ts';
 import { policiesOf } from '../limits/rate-limits.ts';
@@ -82,13 +82,6 @@ function security(access: DocumentedAccess): Json {
   if ('session' in access) return { security: [{ session: [] }], 'x-role': access.session };
   const needed = 'anyScope' in access ? 'one' : 'all';
   return { security: [{ apiKey: [] }], 'x-required-scopes': scopesOf(access), 'x-scopes-needed': needed };
-}
-
-function scopesOf(
-  access: Exclude<DocumentedAccess, { session: unknown } | { public: true } | undefined>,
-): readonly Scope[] {
-  if ('scope' in access) return [access.scope];
-  return 'allScopes' in access ? access.allScopes : access.anyScope;
 }
 
 function limitsOf({ config = {} }: RouteOptions): Json {

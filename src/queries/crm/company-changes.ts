@@ -50,12 +50,8 @@ export async function updateDependants(
 ): Promise<void> {
   const concerning = rules.isEmpty ? [] : changes.filter((change) => changedFields(change).length > 0);
   const { large, contactIds } = await lockDependants(sql, customerId, idsOf(concerning));
-  await settleLater(
-    sql,
-    customerId,
-    concerning.filter(({ id }) => large.has(id)),
-    last,
-  );
+  const later = concerning.filter(({ id }) => large.has(id));
+  await settleLater(sql, customerId, later, last);
   await refreshMembers(sql, customerId, rules, contactIds, last);
 }
 

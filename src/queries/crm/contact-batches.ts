@@ -144,11 +144,8 @@ async function failUnknownReferences(
   items: readonly ContactItem[],
 ): Promise<void> {
   const open = alive(items);
-  const errors = await findUnknownReferences(
-    sql,
-    customerId,
-    open.map(({ body }) => body),
-  );
+  const bodies = open.map(({ body }) => body);
+  const errors = await findUnknownReferences(sql, customerId, bodies);
   for (const [i, error] of errors.entries()) if (error) fail(open[i]!, error);
 }
 
@@ -188,13 +185,8 @@ async function write(
   });
   await setManualLists(sql, customerId, new Map(lists), last);
   last.count('contacts', created.length);
-  await refreshMembers(
-    sql,
-    customerId,
-    rules,
-    written.map(({ id }) => id),
-    last,
-  );
+  const ids = written.map(({ id }) => id);
+  await refreshMembers(sql, customerId, rules, ids, last);
   for (const item of created) last.created('contact', toldOf(item));
   for (const [i, item] of changed.entries())
     last.updated('contact', toldOf(item), states[i]!.stored, states[i]!.columns);

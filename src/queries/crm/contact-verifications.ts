@@ -27,11 +27,8 @@ export async function saveVerifications(
   if (verifications.length === 0) return;
   const rules = await lockAndReadRules(sql, customerId);
   // A contact that was merged meanwhile has the address of one of the merged contacts, or none of them.
-  const successors = await findSuccessors(
-    sql,
-    customerId,
-    verifications.map(({ contactId }) => contactId),
-  );
+  const named = verifications.map(({ contactId }) => contactId);
+  const successors = await findSuccessors(sql, customerId, named);
   const current = verifications.map((one) => ({ ...one, contactId: successors.get(one.contactId) ?? one.contactId }));
   const given = [...new Set(current.map(({ contactId }) => contactId))];
   const addressed = await lockAddresses(sql, customerId, given);

@@ -150,11 +150,8 @@ function findContacts(
  * values, the oldest contact first. A company that is deleted counts as none.
  */
 async function lockStored(sql: Transaction, customerId: string, given: readonly SyncedContact[]): Promise<Stored> {
-  const merged = await findByMergedProspect(
-    sql,
-    customerId,
-    given.map(({ prospect_id }) => prospect_id!),
-  );
+  const prospectIds = given.map(({ prospect_id }) => prospect_id!);
+  const merged = await findByMergedProspect(sql, customerId, prospectIds);
   const found = (await findContacts(sql, customerId, given)).map(({ id }) => id);
   const ids = [...new Set([...found, ...merged.values()])];
   if (ids.length === 0) return { stored: [], merged: new Map() };

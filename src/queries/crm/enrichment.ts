@@ -156,20 +156,15 @@ export async function lockEnrichments(
   const names = options.fields.includes('company')
     ? [...new Set(prospects.flatMap((prospect) => companyOf(prospect)?.company_name ?? []).map(fold))]
     : [];
-  const values = valuesToLock(
-    prospects,
-    prospects.map((prospect) => toContact(prospect, codeOf)),
-  );
+  const offered = prospects.map((prospect) => toContact(prospect, codeOf));
+  const values = valuesToLock(prospects, offered);
   const companies = await lockCompanies(sql, customerId, { names, values });
   const seen = await readEnriched(sql, customerId, [...given.keys()]);
   await lockContacts(sql, customerId, [...new Set([...seen.values()].map(({ id }) => id))]);
   // A new statement, because the contacts may have changed before they were locked.
   const current = requireUnmerged(seen, await readEnriched(sql, customerId, [...given.keys()]));
-  const linked = await findLinked(
-    sql,
-    customerId,
-    prospects.map(({ _id }) => _id),
-  );
+  const prospectIds = prospects.map(({ _id }) => _id);
+  const linked = await findLinked(sql, customerId, prospectIds);
   const enrichments: LockedEnrichments['enrichments'] = new Map();
   for (const [id, prospect] of given) {
     const contact = current.get(id);
@@ -226,13 +221,8 @@ export async function writeEnrichments(
       contact: company ? { ...filled, company_id: ids.get(fold(company.company_name)) ?? null } : filled,
     }));
     await updateSynced(sql, customerId, rows);
-    await refreshMembers(
-      sql,
-      customerId,
-      rules,
-      rows.map(({ id }) => id),
-      last,
-    );
+    const contactIds = rows.map(({ id }) => id);
+    await refreshMembers(sql, customerId, rules, contactIds, last);
     for (const row of rows) tellSynced(last, row);
   });
 }

@@ -17,11 +17,8 @@ export async function markRemovalRequested(
   last: LastWrites,
 ): Promise<LockedId[]> {
   // Without these locks, a merge could give the prospect to a contact that is not found here.
-  await lockValues(
-    sql,
-    customerId,
-    prospectIds.map((value) => ({ kind: 'prospect_id', value })),
-  );
+  const values = prospectIds.map((value) => ({ kind: 'prospect_id' as const, value }));
+  await lockValues(sql, customerId, values);
   const merged = await findByMergedProspect(sql, customerId, prospectIds);
   const rows = await sql<{ id: LockedId; external_id: string | null }[]>`
     select id, external_id

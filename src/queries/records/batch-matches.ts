@@ -139,13 +139,8 @@ async function matchAll(
 ): Promise<Matched> {
   const named = alive(items).filter(({ value }) => value !== undefined);
   if (named.length === 0) return { ids: new Map(), merged: new Set() };
-  const found = await findIds(
-    sql,
-    customerId,
-    records,
-    match,
-    named.map(({ value }) => value!),
-  );
+  const values = named.map(({ value }) => value!);
+  const found = await findIds(sql, customerId, records, match, values);
   const absent = named.flatMap(({ value }) => (match === 'external_id' && !found.has(value!) ? [value!] : []));
   const successors = await findByMergedExternalId(sql, customerId, records, absent);
   const ids = new Map<string, string>();

@@ -47,6 +47,13 @@ export type Access =
   | { page: 'member' | 'admin' }
   | { public: true };
 
+/** Returns the scopes of API keys that give access to a route: none if it takes no API key. */
+export function scopesOf(access: Access): readonly Scope[] {
+  if ('scope' in access) return [access.scope];
+  if ('allScopes' in access) return access.allScopes;
+  return 'anyScope' in access ? access.anyScope : [];
+}
+
 declare module 'fastify' {
   interface FastifyContextConfig {
     /** Required: without it, the server does not start. */

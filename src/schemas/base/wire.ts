@@ -14,6 +14,9 @@ export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null
 export const Enum = <T extends string>(values: readonly T[], options: object = {}): TUnsafe<T> =>
   Type.Unsafe({ type: 'string', enum: [...values], ...options });
 
+export const Flag = (description: string, value = false) =>
+  Type.Optional(Type.Boolean({ default: value, description }));
+
 /** Validation converts an id in a request to lower case. */
 export const Uuid = (options: object = {}) =>
   Type.String({
@@ -201,12 +204,13 @@ export const success = {
 
 export const Done = Type.Object(success, { title: 'DefaultResponse' });
 
-export const DoneWithId = Type.Object(
-  {
-    ...success,
-    data: Type.Object({ id: Uuid({ description: 'Id of the record.' }) }, { description: 'The record, by its id.' }),
-  },
-  { title: 'DefaultResponseWithId' },
+export const DoneWith = <P extends TProperties>(title: string, data: P, description: string) =>
+  Type.Object({ ...success, data: Type.Object(data, { description }) }, { title });
+
+export const DoneWithId = DoneWith(
+  'DefaultResponseWithId',
+  { id: Uuid({ description: 'Id of the record.' }) },
+  'The record, by its id.',
 );
 
 export const done = (message: string, id: string): Static<typeof DoneWithId> => ({

@@ -1,6 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { ContactQuery } from '../contacts.ts';
-import { Enum, Strict, Uuid } from '../base/wire.ts';
+import { Enum, Flag, Strict, Uuid } from '../base/wire.ts';
 
 export const enrichedFields = [
   'first_name',
@@ -41,15 +41,13 @@ export const EnrichContacts = Strict(
         description: 'The fields that may be filled. By default all of them.',
       }),
     ),
-    overwrite: Type.Optional(
-      Type.Boolean({ default: false, description: 'true: also fields that are not empty; false: only empty ones.' }),
-    ),
+    overwrite: Flag('true: also fields that are not empty; false: only empty ones.'),
     max_credits: Type.Integer({
       minimum: 0,
       maximum: 1_000_000_000,
       description: 'The most that the job may cost. 0: only from people who are unlocked already.',
     }),
-    dry_run: Type.Optional(Type.Boolean({ default: false, description: 'Only return an estimate; enrich nothing.' })),
+    dry_run: Flag('Only return an estimate; enrich nothing.'),
   },
   {
     title: 'EnrichContacts',

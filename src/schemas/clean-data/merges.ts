@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { companyFields } from '../companies.ts';
 import { contactFields } from '../contacts.ts';
-import { ErrorBody, success, Strict, Uuid } from '../base/wire.ts';
+import { ErrorBody, DoneWith, Strict, Uuid } from '../base/wire.ts';
 
 /** Fields of a contact whose record a merge can choose. `company` stands for the column `company_id`. */
 export const mergedContactFields = [...contactFields, 'company'] as const;
@@ -49,18 +49,13 @@ export const CompanyMerge = body('CompanyMerge', 'company', mergedCompanyFields)
 
 export type Merge = Static<typeof ContactMerge>;
 
-export const Merged = Type.Object(
+export const Merged = DoneWith(
+  'Merged',
   {
-    ...success,
-    data: Type.Object(
-      {
-        id: Uuid({ description: 'Id of the record that stays.' }),
-        merged: Type.Array(Uuid(), { description: 'Ids of the records that were merged into it and deleted.' }),
-      },
-      { description: 'The records, by their ids.' },
-    ),
+    id: Uuid({ description: 'Id of the record that stays.' }),
+    merged: Type.Array(Uuid(), { description: 'Ids of the records that were merged into it and deleted.' }),
   },
-  { title: 'Merged' },
+  'The records, by their ids.',
 );
 
 export const GoneBody = Type.Composite(

@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Enum, Instant, Nullable, Paginate, Strict, success, Text, Uuid } from '../base/wire.ts';
+import { Enum, Instant, Nullable, Paginate, Strict, DoneWith, Text, Uuid } from '../base/wire.ts';
 import { eventTypes } from './types.ts';
 
 /** Of one customer. */
@@ -91,30 +91,26 @@ export const Endpoint = Type.Object(
 );
 export type Endpoint = Static<typeof Endpoint>;
 
-export const IssuedEndpoint = Type.Object(
+export const IssuedEndpoint = DoneWith(
+  'IssuedWebhookEndpoint',
   {
-    ...success,
-    data: Type.Object(
-      {
-        ...settings,
-        secret: Type.String({
-          description: 'Signs each delivery. Only this response shows it: store it now.',
-          examples: ['whsec_…'],
-        }),
-        created_at: CreatedAt(),
-      },
-      { description: 'The endpoint.' },
-    ),
+    ...settings,
+    secret: Type.String({
+      description: 'Signs each delivery. Only this response shows it: store it now.',
+      examples: ['whsec_…'],
+    }),
+    created_at: CreatedAt(),
   },
-  { title: 'IssuedWebhookEndpoint' },
+  'The endpoint.',
 );
 export type IssuedEndpoint = Static<typeof IssuedEndpoint>;
 
 export type EndpointSettings = Omit<IssuedEndpoint['data'], 'secret'>;
 
-export const ChangedEndpoint = Type.Object(
-  { ...success, data: Type.Object({ ...settings, created_at: CreatedAt() }, { description: 'The endpoint.' }) },
-  { title: 'ChangedWebhookEndpoint' },
+export const ChangedEndpoint = DoneWith(
+  'ChangedWebhookEndpoint',
+  { ...settings, created_at: CreatedAt() },
+  'The endpoint.',
 );
 
 const outcome = {
