@@ -36,12 +36,12 @@ interface Change {
  */
 export async function userCreation(
   customerId: string,
-  given: UserCreate,
+  body: UserCreate,
   by: Actor,
 ): Promise<(sql: Transaction) => Promise<IssuedLink>> {
   const passwordHash = await hashPassword(randomBytes(32).toString('base64'));
   return async (sql) => {
-    const user = await createUser(sql, customerId, { ...given, name: given.name.trim(), passwordHash }, by);
+    const user = await createUser(sql, customerId, { ...body, name: body.name.trim(), passwordHash }, by);
     if (!user) throw addressTaken();
     return issueLink(sql, { customerId, userId: user.id, by });
   };

@@ -70,7 +70,7 @@ const as = (kind: IdentifierKind, expected: string) => (text: string) => {
 
 const asNote = asText(255);
 
-interface Given {
+interface Options {
   email?: Identifier;
   profile?: Identifier;
   id?: Identifier;
@@ -79,16 +79,16 @@ interface Given {
 }
 
 /** @throws UsageError unless exactly one option names a person */
-function requireIdentifier({ email, profile, id }: Given): Identifier {
-  const [identifier, ...others] = [email, profile, id].filter((given) => given !== undefined);
+function requireIdentifier({ email, profile, id }: Options): Identifier {
+  const [identifier, ...others] = [email, profile, id].filter((one) => one !== undefined);
   if (!identifier || others.length > 0) throw new UsageError('name the person by one of --email, --profile, --id');
   return identifier;
 }
 
-const run = <T>(work: (services: RightsServices, noted: Noted) => Promise<T>, given: Given = {}): Promise<T> =>
+const run = <T>(work: (services: RightsServices, noted: Noted) => Promise<T>, options: Options = {}): Promise<T> =>
   withCatalog(({ db, catalog }) => {
     const notify = (text: string) => process.stderr.write(`${text}\n`);
-    const noted = { operator: userInfo().username, case_ref: given.case, reason: given.reason };
+    const noted = { operator: userInfo().username, case_ref: options.case, reason: options.reason };
     return work({ db, catalog, notify }, noted);
   }, retryingDatabase);
 
@@ -99,9 +99,9 @@ type Shown = Omit<Report, 'people'> & {
 
 const find =
   (action: 'find') =>
-  async (given: Given): Promise<Shown> => {
-    const identifier = requireIdentifier(given);
-    const { people, ...rest } = await run((services, noted) => report(services, identifier, noted, action), given);
+  async (options: Options): Promise<Shown> => {
+    const identifier = requireIdentifier(options);
+    const { people, ...rest } = await run((services, noted) => report(services, identifier, noted, action), options);
     const shown = people.map(({ place, person: { _id, source, collected_at } }) => ({
       _id,
       place,
@@ -112,11 +112,11 @@ const find =
   };
 
 /** For the person who asks: nothing about other people, and no ids of customers. */
-async function exportPerson(given: Given): Promise<object> {
-  const identifier = requireIdentifier(given);
+async function exportPerson(options: Options): Promise<object> {
+  const identifier = requireIdentifier(options);
   const { people, unlocks, suppressions } = await run(
     (services, noted) => report(services, identifier, noted, 'export'),
-    given,
+    options,
   );
   return {
     people: people.map(({ place, person }) => ({ place, ...person })),
@@ -125,20 +125,20 @@ async function exportPerson(given: Given): Promise<object> {
   };
 }
 
-const eraseGiven = (given: Given) => {
-  const identifier = requireIdentifier(given);
-  return run((services, noted) => erase(services, identifier, noted), given);
+const eraseGiven = (options: Options) => {
+  const identifier = requireIdentifier(options);
+  return run((services, noted) => erase(services, identifier, noted), options);
 };
 
-const suppressGiven = (given: Given) => {
-  const identifier = requireIdentifier(given);
-  return run((services, noted) => suppress(services, identifier, noted), given);
+const suppressGiven = (options: Options) => {
+  const identifier = requireIdentifier(options);
+  return run((services, noted) => suppress(services, identifier, noted), options);
 };
 
-const liftGiven = (given: Given) => {
-  const isOfCase = given.case !== undefined && !given.email && !given.profile && !given.id;
-  const identifier = isOfCase ? undefined : requireIdentifier(given);
-  return run((services, noted) => lift(services, identifier, noted), given);
+const liftGiven = (options: Options) => {
+  const isOfCase = options.case !== undefined && !options.email && !options.profile && !options.id;
+  const identifier = isOfCase ? undefined : requireIdentifier(options);
+  return run((services, noted) => lift(services, identifier, noted), options);
 };
 
 async function applyFile(file: string | undefined) {

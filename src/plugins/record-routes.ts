@@ -43,13 +43,13 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
     create<B extends TSchema>(
       body: B,
       insert: (sql: Transaction, customerId: string, body: Static<B>) => Promise<string>,
-      given: About,
+      texts: About,
     ): void {
       app.post(
         path,
         {
           config: { access: { scope: `${scope}:create` }, idempotent: true },
-          schema: { ...about('create', 'Create', given), body, response: { 201: DoneWithId, ...declared(given) } },
+          schema: { ...about('create', 'Create', texts), body, response: { 201: DoneWithId, ...declared(texts) } },
         },
         async (request, reply) =>
           app.once(request, reply.code(201), async (sql) =>
@@ -59,11 +59,11 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
     },
 
     /**
-     * @param given `nullForUnknown`: the response for an unknown id is null. `mayBeMerged`: the error for an unknown id
+     * @param texts `nullForUnknown`: the response for an unknown id is null. `mayBeMerged`: the error for an unknown id
      *   names the record into which the record was merged
      */
-    read(record: TSchema, find: FindRecords, given: About & { nullForUnknown?: true; mayBeMerged?: true }): void {
-      const { nullForUnknown, mayBeMerged } = given;
+    read(record: TSchema, find: FindRecords, texts: About & { nullForUnknown?: true; mayBeMerged?: true }): void {
+      const { nullForUnknown, mayBeMerged } = texts;
       app.get(
         `${path}/:id`,
         {
@@ -74,7 +74,7 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
             ...(nullForUnknown && { nullForUnknown }),
           },
           schema: {
-            ...about('get', 'Read', given),
+            ...about('get', 'Read', texts),
             params: IdParams,
             response: { 200: record, ...(mayBeMerged && { 404: GoneBody }) },
           },
@@ -91,17 +91,17 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
     update<B extends TSchema>(
       body: B,
       update: (sql: Transaction, customerId: string, id: string, patch: Static<B>, ifMatch?: string) => Promise<void>,
-      given: About,
+      texts: About,
     ): void {
       app.patch(
         `${path}/:id`,
         {
           config: { access: { scope: `${scope}:update` } },
           schema: {
-            ...about('update', 'Update', given),
+            ...about('update', 'Update', texts),
             params: IdParams,
             body,
-            response: { 200: DoneWithId, 412: ErrorBody, ...declared(given) },
+            response: { 200: DoneWithId, 412: ErrorBody, ...declared(texts) },
           },
         },
         async ({ db, caller, params: { id }, body: patch, headers }) => {
@@ -113,14 +113,14 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
 
     remove(
       remove: (sql: Transaction, customerId: string, id: string, ifMatch?: string) => Promise<void>,
-      given: About,
+      texts: About,
     ): void {
       app.delete(
         `${path}/:id`,
         {
           config: { access: { scope: `${scope}:delete` } },
           schema: {
-            ...about('delete', 'Delete', given),
+            ...about('delete', 'Delete', texts),
             params: IdParams,
             response: { 200: DoneWithId, 412: ErrorBody },
           },

@@ -73,10 +73,10 @@ const events: FastifyPluginAsyncTypebox = async (app) => {
 export default events;
 
 /** @throws DomainError `forbidden` if the key may not read one of the types */
-function typesOf(own: readonly Scope[], given: readonly EventType[] | undefined): EventType[] {
+function typesOf(own: readonly Scope[], asked: readonly EventType[] | undefined): EventType[] {
   const readable = readableEvents(own);
-  if (!(given ?? []).every((type) => readable.includes(type))) throw forbidden();
-  return given ? [...given] : readable;
+  if (!(asked ?? []).every((type) => readable.includes(type))) throw forbidden();
+  return asked ? [...asked] : readable;
 }
 
 async function beginningOf(
@@ -97,13 +97,13 @@ async function beginningOf(
 
 async function readOrWait(
   { db, body, caller: { customerId }, requester: { signal }, server }: FastifyRequest,
-  given: Parameters<typeof readEvents>[2],
+  query: Parameters<typeof readEvents>[2],
   own: readonly Scope[],
 ): Promise<FeedPage> {
   const { wait = 0 } = body as EventQuery;
   const end = performance.now() + wait * 1_000;
-  for (let { after } = given; ;) {
-    const page = await readEvents(db, customerId, { ...given, after });
+  for (let { after } = query; ;) {
+    const page = await readEvents(db, customerId, { ...query, after });
     const events = await visibleOf(db, customerId, page.events, own);
     const rest = end - performance.now();
     if (events.length > 0 || rest <= 0 || signal!.aborted) return { ...page, events };

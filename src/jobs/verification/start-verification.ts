@@ -28,11 +28,11 @@ export async function startEmailVerification(
   sql: Transaction,
   spender: Spender,
   settings: Settings,
-  given: VerifyEmail,
+  body: VerifyEmail,
 ): Promise<JobStarted> {
-  const inputs = await readEmails(sql, spender.customerId, given);
-  const job = { type: 'verify_email', sync_crm: given.sync_crm ?? false, request: {} } as const;
-  const hours = reuseHours(settings, given);
+  const inputs = await readEmails(sql, spender.customerId, body);
+  const job = { type: 'verify_email', sync_crm: body.sync_crm ?? false, request: {} } as const;
+  const hours = reuseHours(settings, body);
   return start(sql, spender, { ...job, cost: settings.VERIFY_COST, hours }, async (jobId) => {
     await insertInputs(sql, spender.customerId, jobId, inputs);
     return { total: inputs.length, payable: inputs.filter((input) => !input.is_duplicate).length };
@@ -47,12 +47,12 @@ export async function estimateEmailVerification(
   sql: Transaction,
   spender: Spender,
   settings: Settings,
-  given: VerifyEmail,
+  body: VerifyEmail,
 ): Promise<Estimate> {
   const { customerId } = spender;
-  const inputs = await readEmails(sql, customerId, given);
+  const inputs = await readEmails(sql, customerId, body);
   const addresses = inputs.flatMap(({ is_duplicate, address }) => (is_duplicate ? [] : address!));
-  const reusable = await findReusable(sql, customerId, addresses, sinceNow(sql, reuseHours(settings, given)));
+  const reusable = await findReusable(sql, customerId, addresses, sinceNow(sql, reuseHours(settings, body)));
   const payable = addresses.filter((address) => !reusable.has(address)).length;
   const available = await findSpendable(sql, spender, pool);
   return { matches: addresses.length, cost: payable * settings.VERIFY_COST, available };
@@ -80,10 +80,10 @@ export function startListVerification(
   sql: Transaction,
   spender: Spender,
   settings: Settings,
-  { listId, ...given }: VerifyList & { listId: string },
+  { listId, ...body }: VerifyList & { listId: string },
 ): Promise<JobStarted> {
   const job = { type: 'verify_list', sync_crm: true, request: { list_id: listId } } as const;
-  const hours = reuseHours(settings, given);
+  const hours = reuseHours(settings, body);
   return start(sql, spender, { ...job, cost: settings.VERIFY_COST, hours }, async (jobId) => {
     const total = await insertListInputs(sql, spender.customerId, jobId, listId);
     return { total, payable: total };
@@ -98,9 +98,9 @@ export async function estimateListVerification(
   sql: Transaction,
   spender: Spender,
   settings: Settings,
-  { listId, ...given }: VerifyList & { listId: string },
+  { listId, ...body }: VerifyList & { listId: string },
 ): Promise<Estimate> {
-  const hours = reuseHours(settings, given);
+  const hours = reuseHours(settings, body);
   const { addresses, reusable } = await countListAddresses(sql, spender.customerId, listId, hours);
   const available = await findSpendable(sql, spender, pool);
   return { matches: addresses, cost: (addresses - reusable) * settings.VERIFY_COST, available };
@@ -115,11 +115,11 @@ type Verifying = Pick<NewJob, 'type' | 'sync_crm' | 'request' | 'cost'> & { hour
 function start(
   sql: Transaction,
   spender: Spender,
-  { hours, ...given }: Verifying,
+  { hours, ...job }: Verifying,
   insert: (jobId: string) => Promise<Sizes>,
 ): Promise<JobStarted> {
-  const request = { ...given.request, reuse_hours: hours } satisfies Reusing;
-  return startUnsizedJob(sql, spender, { ...given, request, pool }, async (jobId) => {
+  const request = { ...job.request, reuse_hours: hours } satisfies Reusing;
+  return startUnsizedJob(sql, spender, { ...job, request, pool }, async (jobId) => {
     const { total, payable } = await insert(jobId);
     return { total, payable: payable - (await countReusable(sql, spender.customerId, jobId, hours)) };
   });

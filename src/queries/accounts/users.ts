@@ -43,23 +43,23 @@ interface NewUser {
 export async function createUser(
   sql: Transaction,
   customerId: string,
-  given: NewUser,
+  user: NewUser,
   by: Actor,
 ): Promise<User | undefined> {
-  const row = await insertUser(sql, customerId, given);
+  const row = await insertUser(sql, customerId, user);
   if (row)
     await recordEvent(sql, { event: 'user.created', customerId, userId: row.id, by, details: { role: row.role } });
   return row;
 }
 
-async function insertUser(sql: Transaction, customerId: string, given: NewUser): Promise<User | undefined> {
+async function insertUser(sql: Transaction, customerId: string, user: NewUser): Promise<User | undefined> {
   // Not `on conflict do nothing`: in a distributed database it locks all users and customers. Two transactions that
   // have each inserted a customer would wait for each other.
   try {
     const [row] = await sql.savepoint(
       (inner) => inner<User[]>`
         insert into users (customer_id, email, email_folded, name, role, password_hash)
-        values (${customerId}, ${given.email}, ${fold(given.email)}, ${given.name}, ${given.role}, ${given.passwordHash})
+        values (${customerId}, ${user.email}, ${fold(user.email)}, ${user.name}, ${user.role}, ${user.passwordHash})
         returning ${columns(inner)}`,
     );
     return row;

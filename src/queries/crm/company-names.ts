@@ -20,16 +20,16 @@ export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
 export async function findOrCreateCompany(
   sql: Transaction,
   customerId: string,
-  given: NamedCompany,
+  company: NamedCompany,
   last: LastWrites,
 ): Promise<string | null> {
-  const name = fold(given.company_name);
+  const name = fold(company.company_name);
   // Usually the company exists. While it does not, no row is locked yet, so it is not too late to lock its name.
   const found = (await lockRows(sql, customerId, { names: [name] })).byName.get(name);
   if (found !== undefined) return found;
   const { byName } = await lockCompanies(sql, customerId, { names: [name] });
   if (byName.has(name)) return byName.get(name)!;
-  return (await createCompanies(sql, customerId, [given], last)).get(name)!;
+  return (await createCompanies(sql, customerId, [company], last)).get(name)!;
 }
 
 /** Companies that contacts will refer to. They are locked until the transaction ends. */
@@ -160,11 +160,11 @@ const lockStatement = `
 export async function createCompanies(
   sql: Transaction,
   customerId: string,
-  given: readonly NamedCompany[],
+  companies: readonly NamedCompany[],
   last: LastWrites,
 ): Promise<Map<string, string>> {
   const wanted = new Map<string, NamedCompany>();
-  for (const company of given) {
+  for (const company of companies) {
     const name = fold(company.company_name);
     if (!wanted.has(name)) wanted.set(name, company);
   }

@@ -39,11 +39,11 @@ export async function syncProspects(
   // Locks are taken in the order that all writers use (value-locks.ts).
   if (prospects.length === 0) return new Map();
   const codeOf = await countryCodes();
-  const given = prospects.map((prospect) => toContact(prospect, codeOf));
+  const inCatalog = prospects.map((prospect) => toContact(prospect, codeOf));
   const rules = await lockAndReadRules(sql, customerId);
-  const locked = await lockForSync(sql, customerId, prospects, given);
-  const batch = new SyncBatch(await lockStored(sql, customerId, given));
-  const rows = given.map((contact) => batch.add(contact));
+  const locked = await lockForSync(sql, customerId, prospects, inCatalog);
+  const batch = new SyncBatch(await lockStored(sql, customerId, inCatalog));
+  const rows = inCatalog.map((contact) => batch.add(contact));
   await withLastWrites(sql, customerId, async (last) => {
     await fillCompanies(sql, customerId, { prospects, rows, locked }, last);
     await write(sql, customerId, [...new Set(rows)], last);
@@ -75,10 +75,10 @@ class SyncBatch {
       if (!this.#byProspect.has(prospectId)) this.#byProspect.set(prospectId, row);
   }
 
-  add(given: SyncedContact): SyncedRow {
-    const row = this.#byProspect.get(given.prospect_id!) ?? this.#byEmail.get(fold(given.work_email));
-    const added = row ?? { id: undefined, contact: given };
-    added.contact = fillIn(added.contact, given);
+  add(inCatalog: SyncedContact): SyncedRow {
+    const row = this.#byProspect.get(inCatalog.prospect_id!) ?? this.#byEmail.get(fold(inCatalog.work_email));
+    const added = row ?? { id: undefined, contact: inCatalog };
+    added.contact = fillIn(added.contact, inCatalog);
     this.#note(added);
     return added;
   }
@@ -99,22 +99,22 @@ function lockForSync(
   sql: Transaction,
   customerId: string,
   prospects: readonly Prospect[],
-  given: readonly SyncedContact[],
+  inCatalog: readonly SyncedContact[],
 ): Promise<LockedCompanies> {
   const companies = prospects.map(companyOf).filter((company) => company !== undefined);
   const names = [...new Set(companies.map(({ company_name }) => fold(company_name)))];
-  const values = valuesToLock(prospects, given);
+  const values = valuesToLock(prospects, inCatalog);
   return lockCompanies(sql, customerId, { names, values });
 }
 
 /** Returns the values by which contacts made of these prospects are searched for before one is created. */
-export const valuesToLock = (prospects: readonly Prospect[], given: readonly SyncedContact[]): LockedValue[] => [
+export const valuesToLock = (prospects: readonly Prospect[], inCatalog: readonly SyncedContact[]): LockedValue[] => [
   ...prospects.map(({ _id }) => ({ kind: 'prospect_id' as const, value: _id })),
-  ...emailsOf(given).map((value) => ({ kind: 'work_email' as const, value })),
+  ...emailsOf(inCatalog).map((value) => ({ kind: 'work_email' as const, value })),
 ];
 
-const emailsOf = (given: readonly SyncedContact[]): string[] =>
-  [...new Set(given.map(({ work_email }) => fold(work_email)))].filter((email) => email !== '');
+const emailsOf = (inCatalog: readonly SyncedContact[]): string[] =>
+  [...new Set(inCatalog.map(({ work_email }) => fold(work_email)))].filter((email) => email !== '');
 
 /**
  * Finds the stored contacts that have the same prospect id or work email as one of the `given` contacts. Returns their
@@ -123,9 +123,9 @@ const emailsOf = (given: readonly SyncedContact[]): string[] =>
 function findContacts(
   sql: Transaction,
   customerId: string,
-  given: readonly SyncedContact[],
+  inCatalog: readonly SyncedContact[],
 ): Promise<{ id: string }[]> {
-  const ids = given.map(({ prospect_id }) => prospect_id!);
+  const ids = inCatalog.map(({ prospect_id }) => prospect_id!);
   return sql<{ id: string }[]>`
     select id
     from contacts
@@ -134,7 +134,7 @@ function findContacts(
       and prospect_id = any(${ids}::uuid[])
     union
     select oldest.id
-    from unnest(${emailsOf(given)}::text[]) as wanted (email)
+    from unnest(${emailsOf(inCatalog)}::text[]) as wanted (email)
     cross join lateral (
       select id
       from contacts
@@ -149,10 +149,10 @@ function findContacts(
  * Locks the stored contacts that may match the `given` contacts until the transaction ends. Returns their current
  * values, the oldest contact first. A company that is deleted counts as none.
  */
-async function lockStored(sql: Transaction, customerId: string, given: readonly SyncedContact[]): Promise<Stored> {
-  const prospectIds = given.map(({ prospect_id }) => prospect_id!);
+async function lockStored(sql: Transaction, customerId: string, inCatalog: readonly SyncedContact[]): Promise<Stored> {
+  const prospectIds = inCatalog.map(({ prospect_id }) => prospect_id!);
   const merged = await findByMergedProspect(sql, customerId, prospectIds);
-  const found = (await findContacts(sql, customerId, given)).map(({ id }) => id);
+  const found = (await findContacts(sql, customerId, inCatalog)).map(({ id }) => id);
   const ids = [...new Set([...found, ...merged.values()])];
   if (ids.length === 0) return { stored: [], merged: new Map() };
   // Both statements are sent together. The second statement's snapshot is taken after the first has the locks, so it also

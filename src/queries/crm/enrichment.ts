@@ -82,7 +82,7 @@ export function enrichmentOf<Contact extends EnrichedContact>(
   codeOf: CountryCodes,
   options: EnrichOptions,
 ): Enrichment<Contact> {
-  const given = toContact(prospect, codeOf);
+  const inCatalog = toContact(prospect, codeOf);
   const { id: _id, company_name: own, ...before } = contact;
   const offered = companyOf(prospect);
   const isNewCompany =
@@ -90,15 +90,15 @@ export function enrichmentOf<Contact extends EnrichedContact>(
     options.fields.includes('company') &&
     (own === null || (options.overwrite && fold(own) !== fold(offered.company_name)));
   const changed = options.fields.filter((field) =>
-    field === 'company' ? isNewCompany : isFilled(field, before, given, options.overwrite),
+    field === 'company' ? isNewCompany : isFilled(field, before, inCatalog, options.overwrite),
   );
-  const values = changed.flatMap((field) => (field === 'company' ? [] : [[field, given[field]] as const]));
+  const values = changed.flatMap((field) => (field === 'company' ? [] : [[field, inCatalog[field]] as const]));
   const filled: SyncedContact = { ...before, ...Object.fromEntries(values) };
   return {
     contact,
     prospect,
     changed,
-    filled: withServiceColumns(filled, before, given),
+    filled: withServiceColumns(filled, before, inCatalog),
     company: isNewCompany ? offered : undefined,
   };
 }
@@ -106,10 +106,10 @@ export function enrichmentOf<Contact extends EnrichedContact>(
 function isFilled(
   field: Exclude<EnrichedField, 'company'>,
   before: SyncedContact,
-  given: SyncedContact,
+  inCatalog: SyncedContact,
   overwrite: boolean,
 ): boolean {
-  const [own, value] = [before[field], given[field]];
+  const [own, value] = [before[field], inCatalog[field]];
   if (isEmpty(value) || (!isEmpty(own) && !overwrite)) return false;
   return field === 'work_email'
     ? fold(String(own)) !== fold(String(value))
@@ -117,17 +117,17 @@ function isFilled(
 }
 
 /** Sets the columns that only the service writes. A verification is taken over with the address that it is about. */
-function withServiceColumns(filled: SyncedContact, before: SyncedContact, given: SyncedContact): SyncedContact {
-  const isSameAddress = filled.work_email !== '' && fold(filled.work_email) === fold(given.work_email);
+function withServiceColumns(filled: SyncedContact, before: SyncedContact, inCatalog: SyncedContact): SyncedContact {
+  const isSameAddress = filled.work_email !== '' && fold(filled.work_email) === fold(inCatalog.work_email);
   const isNewAddress = fold(filled.work_email) !== fold(before.work_email);
   const { verification_status, last_verified } =
-    isSameAddress && (isNewAddress || before.verification_status === 'unverified') ? given : before;
+    isSameAddress && (isNewAddress || before.verification_status === 'unverified') ? inCatalog : before;
   return {
     ...filled,
     verification_status,
     last_verified,
-    prospect_id: before.prospect_id ?? given.prospect_id,
-    score: before.score === 0 ? given.score : before.score,
+    prospect_id: before.prospect_id ?? inCatalog.prospect_id,
+    score: before.score === 0 ? inCatalog.score : before.score,
   };
 }
 
@@ -141,17 +141,17 @@ export interface LockedEnrichments {
 
 /**
  * Locks contacts until the transaction ends, and returns what these prospects change in them.
- * @param given by the id with which the job names the contact; different ids of different contacts
+ * @param matched by the id with which the job names the contact; different ids of different contacts
  * @throws RecordsChanged if two of them are the same contact by now, because it was merged
  */
 export async function lockEnrichments(
   sql: Transaction,
   customerId: string,
-  given: ReadonlyMap<string, Prospect>,
+  matched: ReadonlyMap<string, Prospect>,
   codeOf: CountryCodes,
   options: EnrichOptions,
 ): Promise<LockedEnrichments> {
-  const prospects = [...given.values()];
+  const prospects = [...matched.values()];
   const rules = await lockAndReadRules(sql, customerId);
   const names = options.fields.includes('company')
     ? [...new Set(prospects.flatMap((prospect) => companyOf(prospect)?.company_name ?? []).map(fold))]
@@ -159,14 +159,14 @@ export async function lockEnrichments(
   const offered = prospects.map((prospect) => toContact(prospect, codeOf));
   const values = valuesToLock(prospects, offered);
   const companies = await lockCompanies(sql, customerId, { names, values });
-  const seen = await readEnriched(sql, customerId, [...given.keys()]);
+  const seen = await readEnriched(sql, customerId, [...matched.keys()]);
   await lockContacts(sql, customerId, [...new Set([...seen.values()].map(({ id }) => id))]);
   // A new statement, because the contacts may have changed before they were locked.
-  const current = requireUnmerged(seen, await readEnriched(sql, customerId, [...given.keys()]));
+  const current = requireUnmerged(seen, await readEnriched(sql, customerId, [...matched.keys()]));
   const prospectIds = prospects.map(({ _id }) => _id);
   const linked = await findLinked(sql, customerId, prospectIds);
   const enrichments: LockedEnrichments['enrichments'] = new Map();
-  for (const [id, prospect] of given) {
+  for (const [id, prospect] of matched) {
     const contact = current.get(id);
     if (!contact) continue;
     const enrichment = enrichmentOf(contact, prospect, codeOf, options);

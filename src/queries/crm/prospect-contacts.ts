@@ -104,13 +104,13 @@ const columns = Object.keys(syncedColumns) as (keyof typeof syncedColumns)[];
  * `0` and the status `unverified` count as empty. The verification status is copied only if both contacts then have the
  * same work e-mail. A status without a work e-mail counts as empty, because it is about no address.
  */
-export function fillIn<T extends SyncedContact>(own: T, given: SyncedContact): T {
+export function fillIn<T extends SyncedContact>(own: T, inCatalog: SyncedContact): T {
   const filled = { ...own };
   for (const column of columns)
-    if (column !== 'last_verified' && isEmpty(own[column])) Object.assign(filled, { [column]: given[column] });
+    if (column !== 'last_verified' && isEmpty(own[column])) Object.assign(filled, { [column]: inCatalog[column] });
   const isVerified = own.verification_status !== 'unverified' && own.work_email !== '';
-  if (isVerified || fold(filled.work_email) !== fold(given.work_email)) return filled;
-  const { verification_status, last_verified } = given;
+  if (isVerified || fold(filled.work_email) !== fold(inCatalog.work_email)) return filled;
+  const { verification_status, last_verified } = inCatalog;
   return { ...filled, verification_status, last_verified };
 }
 

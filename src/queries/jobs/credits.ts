@@ -62,21 +62,21 @@ export async function reserveCredits(
   });
 }
 
-export const chargeCredits = (sql: Transaction, customerId: string, jobId: string, given: Amount): Promise<void> =>
-  requireMove(sql, customerId, { ...given, kind: 'charge', available: 0, reserved: -given.amount, jobId });
+export const chargeCredits = (sql: Transaction, customerId: string, jobId: string, credits: Amount): Promise<void> =>
+  requireMove(sql, customerId, { ...credits, kind: 'charge', available: 0, reserved: -credits.amount, jobId });
 
-export const releaseCredits = (sql: Transaction, customerId: string, jobId: string, given: Amount): Promise<void> => {
-  const { amount } = given;
-  return requireMove(sql, customerId, { ...given, kind: 'release', available: amount, reserved: -amount, jobId });
+export const releaseCredits = (sql: Transaction, customerId: string, jobId: string, credits: Amount): Promise<void> => {
+  const { amount } = credits;
+  return requireMove(sql, customerId, { ...credits, kind: 'release', available: amount, reserved: -amount, jobId });
 };
 
 export async function grantCredits(
   sql: Transaction,
   customerId: string,
-  given: Amount & { note: string | null },
+  grant: Amount & { note: string | null },
 ): Promise<void> {
-  const { pool, amount } = given;
-  await requireMove(sql, customerId, { ...given, kind: 'grant', available: amount, reserved: 0 });
+  const { pool, amount } = grant;
+  await requireMove(sql, customerId, { ...grant, kind: 'grant', available: amount, reserved: 0 });
   await sql`
     update credit_balances
     set low_of = ${amount}
@@ -103,10 +103,10 @@ async function tellIfLow(sql: Transaction, customerId: string, pool: Pool): Prom
 export async function adjustCredits(
   sql: Transaction,
   customerId: string,
-  given: Amount & { note: string | null },
+  correction: Amount & { note: string | null },
 ): Promise<void> {
-  const { pool, amount } = given;
-  if (await move(sql, customerId, { ...given, kind: 'adjust', available: amount, reserved: 0 }))
+  const { pool, amount } = correction;
+  if (await move(sql, customerId, { ...correction, kind: 'adjust', available: amount, reserved: 0 }))
     return tellIfLow(sql, customerId, pool);
   throw new InsufficientCredits({
     required: -amount,
@@ -124,35 +124,35 @@ interface Move extends Amount {
   note?: string | null;
 }
 
-async function requireMove(sql: Transaction, customerId: string, given: Move): Promise<void> {
-  if (given.amount === 0) return;
-  if (!(await move(sql, customerId, given)))
-    throw new Error(`Cannot ${given.kind} ${given.amount} credits: the ${given.pool} balance is missing or too low`);
+async function requireMove(sql: Transaction, customerId: string, change: Move): Promise<void> {
+  if (change.amount === 0) return;
+  if (!(await move(sql, customerId, change)))
+    throw new Error(`Cannot ${change.kind} ${change.amount} credits: the ${change.pool} balance is missing or too low`);
 }
 
 /**
  * Changes a balance and inserts the ledger entry, in one statement.
  * @returns false, with nothing written, if fewer credits are available than needed
  */
-async function move(sql: Transaction, customerId: string, given: Move): Promise<boolean> {
-  const { pool, kind, amount, jobId = null, note = null } = given;
+async function move(sql: Transaction, customerId: string, change: Move): Promise<boolean> {
+  const { pool, kind, amount, jobId = null, note = null } = change;
   const { count } = await sql`
     with moved as (
       update credit_balances
       set
-        available = available + ${given.available}::bigint,
-        reserved = reserved + ${given.reserved}::bigint,
+        available = available + ${change.available}::bigint,
+        reserved = reserved + ${change.reserved}::bigint,
         entries = entries + 1,
         updated_at = (select clock_timestamp())
       where customer_id = ${customerId}
         and pool = ${pool}
-        and available + ${given.available}::bigint >= 0
+        and available + ${change.available}::bigint >= 0
       returning pool, entries, available, reserved
     )
     insert into credit_entries (customer_id, pool, number, kind, amount, balance_after, reserved_after, job_id, note)
     select ${customerId}::uuid, pool, entries, ${kind}, ${amount}::bigint, available, reserved, ${jobId}::uuid, ${note}::text
     from moved`;
-  if (count === 1) afterCommit(sql, () => countMove(given));
+  if (count === 1) afterCommit(sql, () => countMove(change));
   return count === 1;
 }
 

@@ -22,11 +22,11 @@ interface ManualMembers {
 export const addMembers = (
   sql: Transaction,
   customerId: string,
-  given: ManualMembers,
+  body: ManualMembers,
 ): Promise<{ added: number; already_members: number }> =>
   withLastWrites(sql, customerId, async (last) => {
-    const contactIds = await lockListAndContacts(sql, customerId, given, last);
-    const added = await addToLists(sql, customerId, { list_ids: [given.list_id], contact_ids: contactIds }, last);
+    const contactIds = await lockListAndContacts(sql, customerId, body, last);
+    const added = await addToLists(sql, customerId, { list_ids: [body.list_id], contact_ids: contactIds }, last);
     return { added, already_members: contactIds.length - added };
   });
 
@@ -75,25 +75,25 @@ export async function addToLists(
 export const removeMembers = (
   sql: Transaction,
   customerId: string,
-  given: ManualMembers,
+  body: ManualMembers,
 ): Promise<{ removed: number }> =>
   withLastWrites(sql, customerId, async (last) => {
-    const contactIds = await lockListAndContacts(sql, customerId, given, last);
+    const contactIds = await lockListAndContacts(sql, customerId, body, last);
     const kept = await sql`
     update list_members
     set by_hand = false
     where customer_id = ${customerId}
-      and list_id = ${given.list_id}
+      and list_id = ${body.list_id}
       and contact_id = any(${contactIds}::uuid[])
       and by_hand
       and by_rule`;
     const removed = await sql`
     delete from list_members
     where customer_id = ${customerId}
-      and list_id = ${given.list_id}
+      and list_id = ${body.list_id}
       and contact_id = any(${contactIds}::uuid[])
       and not by_rule`;
-    last.count(given.list_id, -removed.count);
+    last.count(body.list_id, -removed.count);
     return { removed: kept.count + removed.count };
   });
 
