@@ -58,15 +58,19 @@ interface Attempt extends Attack {
   route: DeclaredRoute;
 }
 
-/** Chooses random attempts that include each route, each kind, and all attempts with the most faults. */
+/** The same schema is the same validator: routes without a body, for example, are one. */
+const readerOf = ({ body, bodyLimit }: DeclaredRoute): string => `${bodyLimit} ${JSON.stringify(body)}`;
+
+/** Chooses random attempts that include each schema of a body, each kind, and all attempts with the most faults. */
 function chosen(): Attempt[] {
   const every = routes.flatMap((route) => attacksOn(route.body!).map((attack) => ({ ...attack, route })));
   const attempts = shuffled(every, randomFrom(seed));
   const times = new Map<unknown, number>();
   const isWanted = ({ route, kind }: Attempt): boolean => {
-    const [ofRoute, ofKind] = [times.get(route) ?? 0, times.get(kind) ?? 0];
-    times.set(route, ofRoute + 1).set(kind, ofKind + 1);
-    return ofRoute < 1 || ofKind < 1 || kind === mostFaults;
+    const reader = readerOf(route);
+    const [ofReader, ofKind] = [times.get(reader) ?? 0, times.get(kind) ?? 0];
+    times.set(reader, ofReader + 1).set(kind, ofKind + 1);
+    return ofReader < 1 || ofKind < 1 || kind === mostFaults;
   };
   const wanted = new Set(attempts.filter(isWanted));
   return [...wanted, ...attempts.filter((one) => !wanted.has(one))].slice(0, Math.max(bodies, wanted.size));
