@@ -218,6 +218,9 @@ describe.for([
       expect((await privacy('apply', path)).code).toBe(2);
     });
 
+    // What follows is the same on both engines: its commands are those above, or do not get as far as the catalog.
+    if (clustered) return;
+
     test('the commands of the handbook answer a request', async () => {
       const ada = unique();
       await load([ada]);

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { runCli } from '../setup/cli.ts';
+import { nodeEnvironment, runCli } from '../setup/cli.ts';
 import { createDatabase } from '../setup/database.ts';
 
 const { url } = await startApp();
@@ -54,7 +54,7 @@ test('serve on an occupied port ends although it already serves metrics on a por
 /** Starts a command, ends it when it has written to stdout, and returns the lines of its output. */
 async function outputOf(verb: string, environment: Record<string, string>): Promise<string[]> {
   const child = spawn(process.execPath, ['src/cli.ts', verb], {
-    env: { DATABASE_URL: url, PORT: '0', ...environment },
+    env: { ...nodeEnvironment, DATABASE_URL: url, PORT: '0', ...environment },
   });
   onTestFinished(() => void child.kill('SIGKILL'));
   const output = [text(child.stdout), text(child.stderr)];

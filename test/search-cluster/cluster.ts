@@ -127,6 +127,7 @@ export class SearchCluster {
       `-Xms${heap}`,
       `-Xmx${heap}`,
       '-XX:+UseG1GC',
+      '-XX:TieredStopAtLevel=1', // the slow compiler takes half of all processor time of nodes that live for a minute
       '--add-modules=jdk.incubator.vector',
       '--enable-native-access=ALL-UNNAMED',
     ];
