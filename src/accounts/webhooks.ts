@@ -1,8 +1,8 @@
 import type { Database, Transaction } from '../database/db.ts';
 import { validationFailed } from '../errors.ts';
 import type { Config } from '../process/config.ts';
-import { findEnd } from '../queries/events/feed.ts';
-import { countWaiting, findPlaceAt } from '../queries/webhooks/backlog.ts';
+import { findEnd, findPlaceAt } from '../queries/events/feed.ts';
+import { countWaiting } from '../queries/webhooks/backlog.ts';
 import {
   changeEndpoint,
   createEndpoint,
@@ -39,7 +39,7 @@ export type Issued = IssuedEndpoint['data'];
 export async function showEndpoints({ db, customerId }: Pick<Management, 'db' | 'customerId'>): Promise<Endpoint[]> {
   const states = await db.lookup((sql) => listEndpoints(sql, customerId));
   const inFeed = await db.search((sql) => Promise.all(states.map((state) => countWaiting(sql, customerId, state))));
-  return states.map(({ position: _position, inactive_from: _from, gaps: _gaps, set_aside, ...shown }, i) => ({
+  return states.map(({ position: _position, set_aside, ...shown }, i) => ({
     ...shown,
     waiting: inFeed[i]! + set_aside,
   }));
@@ -105,7 +105,8 @@ export async function replayEndpoint(
 ): Promise<void> {
   await db.lookup((sql) => requireEndpoint(sql, customerId, id));
   const end = await findEnd(db, customerId);
-  const start = await findPlaceAt(db, customerId, { time: from, end });
+  const place = await findPlaceAt(db, customerId, from);
+  const start = place === 'start' ? { position: 0, id: null } : place;
   await db.transaction((sql) => startReplay(sql, customerId, id, { from: start, end }));
 }
 

@@ -111,6 +111,8 @@ test('webhooks show what waits, and since when, apart for endpoints that fail', 
   const { id: failing } = await makeEndpoint(tested, id, 'https://other.example.com/');
   await record(tested, id, [['contact.created'], ['contact.deleted']]);
   await record(tested, id, [['company.created']]);
+  // Not sent without `bulk`, so it does not wait either.
+  await record(tested, id, [['contact.created']], 'import');
   await owner`update events set occurred_at = now() - interval '700 seconds' where customer_id = ${id} and size = 2`;
   const ago = (seconds: number) => owner`now() - ${seconds} * interval '1 second'`;
   await owner`

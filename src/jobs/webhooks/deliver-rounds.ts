@@ -1,9 +1,9 @@
 import { webhookDeliveries } from '../../process/metrics.ts';
 import { maxSetAside, stuckAfter, type EndpointRow } from '../../queries/jobs/endpoint-rows.ts';
 import { findEnd } from '../../queries/events/feed.ts';
+import { findSecrets } from '../../queries/webhooks/endpoints.ts';
 import { findDueRetries, saveRound, type Attempt, type Round } from '../../queries/webhooks/rounds.ts';
 import type { DisablingReason } from '../../schemas/events/webhooks.ts';
-import type { SecretBox } from '../../webhooks/secrets.ts';
 import type { Outcome } from '../../webhooks/sender.ts';
 import type { JobContext } from '../handler.ts';
 import { underLease } from '../settle.ts';
@@ -114,20 +114,21 @@ interface Sending {
  * @returns the tries in the order in which they ended; those events that were not tried are the last ones
  */
 async function sendAll(
-  { webhooks, log }: JobContext,
+  context: JobContext,
   { endpoint, events, clock }: Sending,
   slot: Slot,
   signal: AbortSignal,
 ): Promise<Attempt[]> {
+  const { webhooks, log } = context;
   const waiting = events.values();
   const attempts: Attempt[] = [];
-  const secrets = secretsOf(webhooks.box!, endpoint, clock());
   const standing = standingOf(endpoint);
   const hasFailed = () => attempts.some(({ ok }) => !ok);
   const work = async (own: Slot): Promise<void> => {
     while (own.isHeld && !signal.aborted && !hasFailed()) {
-      const { value: event } = waiting.next();
-      if (!event) return;
+      const secrets = await secretsOf(context, endpoint);
+      const { value: event } = secrets ? waiting.next() : { value: undefined };
+      if (!event || !secrets) return;
       const sentAt = clock();
       const message = { url: endpoint.url, id: event.event_id, body: event.body, sentAt, secrets };
       const outcome = await webhooks.slots.run(own, standing, () => webhooks.sender.send(message, deliveryMs));
@@ -156,11 +157,13 @@ function takeSlots({ slots }: Webhooks, endpoint: EndpointRow, count: number): S
   return taken;
 }
 
-/** The current secret, and the one before for some time after a rotation. */
-function secretsOf(box: SecretBox, endpoint: EndpointRow, now: Date): string[] {
-  const { customer_id: customerId, secret, previous_secret: previous, previous_until: until } = endpoint;
-  const sealed = previous && Date.parse(until!) > now.getTime() ? [secret, previous] : [secret];
-  return sealed.map((one) => box.open(customerId, one));
+/** Returns the secrets that are valid now, because a secret can be replaced during a round. Undefined: the endpoint is deleted. */
+async function secretsOf(
+  { db, webhooks }: JobContext,
+  { customer_id: customerId, id }: EndpointRow,
+): Promise<string[] | undefined> {
+  const sealed = await db.lookup((sql) => findSecrets(sql, customerId, id));
+  return sealed?.map((one) => webhooks.box!.open(customerId, one));
 }
 
 function attemptOf({ position, event_id, type, body, attempt }: Outgoing, outcome: Outcome, sentAt: Date): Attempt {

@@ -45,6 +45,10 @@ interface Part extends FeedPage {
   from: FeedPosition;
 }
 
+/** So many events that are not wanted are skipped in one round. */
+const mostSkipped = 1_000;
+
+/** Reads up to `limit` wanted events, and on over others, up to the first wanted one. */
 async function readWanted(
   db: Database,
   { customer_id: customerId, types, bulk }: EndpointRow,
@@ -52,9 +56,16 @@ async function readWanted(
   limit: number,
   isWanted: (event: FeedEvent) => boolean,
 ): Promise<Part> {
+  const read = async (after: FeedPosition, most: number): Promise<Part> => {
+    const page = await readKept(db, customerId, { after, types, limit: most });
+    const events = page.events.filter((event) => (bulk || !isBulk(event)) && isWanted(event));
+    const [last, ...more] = events.slice(limit - 1);
+    if (!last || more.length === 0) return { ...page, from, events };
+    return { from, events: events.slice(0, limit), next: { position: last.position, id: last.id }, isMore: true };
+  };
   if (limit <= 0) return { from, events: [], next: from, isMore: false };
-  const page = await readKept(db, customerId, { after: from, types, limit });
-  return { ...page, from, events: page.events.filter((event) => (bulk || !isBulk(event)) && isWanted(event)) };
+  const first = await read(from, limit);
+  return first.events.length === 0 && first.isMore ? read(first.next, mostSkipped) : first;
 }
 
 /** Begins with the oldest events that are kept, if those after the position are not kept any more. */

@@ -214,17 +214,30 @@ const slackMs = 15 * 60_000;
  */
 export async function findPlaceAt(db: Database, customerId: string, instant: string): Promise<FeedPosition | 'start'> {
   const wanted = Date.parse(instant) - slackMs;
-  const head = await readHead(db, customerId);
-  let low = await findStart(db, customerId);
-  let high = head.position + 1;
-  // Looks for the last event before the time.
-  while (high - low.position > 1) {
-    const middle = low.position + Math.floor((high - low.position) / 2);
-    const [row] = await readRows(db, customerId, { from: middle, to: middle + mostOfRow, types: [] });
+  let place: FeedPosition | 'start' = 'start';
+  // Searches by halves: the feed has no index of times.
+  let [low, high] = [0, (await readHead(db, customerId)).position];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const row = await findRowAfter(db, customerId, middle);
     if (row && Date.parse(row.occurred_at) < wanted) {
-      if (row.last_position >= high) break;
-      low = { position: row.last_position, id: eventId(row.id, row.size - 1) };
-    } else high = middle;
+      low = row.last_position;
+      place = { position: low, id: eventId(row.id, row.size - 1) };
+    } else high = row ? Math.min(middle, row.last_position - row.size) : middle;
   }
-  return 'id' in low ? low : 'start';
+  return place;
+}
+
+/** Returns the first row whose last event has a position after this one. */
+async function findRowAfter(db: Database, customerId: string, position: number) {
+  const [row] = await db.lookup(
+    (sql) => sql<Pick<Row, 'id' | 'size' | 'last_position' | 'occurred_at'>[]>`
+      select id, size, last_position, occurred_at
+      from events
+      where customer_id = ${customerId}
+        and last_position > ${position}
+      order by last_position
+      limit 1`,
+  );
+  return row;
 }

@@ -1,6 +1,7 @@
 import type { Sql } from '../../database/db.ts';
 import type { RunType } from '../../database/queues.ts';
 import type { JobStatus } from '../../schemas/jobs.ts';
+import { waitingEntries } from '../webhooks/backlog.ts';
 
 export interface Backlog {
   /**
@@ -80,7 +81,7 @@ export async function readJobHealth(sql: Sql): Promise<JobHealth> {
 export interface WebhookBacklog {
   /** Whether the last delivery failed. */
   standing: 'working' | 'failing';
-  /** Events of the feed that the endpoints have not come to, wanted or not, and those set aside. */
+  /** Events set aside, and those in the feed that the endpoints are to get, among the next 1,000 and those without a position. */
   waiting: number;
   /** Age of the oldest of them (seconds); of a failing endpoint, at least since when it fails. Null: there is none. */
   oldest_seconds: number | null;
@@ -93,18 +94,19 @@ export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> =>
         e.customer_id,
         e.id,
         e.failing_since,
-        greatest(max(h.position) - e.position, 0) + e.set_aside
-          + coalesce(sum(w.size) filter (where w.last_position is null), 0) as waiting,
-        least(min(w.occurred_at), e.failing_since) as since
+        e.set_aside + coalesce(sum(waiting.count), 0) as waiting,
+        least(min(v.occurred_at) filter (where waiting.count > 0), e.failing_since) as since
       from webhook_endpoints e
       join customers c on c.id = e.customer_id
       left join event_heads h on h.customer_id = e.customer_id
-      left join events w
-        on w.customer_id = e.customer_id
+      left join events v
+        on v.customer_id = e.customer_id
         and (
-          (w.last_position > e.position and w.last_position <= e.position + ${mostOfRow})
-          or (w.last_position is null and w.number > coalesce(h.settled, 0))
+          (v.last_position > e.position and v.last_position <= e.position + ${mostOfRow})
+          or (v.last_position is null and v.number > coalesce(h.settled, 0))
         )
+        and v.types && e.types
+      left join lateral (select count(*) as count from (${waitingEntries(sql)}) entries) waiting on true
       where e.active
         and c.status = 'OK'
       group by e.customer_id, e.id

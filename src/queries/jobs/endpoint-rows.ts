@@ -14,10 +14,6 @@ export interface EndpointRow {
   types: EventType[];
   bulk: boolean;
   active: boolean;
-  /** Encrypted. */
-  secret: Buffer;
-  previous_secret: Buffer | null;
-  previous_until: string | null;
   first_position: number;
   position: number;
   position_id: string | null;
@@ -37,6 +33,5 @@ export interface EndpointRow {
 }
 
 export const endpointColumns = (sql: Sql | Transaction) => sql`
-  customer_id, id, 'webhook' as type, url, types, bulk, active, secret, previous_secret, previous_until, first_position,
-  position, position_id, inactive_from, gaps, replay_position, replay_id, replay_end, failures_in_row, failing_since,
+  customer_id, id, 'webhook' as type, url, types, bulk, active, first_position, position, position_id, inactive_from, gaps, replay_position, replay_id, replay_end, failures_in_row, failing_since,
   last_success_at, set_aside, failures`;

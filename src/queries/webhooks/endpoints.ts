@@ -17,8 +17,6 @@ export const settingsColumns = (sql: Sql | Transaction) => sql`
 /** An endpoint as a response shows it, except for the number of waiting events in the feed. */
 export interface EndpointState extends Omit<Endpoint, 'waiting'> {
   position: number;
-  inactive_from: number | null;
-  gaps: [after: number, upTo: number][];
   set_aside: number;
 }
 
@@ -27,7 +25,7 @@ export const listEndpoints = (sql: Sql | Transaction, customerId: string, only?:
   sql<EndpointState[]>`
     select
       ${settingsColumns(sql)}, e.disabled_reason, e.last_success_at, e.last_failure_at, e.failing_since, e.given_up,
-      e.position, e.inactive_from, e.gaps, e.set_aside
+      e.position, e.set_aside
     from webhook_endpoints e
     where e.customer_id = ${customerId}
       ${only === undefined ? sql`` : sql`and e.id = ${only}`}
@@ -247,8 +245,18 @@ export async function requireAddress(
   return row;
 }
 
+/** Returns the encrypted secrets that sign deliveries of an endpoint now, or undefined if it is deleted. */
+export async function findSecrets(sql: Sql, customerId: string, id: string): Promise<Buffer[] | undefined> {
+  const [row] = await sql<Pick<EndpointAddress, 'secrets'>[]>`
+    select ${secretsOf(sql)} as secrets
+    from webhook_endpoints e
+    where e.customer_id = ${customerId}
+      and e.id = ${id}`;
+  return row?.secrets;
+}
+
 /** The secrets with which the endpoint `e` has its deliveries signed now. */
-export const secretsOf = (sql: Sql | Transaction) => sql`
+const secretsOf = (sql: Sql | Transaction) => sql`
   case when e.previous_until > now() then array[e.secret, e.previous_secret] else array[e.secret] end`;
 
 /** Records that the service has disabled an endpoint. */

@@ -1,6 +1,8 @@
 import { afterAll, describe, expect, test, vi } from 'vitest';
-import { updateEndpoint, replayEndpoint } from '../../../src/accounts/webhooks.ts';
+import { updateEndpoint, replayEndpoint, secretRotation } from '../../../src/accounts/webhooks.ts';
+import { readFeed } from '../../../src/jobs/webhooks/read-feed.ts';
 import { startWorkers } from '../../../src/jobs/workers.ts';
+import { endpointColumns, type EndpointRow } from '../../../src/queries/jobs/endpoint-rows.ts';
 import { leaseRun, renewLease } from '../../../src/queries/jobs/leases.ts';
 import { commandLine } from '../../../src/schemas/audit.ts';
 import { startApp } from '../../setup/app.ts';
@@ -101,6 +103,47 @@ describe('an endpoint gets', () => {
     await expectOnly(receiver, id, ['first', ...names]);
     expect(receiver.mostOpen).toBeGreaterThan(5);
     expect(receiver.mostOpen).toBeLessThanOrEqual(10);
+  });
+
+  test('each event signed with the secrets that are valid when it is sent, also within a round', async () => {
+    const { customerId, receiver, id, endpoint } = await start();
+    await record(app, customerId, contacts('first'));
+    await expectOnly(receiver, id, ['first']);
+    receiver.received.length = 0;
+    const answer = hold(receiver);
+    const names = Array.from({ length: 20 }, (_, i) => `contact ${i}`);
+    await record(app, customerId, contacts(...names));
+    await wait(() => expect(receiver.open).toBe(10));
+    const { secret } = await dbOf(app.fastify).transaction(secretRotation(management(customerId), id));
+    await app.owner`update webhook_endpoints set previous_until = now() where id = ${id}`;
+    answer(200);
+    await expectOnly(receiver, id, names);
+    for (const [i, one] of receiver.received.entries()) verify(i < 10 ? endpoint.secret : secret, one);
+  });
+
+  test('what it wants soon after many events that it does not want, and reads no further', async () => {
+    const { id: customerId } = await app.customer();
+    const { id } = await makeEndpoint(app, customerId, (await startReceiver()).url);
+    // Leased, so no worker moves it.
+    await app.owner`
+      update webhook_endpoints set lease = gen_random_uuid(), leased_until = now() + interval '1 hour' where id = ${id}`;
+    const many = Array.from({ length: 900 }, () => ['contact.updated'] as const);
+    await record(app, customerId, many, 'import');
+    await record(app, customerId, many, 'job');
+    await record(app, customerId, contacts('wanted', 'next'));
+    const db = app.db.for({ customerId }, null);
+    const [row] = await db.lookup(
+      (sql) => sql<[EndpointRow]>`
+      select ${endpointColumns(sql)} from webhook_endpoints where id = ${id}`,
+    );
+    const skipped = await readFeed(db, row, 1);
+    expect(skipped.events).toEqual([]);
+    const { position, id: position_id } = skipped.placesAfter(0).next;
+    expect(position).toBeGreaterThan(1_000);
+    const found = await readFeed(db, { ...row, position, position_id }, 1);
+    expect(found.events.map(({ body }) => JSON.parse(body).data.name)).toEqual(['wanted']);
+    expect(found.placesAfter(1).next.position).toBe(1_801);
+    expect(found.placesAfter(0).next.position).toBe(position);
   });
 
   test('nothing while its customer is suspended, and all of it afterwards', async () => {
