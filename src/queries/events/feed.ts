@@ -136,8 +136,9 @@ async function readPlaced(
   { after, types, limit }: Omit<FeedRequest, 'after'> & { after: Place },
 ): Promise<FeedPage> {
   const to = after.position + (types ? filteredSpan : limit) + mostOfRow;
-  const rows = await readRows(db, customerId, { from: after.position, to, types });
-  await requireKept(db, customerId, after, rows);
+  const rows = await readFrom(db, customerId, after, () =>
+    readRows(db, customerId, { from: after.position, to, types }),
+  );
   const events: FeedEvent[] = [];
   let next = after;
   for (const row of rows) {
@@ -162,14 +163,25 @@ const toEvent = (
 ): FeedEvent => ({ position, id: id!, type, occurred_at, data: { ...data, source } });
 
 /**
- * Checks that nothing is lost between a place and the rows after it.
- * @param rows the row of the event at this place, if it is kept, and the rows after it
+ * Reads rows from a place on, and checks that nothing is lost between them: the first has the event at this place, if it
+ * is kept.
  * @throws DomainError `cursor_expired`
  */
-async function requireKept(db: Database, customerId: string, after: Place, [row]: readonly Row[]): Promise<void> {
-  if (!('id' in after)) return;
-  const isThere = row ? isBehind(after, row) : isEnd(after, await readHead(db, customerId));
-  if (!isThere) throw expired();
+async function readFrom(
+  db: Database,
+  customerId: string,
+  after: Place,
+  read: () => Promise<Row[]>,
+): Promise<readonly Row[]> {
+  let rows = await read();
+  if (!('id' in after)) return rows;
+  if (rows.length === 0) {
+    if (isEnd(after, await readHead(db, customerId))) return rows;
+    // The first events of the feed may have got their positions meanwhile.
+    rows = await read();
+  }
+  if (!rows[0] || !isBehind(after, rows[0])) throw expired();
+  return rows;
 }
 
 /** True if the row has the event at this place, or is the next one. */

@@ -122,6 +122,23 @@ test('a place whose event is not there is expired; the last place never is', asy
   await expect(read({ ...last, id: next.id })).rejects.toMatchObject(expired);
 });
 
+test.each([1, 2, 3])(
+  'the first event may get its position while another reader is before its step %i',
+  async (step) => {
+    await record('a');
+    let steps = 0;
+    const racing: typeof app.db = {
+      ...app.db,
+      lookup: async (work) => {
+        if ((steps += 1) === step) await read('start');
+        return app.db.lookup(work);
+      },
+    };
+    const { events } = await readEvents(racing, customer.id, { after: start, limit: 10 });
+    expect(idsOf(events)).toEqual(['a']);
+  },
+);
+
 test('the end is behind all that is committed', async () => {
   expect(await findEnd(app.db, customer.id)).toEqual(start);
   await record('a', 'b');
