@@ -962,7 +962,7 @@ create table removals (
   constraint removals_pkey primary key (customer_id, prospect_id)
 );
 create index removals_latest on removals using btree (customer_id, removed_at, prospect_id);
-grant insert, select on removals to sales_data_api;
+grant insert, select, update on removals to sales_data_api;
 comment on table removals is 'People whom the customer had unlocked, and who asked to be erased. The unlocks stay.';
 
 create table rule_versions (

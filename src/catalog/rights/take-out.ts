@@ -1,6 +1,7 @@
 import type { Prospect } from '../../schemas/prospects.ts';
 import { deleteHeldPeople, holdPeople, readHeldPeople } from '../../queries/catalog/held-people.ts';
 import { insertRemovals } from '../../queries/catalog/removals.ts';
+import { findErasures } from '../../queries/catalog/suppressions.ts';
 import { findUnlockingCustomers } from '../../queries/catalog/unlocks.ts';
 import { markRemovalRequested } from '../../queries/crm/removal-requests.ts';
 import { clearUnlockResults } from '../../queries/jobs/unlock-results.ts';
@@ -40,8 +41,9 @@ export async function erasePeople(services: RightsServices, ids: readonly string
   if (ids.length === 0) return noEffects;
   let effects = { ...noEffects };
   const customers = await ofAll(services).search((sql) => findUnlockingCustomers(sql, ids as string[]));
+  const erasures = await ofAll(services).search((sql) => findErasures(sql, ids));
   for (const [customerId, unlocked] of byCustomer(customers))
-    effects = sumOf(effects, await eraseOfCustomer(services, customerId, unlocked));
+    effects = sumOf(effects, await eraseOfCustomer(services, customerId, unlocked, erasures));
   await services.db.transaction((sql) => deleteHeldPeople(sql, ids));
   const deleted = await removeFromStores(services, ids);
   return { ...effects, deleted };
@@ -59,6 +61,7 @@ const eraseOfCustomer = (
   { db }: RightsServices,
   customerId: string,
   prospectIds: readonly string[],
+  erasures: ReadonlyMap<string, string>,
 ): Promise<Effects> =>
   db.for({ customerId }, 'command').transaction(async (sql) => {
     const rules = await lockAndReadRules(sql, customerId);
@@ -66,7 +69,7 @@ const eraseOfCustomer = (
       const contacts = await markRemovalRequested(sql, customerId, prospectIds, last);
       await refreshMembers(sql, customerId, rules, contacts, last);
       const results = await clearUnlockResults(sql, customerId, prospectIds);
-      const removed = await insertRemovals(sql, customerId, prospectIds);
+      const removed = await insertRemovals(sql, customerId, prospectIds, erasures);
       for (const id of removed) last.removed(id);
       return { ...noEffects, told: removed.length, contacts: contacts.length, results };
     });

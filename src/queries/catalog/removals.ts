@@ -6,11 +6,16 @@ import type { Removal, RemovalQuery } from '../../schemas/prospects.ts';
 import type { RecordPage } from '../crm/record-pages.ts';
 import { cursorAfter, limitAndOffset, positionBefore } from '../records/paging.ts';
 
-/** Records that people whom the customer had unlocked were erased. Returns the ids of those who were not recorded yet. */
+/**
+ * Records that people whom the customer had unlocked were erased.
+ * @param erasures when each erasure was asked for, by id; a person can be erased again after the first was lifted
+ * @returns the ids of those whose erasure was not recorded yet
+ */
 export async function insertRemovals(
   sql: Transaction,
   customerId: string,
   prospectIds: readonly string[],
+  erasures: ReadonlyMap<string, string>,
 ): Promise<string[]> {
   const rows = await sql<{ prospect_id: string }[]>`
     insert into removals (customer_id, prospect_id, removed_at)
@@ -19,7 +24,16 @@ export async function insertRemovals(
     order by id
     on conflict do nothing
     returning prospect_id`;
-  return rows.map(({ prospect_id }) => prospect_id);
+  const again = await sql<{ prospect_id: string }[]>`
+    update removals r
+    set removed_at = (select clock_timestamp())
+    from unnest(${[...erasures.keys()]}::uuid[], ${[...erasures.values()]}::text[]) as erasure (id, asked_at)
+    where r.customer_id = ${customerId}
+      and r.prospect_id = any(${prospectIds as string[]}::uuid[])
+      and r.prospect_id = erasure.id
+      and r.removed_at < erasure.asked_at::timestamptz
+    returning r.prospect_id`;
+  return [...rows, ...again].map(({ prospect_id }) => prospect_id);
 }
 
 const removedAt: Column = { type: 'instant', value: 'removed_at', raw: 'removed_at', required: true };

@@ -87,6 +87,18 @@ export const findSuppressions = (
   where ${among(sql, keys)}
   order by received_at, kind, digest`;
 
+/** Returns when the suppression of each person's id was received, by id. */
+export async function findErasures(
+  sql: Sql | Transaction,
+  prospectIds: readonly string[],
+): Promise<Map<string, string>> {
+  const digests = await openDigests(sql);
+  const ids = new Map(prospectIds.map((id) => [digests.of(id), id]));
+  const keys = Array.from(ids.keys(), (digest) => ({ kind: 'id' as const, digest: toBytes(digest) }));
+  const found = await findSuppressions(sql, keys);
+  return new Map(found.map(({ digest, received_at }) => [ids.get(digest.toString('latin1'))!, received_at]));
+}
+
 export const findSuppressionsOfCase = (sql: Sql | Transaction, caseRef: string): Promise<SuppressionKey[]> => sql<
   SuppressionKey[]
 >`

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
 import type { Catalog } from '../../../src/catalog/catalog.ts';
-import { erase } from '../../../src/catalog/rights/requests.ts';
+import { erase, lift } from '../../../src/catalog/rights/requests.ts';
 import type { Database, SharedDatabase } from '../../../src/database/db.ts';
 import { unlockPeople } from '../../../src/queries/catalog/unlock-people.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
@@ -101,4 +101,23 @@ test('an erasure that was killed before or after any of its writes ends, when re
       expect([boundaries, isWritten, await leftOf(one)]).toEqual([boundaries, isWritten, whole]);
     }
   expect(boundaries).toBeGreaterThan(7);
+});
+
+test('who is erased again, after the first erasure was lifted, is told again, once', async () => {
+  const customers = [await app.customer(), await app.customer()];
+  const one = await addUnlocked(customers);
+  const services = { ...app, notify: () => undefined };
+  const noted = { operator: 'tests', case_ref: one._id };
+  const eraseOne = () => erase(services, { kind: 'email', value: one.work_email }, noted);
+  const removedAt = () => app.owner<{ removed_at: string }[]>`
+    select removed_at::text from removals where prospect_id = ${one._id} order by customer_id`;
+  expect(await eraseOne()).toMatchObject({ told: 2 });
+  expect(await eraseOne()).toMatchObject({ told: 0 });
+  const first = await removedAt();
+  await lift(services, undefined, noted);
+  await writePeople(app.catalog, [one]);
+  expect(await eraseOne()).toMatchObject({ told: 2 });
+  expect(await eraseOne()).toMatchObject({ told: 0 });
+  expect(await leftOf(one)).toMatchObject({ people: 0, told: 2, events: 4, suppressed: 4 });
+  for (const [i, { removed_at }] of (await removedAt()).entries()) expect(removed_at > first[i]!.removed_at).toBe(true);
 });
