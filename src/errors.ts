@@ -60,10 +60,7 @@ interface ErrorDetails {
 /** Maximum number of invalid values in an error response. Validation stops after one more invalid value. */
 export const maxFaults = 100;
 
-/**
- * Creates the error for a request with invalid values.
- * @param faults The invalid values. At most `maxFaults` + 1 of them are used.
- */
+/** @param faults At most `maxFaults` + 1 of them are used. */
 export const validationFailed = (faults: Fault[]): DomainError =>
   new DomainError('validation_failed', summary(faults), { faults });
 
@@ -198,10 +195,7 @@ const constraintErrors: Record<string, () => DomainError> = {
   users_email_key: () => conflict('A user with this e-mail address exists'),
 };
 
-/**
- * Creates the error for a request with an external id that another record already has.
- * @param noun The kind of record, such as `contact`.
- */
+/** @param noun The kind of record, such as `contact`. */
 export const duplicateExternalId = (noun: string): DomainError =>
   conflict(`Another ${noun} has this external_id`, [{ path: '/external_id', message: `another ${noun} has it` }]);
 

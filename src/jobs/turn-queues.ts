@@ -1,8 +1,8 @@
-import type { Sql } from '../database/db.ts';
-import type { RunQueue, TurnKind } from '../database/queues.ts';
+import type { TurnKind } from '../database/queues.ts';
 import { findCountingCustomers } from '../queries/crm/duplicate-counts.ts';
 import { findSettlingCustomers } from '../queries/memberships/company-settlements.ts';
 import { findWaitingCustomers } from '../queries/jobs/leases.ts';
+import type { FindCustomers } from '../queries/records/finders.ts';
 import { findFillingCustomers } from '../queries/memberships/list-fills.ts';
 import { countDuplicates } from './count-duplicates.ts';
 import { fillLists } from './fill-lists.ts';
@@ -17,19 +17,14 @@ import { deliverWebhooks } from './webhooks/deliver-webhooks.ts';
 interface TurnQueue<K extends TurnKind> {
   handle: Handler<K>;
   atOnce: number;
-  findCustomers: (sql: Sql, page: { after: string; limit: number }) => Promise<string[]>;
+  findCustomers: FindCustomers;
 }
-
-const withRuns =
-  (queue: RunQueue): TurnQueue<TurnKind>['findCustomers'] =>
-  (sql, page) =>
-    findWaitingCustomers(sql, queue, page);
 
 /** How each queue of turns is handled, and how lost messages are found again. */
 export const turnQueues: { [K in TurnKind]: TurnQueue<K> } = {
-  unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 4, findCustomers: withRuns('unlock') },
-  verify: { handle: takeTurn('verify', jobBatches), atOnce: 4, findCustomers: withRuns('verify') },
-  import: { handle: importRecords(), atOnce: 2, findCustomers: withRuns('import') },
+  unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 4, findCustomers: findWaitingCustomers('unlock') },
+  verify: { handle: takeTurn('verify', jobBatches), atOnce: 4, findCustomers: findWaitingCustomers('verify') },
+  import: { handle: importRecords(), atOnce: 2, findCustomers: findWaitingCustomers('import') },
   webhooks: { handle: deliverWebhooks, atOnce: 4, findCustomers: findDueCustomers },
   'settle-companies': { handle: settleCompanies(), atOnce: 2, findCustomers: findSettlingCustomers },
   'fill-lists': { handle: fillLists(), atOnce: 4, findCustomers: findFillingCustomers },

@@ -21,11 +21,7 @@ export class FairSlots {
   readonly #held = new Map<SlotHolder, number>();
   #taken = 0;
 
-  /**
-   * Creates free slots.
-   * @param count The number of slots. If it is `Infinity`, the slots are only counted.
-   * @param perHolder The maximum number of slots of one holder.
-   */
+  /** @param count If it is `Infinity`, the slots are only counted. */
   constructor(count: number, perHolder = Infinity) {
     this.#count = count;
     this.#perHolder = perHolder;

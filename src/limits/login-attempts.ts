@@ -15,10 +15,7 @@ export class LoginAttempts {
     this.#perAddress = loginAddress;
   }
 
-  /**
-   * Throws an error if an IP address has reached its limit of failed logins. Does not count a login attempt.
-   * @throws DomainError `rate_limited` if the limit is reached.
-   */
+  /** @throws DomainError `rate_limited` if the IP address has reached its limit of failed logins. */
   async check(address: string): Promise<void> {
     const use = await this.#perAddress?.read(addressGroup(address));
     if (use) refuseIfPast([{ ...use, used: use.used + 1 }]);
@@ -27,7 +24,6 @@ export class LoginAttempts {
   /**
    * Runs a login attempt. If `attempt` throws `Unauthorized`, counts a failed login for the IP address and the account.
    * @param email The e-mail address of the account. The account need not exist.
-   * @param attempt The function that checks the login.
    * @throws DomainError `rate_limited` if the limit of failed logins is reached. `attempt` is then not called.
    */
   async run<T>(address: string, email: string, attempt: () => Promise<T>): Promise<T> {
@@ -56,8 +52,5 @@ export class LoginAttempts {
   }
 }
 
-/**
- * Returns the hash of an e-mail address, for the key of a counter. The hash has a fixed length and does not reveal the
- * address.
- */
+/** For the key of a counter, which has a fixed length and does not reveal the address. */
 const digest = (text: string): string => createHash('sha256').update(text).digest('base64url');

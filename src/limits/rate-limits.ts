@@ -45,17 +45,12 @@ export interface Use {
   isShared: boolean;
 }
 
-/**
- * Throws an error if a request exceeds one of its rate limits.
- * @param uses The counts of all rate limits that apply to the request, in the order in which the limits are checked.
- * @throws DomainError `rate_limited`, with the name of the first exceeded limit.
- */
+/** @throws DomainError `rate_limited`, with the name of the first exceeded limit, if a request exceeds one of them. */
 export function refuseIfPast(uses: Use[]): void {
   const past = uses.find(({ limit, used }) => used > limit.quota);
   if (past) throw rateLimited(past.limit.policy, Math.max(1, secondsLeft(past)));
 }
 
-/** Returns the number of seconds until the current time window of a rate limit ends, rounded up. */
 export const secondsLeft = ({ msLeft }: Use): number => Math.ceil(msLeft / 1000);
 
 /**
@@ -75,9 +70,7 @@ export class Limit {
   readonly #shared: RateLimiterRedis | undefined;
 
   /**
-   * Creates a rate limit.
-   * @param quota The maximum number of requests per minute.
-   * @param server The Redis server that counts the requests. If undefined, only this process counts them.
+   * @param server If undefined, only this process counts the requests.
    * @param name A name that is unique among the rate limits on the Redis server.
    */
   constructor(policy: Policy, quota: number, server: RedisServer | undefined, name: string = policy) {
@@ -91,10 +84,7 @@ export class Limit {
     this.#shared = server && new RateLimiterRedis({ ...options, storeClient: server.client });
   }
 
-  /**
-   * Counts one request for a key (e.g. an API key or an IP address). Returns the number of requests of the key in the
-   * current time window.
-   */
+  /** Counts one request for a key. */
   async count(key: string): Promise<Use> {
     const shared = this.#server && (await this.#server.ask(() => this.#shared!.penalty(key)));
     const use = shared ? this.#use(shared, true) : this.#use(await this.#own.count(key), false);
@@ -103,9 +93,7 @@ export class Limit {
     return use;
   }
 
-  /**
-   * Returns how many requests were counted for an API key in the current time window. Does not count a request itself.
-   */
+  /** As `count`, but does not count a request. */
   async read(key: string): Promise<Use> {
     const shared = await this.#server?.ask(async () => (await this.#shared!.get(key)) ?? unused);
     return this.#use(shared ?? (await this.#own.get(key)) ?? unused, shared !== undefined);
@@ -127,15 +115,11 @@ export class Limit {
   }
 }
 
-/** The number of requests of a key and the time until its time window ends, in the format of the rate limit library. */
 type Counted = Pick<RateLimiterRes, 'consumedPoints' | 'msBeforeNext'>;
 
 const unused: Counted = { consumedPoints: 0, msBeforeNext: 0 };
 
-/**
- * Maximum number of keys (e.g. IP addresses) for which one rate limit counts requests in memory. This many keys need
- * about 20 MB.
- */
+/** Maximum number of keys for which one rate limit counts requests in memory. This many keys need about 20 MB. */
 export const maxKeys = 50_000;
 
 /**

@@ -17,10 +17,7 @@ export class UnauthenticatedLimit {
   /** Cache by IP address: true if the address had reached its rate limit at the last check. */
   readonly #known = new LRUCache<string, boolean>({ max: 10_000, ttl: trustMs });
 
-  /**
-   * Creates the limiter.
-   * @param limit The rate limit of each IP address, or undefined if the rate limit is disabled.
-   */
+  /** @param limit The rate limit of each IP address, or undefined if it is disabled. */
   constructor(limit: Limit | undefined) {
     this.#limit = limit;
   }
@@ -41,7 +38,6 @@ export class UnauthenticatedLimit {
    * Runs the database look-up of an API key or session token. If the IP address exceeds its rate limit, only a few of
    * its look-ups run at the same time, and further look-ups wait. So a valid key from such an address is delayed, not
    * rejected.
-   * @param find Reads the API key or session token from the database.
    * @throws DomainError `unavailable` if the look-up waits too long.
    */
   async lookUp<T>(address: string, find: () => Promise<T>): Promise<T> {

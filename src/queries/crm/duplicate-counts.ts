@@ -69,11 +69,8 @@ const isDue = (sql: Sql | Transaction): Fragment => sql`(
   or asked_at < now() - ${countFor}::interval
 )`;
 
-/** Returns one page of ids of customers whose duplicates must be counted, in ascending order. */
-export const findCountingCustomers = (
-  sql: Sql | Transaction,
-  page: { after: string; limit: number },
-): Promise<string[]> => findCustomersWith(sql, sql`from duplicate_counts where ${isDue(sql)}`, page);
+/** Finds customers whose duplicates must be counted. */
+export const findCountingCustomers = findCustomersWith((sql) => sql`from duplicate_counts where ${isDue(sql)}`);
 
 /**
  * Counts one kind of a customer's duplicates that is due, or removes the count if nobody asks for it any more. All in

@@ -1,6 +1,6 @@
 import type { Locked, Sql, Transaction } from '../../database/db.ts';
 import { aliveSeconds, typesOf, type JobQueue, type RunQueue } from '../../database/queues.ts';
-import { findCustomersWith } from '../records/finders.ts';
+import { findCustomersWith, type FindCustomers } from '../records/finders.ts';
 import { enqueueTurn, sendTurn } from '../records/turns.ts';
 import { importColumns, type ImportRow } from '../imports/import-progress.ts';
 import { endpointColumns, type EndpointRow } from './endpoint-rows.ts';
@@ -228,17 +228,11 @@ export async function areOthersWaiting(sql: Sql, customerId: string, queue: RunQ
   return row.wait;
 }
 
-/** Returns one page of ids of customers that have a waiting run in this queue. */
-export const findWaitingCustomers = (
-  sql: Sql | Transaction,
-  queue: RunQueue,
-  page: { after: string; limit: number },
-): Promise<string[]> =>
+/** Finds customers that have a waiting run in this queue. */
+export const findWaitingCustomers = (queue: RunQueue): FindCustomers =>
   findCustomersWith(
-    sql,
-    sql`
+    (sql) => sql`
       from ${storeOf(sql, queue).table} r
       join customers c on c.id = r.customer_id
       where ${isWaiting(sql, queue)}`,
-    page,
   );

@@ -1,4 +1,4 @@
-import type { LockedId, Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Transaction } from '../../database/db.ts';
 import { lowestId } from '../../database/wire-types.ts';
 import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
 import { lockedInOrder } from '../records/contact-locks.ts';
@@ -237,23 +237,17 @@ async function endSettlement(sql: Transaction, customerId: string, settlement: S
 }
 
 /**
- * Returns one page of ids of customers that have contacts to update after a change of their company, or deleted
- * contacts to remove from opportunities.
+ * Finds customers that have contacts to update after a change of their company, or deleted contacts to remove from
+ * opportunities.
  */
-export const findSettlingCustomers = (
-  sql: Sql | Transaction,
-  page: { after: string; limit: number },
-): Promise<string[]> =>
-  findCustomersWith(
-    sql,
-    sql`
-      from (
-        select customer_id
-        from company_settlements
-        union all
-        select customer_id
-        from contact_removals
-      ) waiting
-      where true`,
-    page,
-  );
+export const findSettlingCustomers = findCustomersWith(
+  (sql) => sql`
+    from (
+      select customer_id
+      from company_settlements
+      union all
+      select customer_id
+      from contact_removals
+    ) waiting
+    where true`,
+);

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Transaction } from '../../database/db.ts';
 import { highestId, lowestId } from '../../database/wire-types.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
 import { rulesFilter } from '../../filters/rules.ts';
@@ -130,11 +130,8 @@ async function isFilling(sql: Transaction, customerId: string): Promise<boolean>
   return row.filling;
 }
 
-/** Returns one page of ids of customers that have a list whose members must be written or removed. */
-export const findFillingCustomers = (
-  sql: Sql | Transaction,
-  page: { after: string; limit: number },
-): Promise<string[]> => findCustomersWith(sql, sql`from lists where fill_version is not null`, page);
+/** Finds customers that have a list whose members must be written or removed. */
+export const findFillingCustomers = findCustomersWith((sql) => sql`from lists where fill_version is not null`);
 
 /**
  * Checks the next contacts against a list's rules, corrects their stored memberships, and saves the progress.

@@ -23,20 +23,21 @@ export const findByIds = <Row extends object>(
 export const countUpTo = (sql: Sql | Transaction, rows: Fragment, most: number): Fragment =>
   sql`(select count(*)::integer from (select 1 ${rows} limit ${most + 1}) few)`;
 
+/** Returns the ids of some customers, in ascending order: up to `limit` after `after`. */
+export type FindCustomers = (sql: Sql | Transaction, page: { after: string; limit: number }) => Promise<string[]>;
+
 /**
- * Returns the ids of customers that have such rows, in ascending order: up to `limit` after `after`.
+ * Finds the customers that have such rows.
  * @param rows SQL clauses `from` and `where`
  */
-export async function findCustomersWith(
-  sql: Sql | Transaction,
-  rows: Fragment,
-  { after, limit }: { after: string; limit: number },
-): Promise<string[]> {
-  const found = await sql<{ customer_id: string }[]>`
-    select distinct customer_id
-    ${rows}
-      and customer_id > ${after}
-    order by customer_id
-    limit ${limit}`;
-  return found.map(({ customer_id }) => customer_id);
-}
+export const findCustomersWith =
+  (rows: (sql: Sql | Transaction) => Fragment): FindCustomers =>
+  async (sql, { after, limit }) => {
+    const found = await sql<{ customer_id: string }[]>`
+      select distinct customer_id
+      ${rows(sql)}
+        and customer_id > ${after}
+      order by customer_id
+      limit ${limit}`;
+    return found.map(({ customer_id }) => customer_id);
+  };

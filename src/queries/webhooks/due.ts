@@ -57,7 +57,7 @@ export const findDueEndpoints = (sql: Sql, customerId: string): Promise<DueEndpo
  * @param after last customer id of the previous page
  */
 export async function findDueCustomers(
-  sql: Sql,
+  sql: Sql | Transaction,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
   const rows = await sql<{ customer_id: string }[]>`
