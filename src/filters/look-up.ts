@@ -4,10 +4,10 @@ import { constant, type Fragment, type FragmentMaker } from './sql.ts';
  * Returns an SQL `left join` that adds to each row before it the row of another table with a given key, or nulls if
  * there is none. Use it for each join of a set of rows to companies, lists, opportunities or products.
  *
- * A plain join would leave it to the planner how to find the row. The planner knows the customers as the last `analyze`
- * saw them. If a customer came later, it expects one company, and may compare each row with all companies: 8,000,000
- * comparisons for 2,000 contacts and 4,000 companies. With `offset 0` the subquery stays apart from the statement, so
- * the only plan is to read the row by its key, once for each row before it.
+ * A plain join would leave it to the planner how to find the row. The planner does not know how many rows a customer has.
+ * If it expects few, it may compare each row with all companies: 8,000,000 comparisons for 2,000 contacts and 4,000
+ * companies. With `offset 0` the subquery stays apart from the statement, so the only plan is to read the row by its key,
+ * once for each row before it.
  * @param row SQL statement that selects at most one row, by the whole primary key
  * @param alias alias of the added row in the rest of the statement
  */

@@ -51,18 +51,21 @@ const page = (clauses: typeof candidatePageClauses, id: string, request: ListReq
   return recorder`select c.*, co.company_name from ${from} where ${where} order by ${orderBy} limit ${limit}`;
 };
 
+/** Number of companies of the first customer. The planner reads so few all: it takes no longer than to look up a term. */
+const companies = 12_000 / 25;
+
 /** Filters that few contacts pass or none, and how many rows of contacts and companies they may read. */
 const rare: [string, Record<string, unknown>, number][] = [
   ['a custom field', { 'custom_fields.external_id': 'ext-77' }, 20],
   ['a value that nobody has', { job_title: 'Astronaut' }, 0],
   ['a value that is common among others', { industry: 'Shipping' }, 0],
-  ['a search for one', { search: 'p4001@' }, 40],
-  ['a search of two words for one', { search: 'p4001 example' }, 1_000],
-  ['a search for nobody', { search: 'xyzzy plugh' }, 0],
+  ['a search for one', { search: 'p4001@' }, 40 + companies],
+  ['a search of two words for one', { search: 'p4001 example' }, 1_000 + 3 * companies],
+  ['a search for nobody', { search: 'xyzzy plugh' }, 3 * companies],
   ['a part of a name', { first_name: { contains: 'qqq' } }, 0],
   ['a part of a company', { 'company.company_name': { contains: 'qqq' } }, 0],
   ['punctuation', { job_title: { contains: '%_%' } }, 0],
-  ['alternatives', { _or: [{ job_title: 'Astronaut' }, { search: 'xyzzy' }, { external_id: 'none' }] }, 0],
+  ['alternatives', { _or: [{ job_title: 'Astronaut' }, { search: 'xyzzy' }, { external_id: 'none' }] }, companies],
 ];
 
 describe.each(rare)('%s', (_, filters, most) => {

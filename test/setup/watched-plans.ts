@@ -6,6 +6,8 @@ import { asSuperuser } from './database.ts';
 export interface PlanNode {
   'Node Type': string;
   'Relation Name'?: string;
+  'Index Name'?: string;
+  'Index Cond'?: string;
   'Actual Rows': number;
   'Actual Loops': number;
   'Rows Removed by Filter'?: number;
@@ -106,12 +108,20 @@ export function readingsOf(plan: PlanNode): { sequential: string[]; rows: number
 }
 
 /**
+ * Finds one contact or company by its id in another index than the primary key: reads all of the customer's entries. A
+ * plan does not show how many.
+ */
+const searchesForId = ({ 'Index Name': index = '', 'Index Cond': condition = '' }: PlanNode): boolean =>
+  /^(contacts|companies)_(?!pkey)/.test(index) && /\(id = (?!ANY)/.test(condition);
+
+/**
  * Describes the nodes of a plan that remove too many rows: more than ten for each row that they return, plus `most`.
  * Such a node compares each row of one table with all rows of another one, or reads many rows to find a few.
  */
 export const wastefulNodesOf = (plan: PlanNode, most: number): string[] =>
   nodesOf(plan).flatMap((node) => {
     const { 'Node Type': type, 'Relation Name': table = '', 'Actual Rows': rows, 'Actual Loops': loops } = node;
+    if (searchesForId(node)) return [`${type} ${table}: finds an id by ${node['Index Name']}`];
     const removed = ((node['Rows Removed by Filter'] ?? 0) + (node['Rows Removed by Join Filter'] ?? 0)) * loops;
     return removed > 10 * rows * loops + most ? [`${type} ${table}: ${removed} removed, ${rows * loops} returned`] : [];
   });

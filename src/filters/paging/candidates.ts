@@ -161,12 +161,20 @@ const hasParts = (printing: Printing, field: string, text: string): Fragment =>
   hasTerms(printing, printing.terms.ofPart(field, text));
 
 const hasTerms = ({ sql, source }: Printing, terms: readonly number[]): Fragment =>
-  sql`${constant(sql, `${source.alias}.terms`)} @> ${arrayLiteral(terms)}::integer[]`;
+  containsAll(sql, source.alias, sql`${arrayLiteral(terms)}::integer[]`);
+
+/**
+ * Condition: the record has all terms of an SQL array. It is written twice, because the planner assumes that 0.5 % of all
+ * records have a given term, and would also read the ids of all records of the customer to exclude some of these. Of two
+ * conditions it expects 0.0025 %, and uses the index of the terms alone.
+ */
+function containsAll(sql: FragmentMaker, alias: string, terms: Fragment): Fragment {
+  const column = constant(sql, `${alias}.terms`);
+  return sql`(${column} @> ${terms} and ${terms} <@ ${column})`;
+}
 
 function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[]): Candidates {
-  // Each term is looked up separately, because the planner assumes that most records meet an array overlap (`&&`). It
-  // also assumes that 0.5 % of all records have a given term, and would rather read all records of a small customer. So
-  // the condition is written twice (`@>` and `<@`): the planner then expects fewer records.
+  // Each term is looked up separately, because the planner assumes that most records meet an array overlap (`&&`).
   const ids = sql`
     select one.id
     from unnest(${arrayLiteral(terms)}::integer[]) as wanted (term)
@@ -174,8 +182,7 @@ function hasOneOf({ sql, source, customerId }: Printing, terms: readonly number[
       select t.id
       from ${constant(sql, source.table)} t
       where t.customer_id = ${customerId}::uuid
-        and t.terms @> array[wanted.term]
-        and array[wanted.term] <@ t.terms
+        and ${containsAll(sql, 't', sql`array[wanted.term]`)}
       offset 0
     ) one`;
   return { condition: sql`${constant(sql, source.alias)}.id = any(array(${ids}))`, ids };
