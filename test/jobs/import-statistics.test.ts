@@ -17,8 +17,15 @@ async function known(): Promise<Record<string, number>> {
   return Object.fromEntries(rows.map(({ relname, reltuples }) => [relname, reltuples]));
 }
 
+/** Returns how often each table was vacuumed. */
+async function vacuums(): Promise<Record<string, number>> {
+  const rows = await app.owner<{ relname: string; times: number }[]>`
+    select relname, vacuum_count::int as times from pg_stat_user_tables where relname in ('contacts', 'companies')`;
+  return Object.fromEntries(rows.map(({ relname, times }) => [relname, times]));
+}
+
 test.skipIf(isOnCitus())(
-  'the worker analyses the tables of which an import changed more than a tenth (needs one server)',
+  'the worker analyses and vacuums the tables of which an import changed more than a tenth (needs one server)',
   async () => {
     for (const table of ['contacts', 'companies'])
       await app.owner`alter table ${app.owner(table)} set (autovacuum_enabled = off)`;
@@ -27,8 +34,10 @@ test.skipIf(isOnCitus())(
     expect(await known()).toEqual({ contacts: -1, companies: -1 });
     await importFile(app, customer, newContacts, fileOf(0, 100));
     expect(await known()).toEqual({ contacts: 100, companies: 100 });
+    expect(await vacuums()).toEqual({ contacts: 1, companies: 1 });
     await importFile(app, customer, newContacts, fileOf(100, 105));
     expect(await known()).toEqual({ contacts: 100, companies: 100 });
+    expect(await vacuums()).toEqual({ contacts: 1, companies: 1 });
     await importFile(app, customer, newContacts, fileOf(105, 120));
     expect(await known()).toEqual({ contacts: 120, companies: 120 });
   },

@@ -136,8 +136,9 @@ export async function rebuildValues(db: Database): Promise<void> {
     await sql`update catalog_state set values_generation = ${generation}`;
     await sql`delete from prospect_values where generation <> ${generation}`;
   });
-  // The next search needs current statistics. Autovacuum would update them only later.
-  await db.transaction((sql) => sql`analyze prospects, prospect_values`);
+  // The next search needs current statistics, and indexes without a list of new entries, which each look-up would read.
+  // Autovacuum would come only later. Not in a transaction: PostgreSQL does not allow that.
+  await db.search((sql) => sql`vacuum (analyze) prospects, prospect_values`);
 }
 
 /** Reads with a cursor on one connection and writes on another, so that only one batch is in memory. */

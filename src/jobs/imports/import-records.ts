@@ -8,7 +8,7 @@ import { endImport } from '../../queries/imports/imports.ts';
 import { findRememberedMapping, rememberMapping } from '../../queries/imports/remembered-mappings.ts';
 import type { LeasedImport } from '../../queries/jobs/leases.ts';
 import { contactsAtOnce } from '../../queries/memberships/list-rule-limits.ts';
-import { analyzeTable, findChangedTables } from '../../queries/records/statistics.ts';
+import { analyzeTable, findChangedTables, vacuumTable } from '../../queries/records/statistics.ts';
 import { maxFileRecords } from '../../schemas/imports.ts';
 import type { Handler } from '../handler.ts';
 import { convertFile } from './convert-file.ts';
@@ -161,14 +161,16 @@ async function writeAll(context: RunContext, leased: LeasedImport, isOver: () =>
   throw new Error('The file of an import has fewer records than were counted');
 }
 
-/** Logs the end, and analyses tables of which the import changed much: queries follow at once. */
+/** Logs the end, and analyses and vacuums tables of which the import changed much: queries follow at once. */
 async function endedWell({ db, log }: RunContext, { customer_id: customerId, id }: LeasedImport): Promise<void> {
   log.info('an import is completed');
   try {
     const tables = await db.search((sql) => findChangedTables(sql, customerId, id));
-    for (const table of tables) await db.search((sql) => analyzeTable(sql, table));
+    // The vacuum of a large table can take too long for one statement, so it comes last.
+    for (const tidy of [analyzeTable, vacuumTable])
+      for (const table of tables) await db.search((sql) => tidy(sql, table));
   } catch (error) {
-    log.warn({ err: error }, 'the tables could not be analysed after an import');
+    log.warn({ err: error }, 'the tables could not be analysed or vacuumed after an import');
   }
 }
 
