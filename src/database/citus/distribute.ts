@@ -1,6 +1,9 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import type postgres from 'postgres';
 import { changeShardsInSequence, hasCitus, inOrderOfPlacing, isDistributed, placeTable } from './citus.ts';
 import { asMigrator, MigrationError, patiently, requireCurrentSchema, requireSession } from '../migrate.ts';
+import { ourMigrations } from '../migrations.ts';
 import { placementOf } from './placement.ts';
 
 interface Distributed {
@@ -19,8 +22,13 @@ export const distribute = (ownerUrl: string): Promise<Distributed> =>
     await requireCurrentSchema(sql);
     const tables = (await isDistributed(sql)) ? [] : await distributeTables(sql, session);
     await removeLocalCopies(sql);
+    // Citus does not copy statistics to the shards.
+    await sql.unsafe(await readFile(join(ourMigrations, plannerAssumptions), 'utf8'));
     return { tables };
   });
+
+/** The migration that sets what the planner expects of a customer. It can be repeated. */
+const plannerAssumptions = '0041_customers_of_one_size.sql';
 
 async function requireCluster(sql: postgres.Sql): Promise<void> {
   if (!(await hasCitus(sql)))
