@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { saveVerifications } from '../../src/queries/crm/contact-verifications.ts';
 import { syncProspects } from '../../src/queries/crm/crm-sync.ts';
@@ -5,8 +6,10 @@ import { markRemovalRequested } from '../../src/queries/crm/removal-requests.ts'
 import { withLastWrites } from '../../src/queries/records/last-writes.ts';
 import { mergeContacts as mergeInTransaction } from '../../src/queries/crm/merges/contact-merges.ts';
 import { forgetOldMerges } from '../../src/queries/records/merged-records.ts';
+import type { Contact } from '../../src/schemas/contacts.ts';
+import type { Import } from '../../src/schemas/imports.ts';
 import { person } from '../catalog/people.ts';
-import { importFile } from '../jobs/importing.ts';
+import { beginImport, importFile, sendFile, workAtAll } from '../jobs/importing.ts';
 import { recount } from '../queries/memberships/recount.ts';
 import { patient, startApp, type TestApp } from '../setup/app.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
@@ -447,5 +450,57 @@ describe('merges that race', () => {
         and c.company_id is not null
         and not exists (select 1 from companies co where co.customer_id = c.customer_id and co.id = c.company_id)`;
     expect(lost).toHaveLength(0);
+  });
+
+  test('with imports that match the merged ones lose nothing, and make no second record', async () => {
+    const of = (result: Import) => [result.status, result.created + result.updated + result.unchanged, result.failed];
+    for (let round = 0; round < 12; round += 1) {
+      const names = ['k', 'm', 'n'].map((name) => `${name}${round}`);
+      const emailOf = (name: string) => `${name}@race.example`;
+      const ids: string[] = [];
+      for (const name of names) ids.push(await contact({ external_id: name, work_email: emailOf(name) }));
+      const [k, ...merged] = ids as [string, string, string];
+      const fileBy = (match: string, valueOf: (name: string) => string) => {
+        const keys = names.map((name) => `custom_fields.${match}_${name}`);
+        const rows = names.map(
+          (name, i) => `${valueOf(name)},F,${names.map((_, at) => (at === i ? name : '')).join()}`,
+        );
+        return `${match},first_name,${keys.join()}\n${rows.join('\n')}\n`;
+      };
+      const begin = async (match: string, valueOf: (name: string) => string) => {
+        const id = await beginImport(customer, { object: 'contacts', mode: 'upsert', match });
+        await sendFile(customer, id, fileBy(match, valueOf));
+        return id;
+      };
+      const imports = [await begin('external_id', (name) => name), await begin('work_email', emailOf)];
+      const fields = round % 2 === 0 ? undefined : { external_id: merged[0] };
+      const delay = Math.random() * 120;
+      const [answer] = await Promise.all([
+        sleep(delay).then(() => mergeContacts(k, merged, fields)),
+        workAtAll(app, customer),
+        workAtAll(app, customer),
+      ]);
+      const about = `round ${round}, ${delay} ms`;
+      expect(answer.status, about).toBe(200);
+      const done: Import[] = [];
+      for (const id of imports) done.push((await customer.get(`/imports/${id}`)).body);
+      expect(done.map(of), about).toEqual([
+        ['COMPLETED', 3, 0],
+        ['COMPLETED', 3, 0],
+      ]);
+      const { body } = await customer.post('/contacts/list', { filters: { search: 'race' }, paginate: { limit: 100 } });
+      const here = (body as Contact[]).filter(({ work_email }) => names.map(emailOf).includes(work_email));
+      // By an address that only the merged one had, an import creates a contact: the address is a further one of the other.
+      expect(done[0]!.created, about).toBe(0);
+      expect(here.length, about).toBe(1 + done[1]!.created);
+      const kept = here.find(({ id }) => id === k)!;
+      expect(kept.custom_fields, about).toMatchObject(
+        Object.fromEntries(names.map((name) => [`external_id_${name}`, name])),
+      );
+      const all = Object.assign({}, ...here.map(({ custom_fields }) => custom_fields)) as object;
+      expect(all, about).toMatchObject(Object.fromEntries(names.map((name) => [`work_email_${name}`, name])));
+      expect([kept.work_email, ...(kept.other_emails ?? [])].toSorted(), about).toEqual(names.map(emailOf));
+    }
+    await expectExact();
   });
 });

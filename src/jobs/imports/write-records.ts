@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Locked, Transaction } from '../../database/db.ts';
 import { DomainError, type Fault } from '../../errors.ts';
@@ -7,7 +8,7 @@ import type { CsvLayout } from '../../files/layout/layout.ts';
 import type { FileRecord } from '../../files/read-records.ts';
 import { fitToStored, warningsOf } from '../../files/values/values.ts';
 import { companyTable, contactTable } from '../../queries/records/batch-matches.ts';
-import type { Batch, Outcome } from '../../queries/records/batches.ts';
+import { RecordsChanged, withRepeats, type Batch, type Outcome } from '../../queries/records/batches.ts';
 import { writeCompanyBatch } from '../../queries/crm/company-batches.ts';
 import { writeContactBatch } from '../../queries/crm/contact-batches.ts';
 import { findByMergedExternalId } from '../../queries/records/merged-records.ts';
@@ -111,15 +112,29 @@ async function writeAll(
   return true;
 }
 
-/** In the order of `round`. */
+/** Writes the records in rounds. Repeats it if stored records that they name are merged before they are locked. */
 async function writeRounds(
   sql: Transaction,
   row: ImportRow,
   planned: readonly PlannedRecord[],
   last: LastWrites,
 ): Promise<readonly Outcome[]> {
+  if (row.match !== 'external_id') return writeInOrder(sql, row, { planned, aliases: new Map() }, last);
+  return withRepeats(sql, last, async (attempt, own) => {
+    const aliases = await findAliases(attempt, row, planned);
+    const outcomes = await writeInOrder(attempt, row, { planned, aliases }, own);
+    if (!isDeepStrictEqual(await findAliases(attempt, row, planned), aliases)) throw new RecordsChanged();
+    return outcomes;
+  });
+}
+
+async function writeInOrder(
+  sql: Transaction,
+  row: ImportRow,
+  { planned, aliases }: { planned: readonly PlannedRecord[]; aliases: ReadonlyMap<string, string> },
+  last: LastWrites,
+): Promise<readonly Outcome[]> {
   const outcomes = new Map<PlannedRecord, Outcome>();
-  const aliases = await findAliases(sql, row, planned);
   let rounds = inRounds(new Rounds(row, undefined, aliases), planned);
   const needsNoLocks = rounds.length > 1 || (row.dry_run && planned.some(({ item }) => 'external_id' in item));
   if (needsNoLocks) {
@@ -143,10 +158,9 @@ async function writeRounds(
  */
 async function findAliases(
   sql: Transaction,
-  { customer_id: customerId, object, match }: ImportRow,
+  { customer_id: customerId, object }: ImportRow,
   planned: readonly PlannedRecord[],
 ): Promise<Map<string, string>> {
-  if (match !== 'external_id') return new Map();
   const values = itemsOf(planned).flatMap((item) => (item instanceof DomainError ? [] : externalIdOf(item)));
   const table = object === 'contacts' ? contactTable : companyTable;
   const merged = await findByMergedExternalId(sql, customerId, table, values);
