@@ -211,7 +211,7 @@ describe.skipIf(noNodes)(`three nodes of Elasticsearch ${needNodes}`, () => {
       }
       const atOnce = performance.now();
       expect((await search()).status).toBe(503);
-      expect(performance.now() - atOnce).toBeLessThan(500);
+      expect(performance.now() - atOnce, 'half of the time in which a search gives up').toBeLessThan(3_000);
       for (const path of ['metadata', 'filters'])
         expect((await customer.post(`/prospect/${path}`, path === 'filters' ? { source: 'all' } : {})).status).toBe(
           503,
