@@ -78,7 +78,8 @@ export class RecordScanner {
         this.#drop(piece, at, found);
         return;
       } else {
-        yield this.#endRecord(piece, at, found.end, found, bytes);
+        const record = this.#endRecord(piece, at, found.end, found, bytes);
+        if (!isEmpty(record)) yield record;
         at = found.end;
       }
       at = this.#skipBlankLines(piece, at, isLast);
@@ -212,3 +213,10 @@ class Piece {
     return at < 0 ? undefined : start + at;
   }
 }
+
+/** A row without values: spreadsheets export it as separators alone. */
+const isEmpty = ({ cells, cellCount, fault }: RawRecord): boolean =>
+  cells.length > 1 &&
+  cells.length === cellCount &&
+  fault === undefined &&
+  cells.every(({ text }) => text.trim() === '');

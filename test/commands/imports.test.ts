@@ -96,7 +96,7 @@ test('an import that fails exits with 1 and says why', async () => {
 });
 
 test.each([
-  ['no mode', ['companies'], '--mode'],
+  ['an unknown mode', ['companies', '--mode', 'replace'], '--mode'],
   ['companies by e-mail address', ['companies', '--mode', 'update', '--match', 'work_email'], '--match'],
   ['a mapping that is no JSON', ['contacts', '--mode', 'create', '--mapping', 'x'], '--mapping'],
 ])('%s is wrong usage', async (_name, [noun, ...words], option) => {
@@ -112,7 +112,7 @@ test('guesses columns, shows the mapping first, and starts only if that is agree
     file,
     'Vorname;E-Mail;Land;Schuhgröße\nAda;ada@example.com;Germoney;38\nBob;b@example.com;Deutschland;40\n',
   );
-  const words = ['--mode', 'create', '--guess'];
+  const words = ['--guess'];
   const unanswered = await run('contacts', file, ...words);
   expect(unanswered).toMatchObject({ code: 2, stderr: expect.stringContaining('add --yes') });
   expect(await importsOf()).toEqual([]);

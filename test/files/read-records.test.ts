@@ -90,7 +90,7 @@ describe('reading a file', () => {
           const texts = written.map(({ text, isQuoted }) => (isQuoted ? `"${text.replaceAll('"', '""')}"` : text));
           // Of CR before an LF, one line break would be made.
           content += texts.join(separator) + (end === '\r' ? '\r\r' : end);
-          return texts.join(separator).trim() === '' ? [] : [{ original: written, line }];
+          return written.every(({ text }) => text.trim() === '') ? [] : [{ original: written, line }];
         });
         const { records } = await read(contacts, content, some);
         expect(records.map(({ original, line }) => ({ original, line }))).toEqual(expected);
@@ -141,8 +141,9 @@ describe('records of a CSV file', () => {
     ['end with CR LF', 'Ada,Lovelace\r\nAda,Lovelace\r\n', [ada, ada]],
     ['end with CR', 'Ada,Lovelace\rAda,Lovelace\r', [ada, ada]],
     ['are skipped if they are blank', '\n \t\r\n\r\n\u00a0\nAda,Lovelace\n\n  ', [ada]],
+    ['are skipped if they have separators alone', ',\nAda,Lovelace\n"", \n,', [ada]],
     ['may lack cells at their end', 'Ada\nAda,', [{ first_name: 'Ada' }, { first_name: 'Ada' }]],
-    ['give nothing for empty cells', ',\n"",Lovelace', [{}, { last_name: 'Lovelace' }]],
+    ['give nothing for empty cells', '"",Lovelace', [{ last_name: 'Lovelace' }]],
     [
       'fail if they have more cells than the header line',
       'Ada,Lovelace,',

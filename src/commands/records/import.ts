@@ -62,7 +62,7 @@ export function defineImport(command: Command, object: ImportObject): void {
       `write ${object} from a CSV, NDJSON or XLSX file, gzipped or not; - is standard input. After an interruption, the same command goes on`,
     )
     .requiredOption('--customer <id>', `customer of the ${object}`, asUuid)
-    .addOption(new Option('--mode <mode>', 'what to do with the records').choices(importModes).makeOptionMandatory())
+    .addOption(new Option('--mode <mode>', 'what to do with the records').choices(importModes).default('create'))
     .addOption(
       new Option('--match <field>', 'field that names the stored record; default for update: id').choices(
         importMatches[object],

@@ -67,8 +67,11 @@ export const quoted = (text: string): string =>
 
 const nothing = new Set(['n/a', '#n/a', '-', '—']);
 
+/** How Outlook, databases and spreadsheets write a date that is not given, such as `0/0/00`. */
+const noDate = /^0{1,4}([./-])0{1,2}\1(?:0{1,2}|0{4})$/;
+
 /** True for what people and programs write into a cell without a value. */
-export const isNothing = (text: string): boolean => nothing.has(text.toLowerCase());
+export const isNothing = (text: string): boolean => nothing.has(text.toLowerCase()) || noDate.test(text);
 
 // Of a date as people write it: digits, separators, and the name of a month or a zone.
 const dateLike = /^[\p{L}\d\s.,/:+-]{4,40}$/u;
