@@ -8,6 +8,15 @@ const particles = new Set(
 /** Words after a last name. */
 const suffix = /^(?:jr|sr|ii|iii|iv|ph\.?d|m\.?d|mba|esq)\.?$/i;
 
+/** Salutations and titles before a name, such as `Prof. Dr. med.` */
+const titles = new RegExp(
+  String.raw`^(?:(?:(?:herrn?|frau|mr|mrs|ms|mme|mlle|drs?|prof|professor|dipl)(?:\.?-\p{L}+\.?|\.|(?=\s))|(?:med|rer|nat|phil|ing|h\.\s?c)\.)\s*)+`,
+  'iu',
+);
+
+/** A text of titles alone stays. */
+const withoutTitles = (text: string): string => text.replace(titles, '').trim() || text;
+
 export interface FullName {
   first_name?: string;
   last_name?: string;
@@ -15,13 +24,14 @@ export interface FullName {
 
 /**
  * Splits the name of a person. The last word is the last name, with the particles before it, and with suffixes such as
- * `Jr.`. In `Last, First` the comma decides.
+ * `Jr.`. In `Last, First` the comma decides. Titles are no part of the first name.
  */
-export function splitFullName(text: string): FullName {
+export function splitFullName(written: string): FullName {
+  const text = withoutTitles(written);
   const comma = text.indexOf(',');
   const [before, after] = comma < 0 ? [text, ''] : [text.slice(0, comma).trim(), text.slice(comma + 1).trim()];
   if (after !== '' && before !== '' && !after.split(/\s+/).every((word) => suffix.test(word)))
-    return { first_name: after, last_name: before };
+    return { first_name: withoutTitles(after), last_name: before };
   const words = (comma < 0 ? text : `${before}, ${after}`).split(/\s+/).filter((word) => word !== '' && word !== ',');
   let start = words.length - 1;
   while (start > 1 && suffix.test(words[start]!)) start -= 1;

@@ -108,6 +108,17 @@ describe('a cell', () => {
     expect(await itemOf({ [field]: text })).toBe(message);
   });
 
+  test.each([
+    ['Prof. Dr. med. Jörg von der Heide', { first_name: 'Jörg', last_name: 'von der Heide' }],
+    ['Schäfer, Dr. Ute', { first_name: 'Ute', last_name: 'Schäfer' }],
+    ['Herr Dipl.-Ing. Max Weiß', { first_name: 'Max', last_name: 'Weiß' }],
+    ['Frau Müller', { last_name: 'Müller' }],
+    ['Nat King Cole', { first_name: 'Nat King', last_name: 'Cole' }],
+    ['Dr.', { last_name: 'Dr.' }],
+  ])('with the full name %j has no title in the first name', async (full_name, names) => {
+    expect(await itemOf({ full_name })).toEqual(names);
+  });
+
   test('with several e-mail addresses gives the others to other_emails', async () => {
     const work_email = 'nobody; ada@example.com:::a.l@example.com ada@example.com';
     expect(await itemOf({ work_email, other_emails: 'b@example.com' })).toEqual({
