@@ -1,65 +1,11 @@
+import { Chance, inWindows1252, plain, quoted, type MessyFile, type Person } from './writing.ts';
+
 /**
  * Contacts as people really have them in their files: exports of Excel in German, of HubSpot and of Outlook, with the
  * mistakes that grow in years of use. Written without a look at how the service reads files.
  */
-export interface MessyFile {
-  name: string;
-  bytes: Buffer;
-  /** What a person would read in the file, by the first e-mail address of the person, in lower case. */
-  people: Map<string, Person>;
-  records: number;
-  /** Records in which nobody can be recognised: without a name, an address and a phone number. */
-  hopeless: number;
-}
-
-/** What a person would read. A value that is not there, or that nobody could read, is undefined. */
-export interface Person {
-  firstName: string;
-  lastName: string;
-  company?: string | undefined;
-  title?: string | undefined;
-  city?: string | undefined;
-  postalCode?: string | undefined;
-  /** ISO 3166 alpha-2. */
-  country?: string | undefined;
-  /** The mobile phone number in E.164. */
-  mobile?: string | undefined;
-  /** The first of the phone numbers in E.164. */
-  phone?: string | undefined;
-}
 
 const count = 3_000;
-
-/** Pseudo-random numbers, the same in every run (mulberry32). */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-export class Chance {
-  readonly #next: () => number;
-  constructor(seed: number) {
-    this.#next = randomOf(seed);
-  }
-  below(limit: number): number {
-    return Math.floor(this.#next() * limit);
-  }
-  one<T>(of: readonly T[]): T {
-    return of[this.below(of.length)]!;
-  }
-  /** True once in `n` times. */
-  in(n: number): boolean {
-    return this.below(n) === 0;
-  }
-  digits(length: number): string {
-    return Array.from({ length }, (_, i) => (i === 0 ? 1 + this.below(9) : this.below(10))).join('');
-  }
-}
 
 const germanFirst = ['Jürgen', 'Anna-Lena', 'Björn', 'Käthe', 'Hans Peter', 'Zoë', 'Günther', 'Renée', 'Max', 'Ülkü'];
 const germanLast = [
@@ -90,22 +36,6 @@ const englishFirms = [
   '株式会社テスト',
 ];
 const titles = ['CEO', 'Head of Sales', 'Geschäftsführer', 'Einkauf/Verkauf', 'Sales Manager, EMEA', '-Freelancer-'];
-
-export const plain = (text: string): string =>
-  text
-    .normalize('NFD')
-    .toLowerCase()
-    .replaceAll(/[^a-z]/g, '') || 'x';
-
-/** A cell as CSV, quoted where that is needed, or always. */
-export const quoted = (text: string, separator: string, isAlways = false): string =>
-  isAlways || text.includes(separator) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-
-/** The characters of Windows-1252 that Latin-1 does not have. */
-const windows: Record<string, number> = { '€': 0x80, '„': 0x84, '–': 0x96, '“': 0x93, '”': 0x94, '’': 0x92, '…': 0x85 };
-
-export const inWindows1252 = (text: string): Buffer =>
-  Buffer.from(Array.from(text, (character) => windows[character] ?? character.charCodeAt(0)));
 
 /** How a German mobile phone number is written; the last ways cannot be read without the country. */
 const germanMobile = (chance: Chance): { text: string; mobile: string } => {

@@ -2,8 +2,9 @@ import { describe, expect, test } from 'vitest';
 import { sendBytes, workAtAll } from '../jobs/importing.ts';
 import { startApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
-import { messyFiles, type Person } from './files.ts';
+import { messyFiles } from './files.ts';
 import { nastierFiles } from './nastier-files.ts';
+import type { Person } from './writing.ts';
 
 const app = await startApp();
 

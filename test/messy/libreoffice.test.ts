@@ -7,7 +7,8 @@ import { parse } from 'csv-parse/sync';
 import { expect, onTestFinished, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { readSheet } from '../setup/xlsx.ts';
-import { messyFiles, type Person } from './files.ts';
+import { messyFiles } from './files.ts';
+import type { Person } from './writing.ts';
 
 const hasLibreOffice = spawnSync('soffice', ['--version']).status === 0;
 

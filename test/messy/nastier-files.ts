@@ -1,4 +1,4 @@
-import { Chance, inWindows1252, plain, quoted, type MessyFile, type Person } from './files.ts';
+import { Chance, inWindows1252, plain, quoted, type MessyFile, type Person } from './writing.ts';
 
 // Three more exports, with the habits of offices: titles above the header, sums below the rows, several values in a
 // cell, numbers that a spreadsheet has spoilt. Written without a look at how the service reads files.
