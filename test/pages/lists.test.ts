@@ -94,7 +94,7 @@ test('a list is verified by admins only, with the price first, and once for each
   await app.owner`update credit_balances set available = 5 where customer_id = ${customer.id}`;
   expect(textOf(await admin.get(path))).toMatch(/At most 1 credit ?; 5 are available/);
   const fields = await admin.fieldsOf(path);
-  expect((await admin.post(path, fields)).location).toMatch(/^\/app\/jobs\/[0-9a-f-]{36}$/);
+  expect((await admin.post(path, fields)).location).toMatch(/^\/app\/jobs\/[0-9a-f-]{36}\?list=/);
   expect((await admin.post(path, fields)).location).toBe('/app/jobs?done=sent');
   expect((await (await visitorOf(app.fastify, (await app.customer()).id)).get(`/app/lists/${body.id}`)).status).toBe(
     404,

@@ -46,7 +46,7 @@ function showLocally(time) {
 function prepareSuggestions(input) {
   const list = document.createElement('datalist');
   list.id = `suggestions-${input.name}`;
-  input.after(list);
+  input.form.append(list); // in the label, the suggestions would be a part of its text
   input.setAttribute('list', list.id);
   let waiting;
   const show = async () => {

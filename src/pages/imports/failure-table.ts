@@ -1,19 +1,28 @@
 import type { Failure } from '../../files/errors-file.ts';
 import { columnNames } from '../../files/layout/column-names.ts';
 import type { CsvLayout } from '../../files/layout/layout.ts';
+import type { ImportObject } from '../../schemas/imports.ts';
 import { html, table, type Html } from '../base/html.ts';
+import { inWords } from './field-choices.ts';
 
 /** Columns of a file that a page shows. */
 const mostShown = 30;
 
-/** Returns a table of records that failed or have warnings: each reason stands beside the cell that it is about. */
-export function failureTable(layout: CsvLayout | null, failures: readonly Failure[]): Html {
-  const columns = layout ? shownColumns(layout) : [];
+/**
+ * Returns a table of records that failed or have warnings: each reason stands beside the cell that it is about. Columns
+ * with a reason come first.
+ */
+export function failureTable(object: ImportObject, layout: CsvLayout | null, failures: readonly Failure[]): Html {
+  const all = layout ? shownColumns(layout) : [];
+  const fields = all.map(({ field }) => field);
+  const reasons = failures.map(({ error, warning }) => reasonsIn(error ?? warning ?? '', fields));
+  const rank = ({ field }: ShownColumn) => (reasons.some((found) => found.has(field)) ? 0 : 1);
+  const columns = all.toSorted((a, b) => rank(a) - rank(b)).slice(0, mostShown);
   const heads = ['Line', 'What happened', ...columns.map(({ header }) => header), ...(layout ? [] : ['Record'])];
   return table(
     'Records that failed, or were written with values left out',
     heads,
-    failures.map((failure) => failureRow(columns, failure)),
+    failures.map((failure, i) => failureRow(object, columns, failure, reasons[i]!)),
   );
 }
 
@@ -26,26 +35,28 @@ interface ShownColumn {
 const shownColumns = ({ headers, columns }: CsvLayout): ShownColumn[] =>
   columnNames(headers)
     .map((header, i) => ({ header, field: columns[i] ?? '' }))
-    .filter(({ field }) => field !== '')
-    .slice(0, mostShown);
+    .filter(({ field }) => field !== '');
 
-function failureRow(columns: readonly ShownColumn[], { line, error, warning, record }: Failure): Html {
-  const reasons = reasonsIn(
-    error ?? warning ?? '',
-    columns.map(({ field }) => field),
-  );
+function failureRow(
+  object: ImportObject,
+  columns: readonly ShownColumn[],
+  { line, error, record }: Failure,
+  reasons: ReadonlyMap<string, string>,
+): Html {
+  const reasonOf = (field: string) => inWords(object, reasons.get(field) ?? '');
   const what = error === undefined ? 'written, with a value left out' : 'not written';
   const cells =
-    typeof record === 'string' ? [] : columns.map(({ header, field }) => cell(record[header], reasons.get(field)));
+    typeof record === 'string' ? [] : columns.map(({ header, field }) => cell(record[header], reasonOf(field)));
   return html`<tr>
     <td class="number">${line}</td>
-    <td>${what}!${reasons.has('') ? html`<br /><small class="fault">${reasons.get('')!}</small>` : ''}</td>
+    <td>${what}!${reasonText(reasonOf(''))}</td>
     !${cells} !${typeof record === 'string' ? html`<td>${shortened(record)}</td>` : ''}
   </tr>`;
 }
 
-const cell = (text = '', reason?: string): Html =>
-  html`<td>${shortened(text)}!${reason === undefined ? '' : html`<br /><small class="fault">${reason}</small>`}</td>`;
+const cell = (text = '', reason: string): Html => html`<td>${shortened(text)}!${reasonText(reason)}</td>`;
+
+const reasonText = (reason: string): Html => (reason === '' ? '' : html`<br /><small class="fault">${reason}</small>`);
 
 const shortened = (text: string): string => (text.length > 200 ? `${text.slice(0, 199)}…` : text);
 
@@ -59,12 +70,12 @@ function reasonsIn(message: string, fields: readonly string[]): Map<string, stri
     if (reason !== '') reasons.set(field, reasons.has(field) ? `${reasons.get(field)!}; ${reason}` : reason);
   };
   const names = new Set(fields);
-  const starts = [...message.matchAll(/(?:^|; )([a-z][^\s:;]*): /g)].filter(([, name]) =>
-    names.has(columnOf(name!, names)),
+  const starts = [...message.matchAll(/(?:^|; )(?:([a-z][^\s:;]*): |(?=a new record needs ))/g)].filter(
+    ([, name]) => name === undefined || names.has(columnOf(name, names)),
   );
   add('', message.slice(0, starts[0]?.index ?? message.length));
   for (const [i, start] of starts.entries())
-    add(columnOf(start[1]!, names), message.slice(start.index + start[0].length, starts[i + 1]?.index));
+    add(columnOf(start[1] ?? '', names), message.slice(start.index + start[0].length, starts[i + 1]?.index));
   return reasons;
 }
 

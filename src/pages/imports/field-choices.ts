@@ -21,9 +21,21 @@ export function fieldsToChoose(object: ImportObject): string[] {
   ];
 }
 
+/** Returns a message about a file with words for the names of fields in it, but for those that are words, such as `gender`. */
+export function inWords(object: ImportObject, message: string): string {
+  const texts = message.split(/("(?:[^"\\]|\\.)*")/); // values are in quotes
+  const names = new RegExp(
+    String.raw`(?<![\w.])(?:${fieldsToChoose(object)
+      .filter((name) => /[._]/.test(name))
+      .join('|')})(?![\w.]*\w)`,
+    'g',
+  );
+  return texts.map((part, i) => (i % 2 ? part : part.replace(names, (name) => fieldWord(object, name)))).join('');
+}
+
 export const originLabels: Record<MappingOrigin, string> = {
-  given: 'chosen',
-  name: 'its name',
-  remembered: 'your last import',
+  given: 'as chosen',
+  name: 'by its name',
+  remembered: 'as in your last import',
   guess: 'guessed',
 };

@@ -22,6 +22,7 @@ import {
   field,
   formFaults,
   option,
+  queryOf,
   refusalOf,
   requireToken,
   text,
@@ -30,13 +31,14 @@ import {
 } from '../base/forms.ts';
 import { html, type Html } from '../base/html.ts';
 import { form, goTo, sendPage } from '../base/layout.ts';
+import { fieldWord } from '../base/words.ts';
 
 export const section = '/app/imports';
 
 export const modeLabels: Record<ImportMode, string> = {
-  create: 'Creates records',
-  update: 'Changes stored records',
-  upsert: 'Changes stored records, creates missing ones',
+  create: 'Create new records',
+  update: 'Change stored records',
+  upsert: 'Change stored records, create missing ones',
 };
 
 /** Returns a default if the user has not given a name. */
@@ -53,7 +55,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     limits: { files: 1, fields: 20, parts: 21, fieldSize: 10_000, fileSize: maxFileBytes + 1024 },
   });
 
-  app.get('/imports/new', forMembers, async (request, reply) => showForm(request, reply, {}));
+  app.get('/imports/new', forMembers, async (request, reply) => showForm(request, reply, queryOf(request)));
 
   // At the level `trace` the parser logs all headers, so the cookie too.
   const logLevel = app.config.LOG_LEVEL === 'trace' ? 'debug' : app.config.LOG_LEVEL;
@@ -87,7 +89,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   ): Promise<FastifyReply> {
     requireToken(request, fields);
     if (!filename) return showForm(request, reply, fields, { faults: { file: 'Choose a file.' } });
-    const draft = draftOf(fields);
+    const draft = draftOf(fields, filename);
     const faults = faultsOf(check, draft);
     if (Object.keys(faults).length > 0) return showForm(request, reply, fields, { faults });
     try {
@@ -133,9 +135,10 @@ const formErrorCodes: ReadonlySet<string> = new Set([
   'FST_INVALID_JSON_FIELD_ERROR',
 ]);
 
-/** The settings are not validated yet. */
-function draftOf(fields: Fields): ImportCreate {
-  const [name, match] = [text(fields, 'name').trim(), text(fields, 'match')];
+/** The settings are not validated yet. An import without a name is called like its file. */
+function draftOf(fields: Fields, filename: string): ImportCreate {
+  const ofFile = [...filename.replaceAll(/\p{C}/gu, '')].slice(0, 100).join('').trim();
+  const [name, match] = [text(fields, 'name').trim() || ofFile, text(fields, 'match')];
   const mode = text(fields, 'mode') as ImportMode;
   return {
     object: text(fields, 'object') as ImportCreate['object'],
@@ -165,7 +168,12 @@ function showForm(
     </div>
     <div class="card">
       !${field(
-        { name: 'mode', label: 'What to do with its records', faults },
+        {
+          name: 'mode',
+          label: 'What to do with its records',
+          hint: 'Somebody who may be stored already is not stored twice if stored records are changed.',
+          faults,
+        },
         (attributes) =>
           html`<select !${attributes}>
             !${importModes.map((mode) => option(mode, modeLabels[mode], text(fields, 'mode')))}
@@ -181,13 +189,13 @@ function showForm(
         (attributes) =>
           html`<select !${attributes}>
             <option value="">–</option>
-            !${matches.map((match) => option(match, match, text(fields, 'match')))}
+            !${matches.map((match) => option(match, fieldWord('contacts', match), text(fields, 'match')))}
           </select>`,
       )}
     </div>
     <div class="card">
       !${field(
-        { name: 'name', label: 'Name of the import', hint: 'Optional.', faults },
+        { name: 'name', label: 'Name of the import', hint: 'Optional. Else the name of the file.', faults },
         (attributes) =>
           html`<input !${attributes} value="${text(fields, 'name')}" maxlength="255" autocomplete="off" />`,
       )}

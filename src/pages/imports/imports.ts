@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Transaction } from '../../database/db.ts';
 import { openErrorsFile } from '../../jobs/imports/errors-file.ts';
 import type { CsvLayout } from '../../files/layout/layout.ts';
 import { readFailures } from '../../jobs/imports/failures.ts';
@@ -30,11 +31,14 @@ import {
 } from '../base/forms.ts';
 import { count, counted, empty, facts, html, moment, notice, pager, table, type Html } from '../base/html.ts';
 import { failureTable } from './failure-table.ts';
+import { inWords } from './field-choices.ts';
 import { mappingForm } from './mapping-form.ts';
 import { changesOf, obstaclesTo, sourceChangesOf } from './mapping-changes.ts';
 import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
 import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { progressBar, statusBadge } from '../base/progress.ts';
+import { fieldWord } from '../base/words.ts';
+import { chosenList, listControls, namesList } from '../records/chosen-acts.ts';
 
 /** The list of imports, the upload, the preview with the column mapping, and the progress. */
 export async function imports(app: FastifyInstance): Promise<void> {
@@ -97,10 +101,21 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const patch = isOther ? source : changesOf(preview, fields);
     const faults = faultsOf(check, patch);
     if (Object.keys(faults).length > 0) return faults;
-    const changes = { ...patch, dry_run: action === 'check' };
-    await db.transaction((sql) => changeImport(sql, caller.customerId, ref, changes));
+    const changes = await db.transaction(async (sql) => {
+      const lists = await listsOf(request, sql, state);
+      const all = { ...patch, ...(lists ? { list_ids: lists } : {}), dry_run: action === 'check' };
+      await changeImport(sql, caller.customerId, ref, all);
+      return all;
+    });
     if (!starts || (await startImport(request, id, changes))) return {};
     return { do: 'The import is not started: see below why it would fail.' };
+  }
+
+  /** Undefined: the form shows no lists. */
+  async function listsOf(request: FastifyRequest, sql: Transaction, state: ImportState): Promise<string[] | undefined> {
+    const fields = fieldsOf(request);
+    if (!showsLists(state) || !('list_id' in fields)) return undefined;
+    return namesList(fields) ? [await chosenList(request, sql)] : [];
   }
 
   app.get('/imports/:id/cancel', forMembers, async (request, reply) => {
@@ -129,6 +144,10 @@ export async function imports(app: FastifyInstance): Promise<void> {
     return sendFile(request, reply, { ...file, name: 'errors.csv', noun: 'errors file' });
   });
 }
+
+/** The form has a place for one list. More are named by programs, and stay. */
+const showsLists = ({ object, list_ids }: Pick<ImportState, 'object' | 'list_ids'>): boolean =>
+  object === 'contacts' && list_ids.length <= 1;
 
 const findImport = (request: FastifyRequest): Promise<Import> => {
   const id = idOf(request, 'import');
@@ -210,7 +229,8 @@ async function showImport(
 /** Returns the preview of an import that has not started, with the form that starts it. */
 async function settings(request: FastifyRequest, reply: FastifyReply, { id }: Import): Promise<Html> {
   const { found, state, preview } = await readWaiting(request, id);
-  const body = mappingForm(found, preview, state.sheet);
+  const lists = showsLists(state) ? await listControls(request, {}, 'no list', state.list_ids[0]) : '';
+  const body = mappingForm(found, preview, state.sheet, lists);
   return form(request, reply, { action: `${section}/${id}`, body, attributes: 'data-keep' });
 }
 
@@ -234,7 +254,7 @@ const stateOf = ({ db, caller }: FastifyRequest, id: string): Promise<ImportStat
 const failuresAtOnce = 25;
 
 /** Returns one page of the records that failed or have warnings, each reason beside its cell. */
-async function failuresOf(request: FastifyRequest, { id, total, failed, warnings }: Import): Promise<Html> {
+async function failuresOf(request: FastifyRequest, { id, object, total, failed, warnings }: Import): Promise<Html> {
   if (total === null) return '';
   const { db, caller } = request;
   const state = await stateOf(request, id);
@@ -250,7 +270,7 @@ async function failuresOf(request: FastifyRequest, { id, total, failed, warnings
     failures.length === 0
       ? ''
       : html`<h2>Records to look at</h2>
-          !${failureTable(state.layout as CsvLayout | null, failures)}`
+          !${failureTable(object, state.layout as CsvLayout | null, failures)}`
   }
   !${pager({
     newer: cursor === undefined ? undefined : `${section}/${id}`,
@@ -269,12 +289,30 @@ function outcomeOf(found: Import): Html {
           >
         </p>`
       : '';
-  if (status === 'FAILED') return html`!${notice(`The import failed: ${error}.`, 'bad')}!${errors}`;
+  if (status === 'FAILED')
+    return html`!${notice(`The import failed: ${inWords(found.object, error ?? '')}.`, 'bad')}!${errors}`;
   if (status !== 'COMPLETED') return errors;
   const tone =
     failed === 0 ? (isCheck ? 'busy' : warnings > 0 ? 'warning' : 'good') : failed === total ? 'bad' : 'warning';
   const done = isCheck ? checkText(found) : `The import is complete.${failureText(found)}`;
-  return html`!${notice(done, tone)}!${errors}`;
+  return html`!${notice(done, tone)}!${errors}!${isCheck ? '' : nextSteps(found)}`;
+}
+
+/** A corrected file holds records that are written already: they are changed, not created again. */
+function nextSteps({ object, match, failed, warnings }: Import): Html {
+  const again = new URLSearchParams({
+    object,
+    mode: 'upsert',
+    match: match ?? (object === 'contacts' ? 'work_email' : 'external_id'),
+  });
+  return html`<p>
+    Next: <a href="/app/${object}">see the ${object}</a> ·
+    <a href="/app/duplicates?by=${object === 'contacts' ? 'work_email' : 'name'}">look for duplicates</a>!${
+      failed + warnings > 0
+        ? html` · <a href="${`${section}/new?${again.toString()}`}">upload the corrected records</a>`
+        : ''
+    }
+  </p>`;
 }
 
 function checkText(found: Import): string {
@@ -293,16 +331,22 @@ function failureText({ dry_run: isCheck, failed, total, warnings }: Import): str
   return `${failed > 0 ? failures : ''}${warnings > 0 ? left : ''}`;
 }
 
-const factsOf = (found: Import): Html =>
-  facts([
-    ['Status', statusBadge(found.status)],
-    ['What it does', html`${modeLabels[found.mode]}${found.match === null ? '' : `, found by ${found.match}`}`],
-    ...(found.dry_run ? ([['Writes', 'nothing: check only']] as const) : []),
+function factsOf(found: Import): Html {
+  const { mode, match, object, dry_run: isCheck } = found;
+  const by = match === null ? '' : `, found by ${fieldWord(object, match).toLowerCase()}`;
+  const numbers = [
     ['Created', count(found.created)],
     ['Changed', count(found.updated)],
     ['Unchanged', count(found.unchanged)],
     ['Failed', count(found.failed)],
     ['With values left out', count(found.warnings)],
+  ] as const;
+  return facts([
+    ['Status', statusBadge(found.status)],
+    ['What it does', html`${modeLabels[mode]}${by}`],
+    ...(isCheck ? ([['Writes', 'nothing: check only']] as const) : []),
+    ...(found.status === 'UPLOADED' ? [] : numbers),
     ['Begun', moment(found.created_at)],
     ['Ended', moment(found.finished_at, 'Not yet')],
   ]);
+}

@@ -11,13 +11,16 @@ import {
 } from '../../schemas/imports.ts';
 import { field as formField, option } from '../base/forms.ts';
 import { count, html, table, type Html } from '../base/html.ts';
-import { fieldLabel, fieldsToChoose, originLabels } from './field-choices.ts';
+import { fieldLabel, fieldsToChoose, inWords, originLabels } from './field-choices.ts';
 import { obstaclesTo } from './mapping-changes.ts';
 
-/** Returns the file's preview, with controls to map its columns and to start the import. */
-export const mappingForm = (found: Import, preview: DetailedPreview, sheet: string | null): Html =>
+/**
+ * Returns the file's preview, with controls to map its columns and to start the import.
+ * @param lists controls that choose a list for the contacts
+ */
+export const mappingForm = (found: Import, preview: DetailedPreview, sheet: string | null, lists: Html): Html =>
   html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview) : ''}
-    !${settings(found, preview, sheet)}
+    !${settings(found, preview, sheet, lists)}
     <h2>The first records</h2>
     !${preview.records.length === 0 ? html`<p class="quiet">The file has no records.</p>` : records(found, preview)}
     <div class="buttons">
@@ -31,24 +34,30 @@ function faultList(found: Import, preview: DetailedPreview): Html {
   const ofRecords = preview.errors.filter(({ path }) => path.startsWith('/records/'));
   const faults = [...obstaclesTo(found, preview), ...ofRecords];
   const warnings = preview.warnings.filter(({ path }) => path.startsWith('/records/'));
+  const list = listOf(found.object);
   return html`!${list('With these settings, something is wrong:', faults)}
   !${list('Values of the first records that will be left out:', warnings)}`;
 }
 
-const list = (title: string, faults: readonly Fault[]): Html =>
-  faults.length === 0
-    ? ''
-    : html`<div class="notice warning" role="status">
-        <p>${title}</p>
-        <ul>
-          !${faults.slice(0, mostShown).map((fault) => html`<li>${faultText(fault)}</li>`)}
-        </ul>
-      </div>`;
+const listOf =
+  (object: Import['object']) =>
+  (title: string, faults: readonly Fault[]): Html =>
+    faults.length === 0
+      ? ''
+      : html`<div class="notice warning" role="status">
+          <p>${title}</p>
+          <ul>
+            !${faults.slice(0, mostShown).map((fault) => html`<li>${faultText(object, fault)}</li>`)}
+          </ul>
+        </div>`;
 
 /** Contains the number of the record, counted from 1. */
-function faultText({ path, message }: Fault): string {
+function faultText(object: Import['object'], { path, message }: Fault): string {
   const [, what, index, ...fields] = path.split('/');
-  return what === 'records' ? `Record ${Number(index) + 1}: ${fields.join('.')} ${message}` : message;
+  const words = inWords(object, message);
+  if (what !== 'records') return words;
+  const field = fields.length === 0 ? '' : `${fieldLabel(object, fields.join('.'))}: `;
+  return `Record ${Number(index) + 1}: ${field}${words}`;
 }
 
 /** How many columns of a CSV file, and fields of preview records, a page shows. */
@@ -65,10 +74,28 @@ const hiddenNote = (what: string, all: number): Html =>
 /** Returns a table of the columns of a CSV file and the fields to which they are mapped. */
 function columns(found: Import, preview: DetailedPreview): Html {
   const rows = preview.columns.slice(0, mostShown).map((column, i) => columnRow(found, preview, column, i));
-  const heads = ['Column of the file', 'Values', 'Is read as', 'Type', 'Because of'];
+  const heads = ['Column of the file', 'Values', 'Is read as', 'Type'];
   return html`<h2>Columns</h2>
-    !${hiddenNote('columns', preview.columns.length)} !${table('Columns', heads, rows)}`;
+    !${leftOutNote(preview)} !${hiddenNote('columns', preview.columns.length)} !${table('Columns', heads, rows)}`;
 }
+
+/** Names the columns with values that are left out, and says how to keep them. */
+function leftOutNote({ columns: all, headers, mapping }: DetailedPreview): Html {
+  const names = all
+    .filter(({ header, samples }, i) => samples.length > 0 && headers!.indexOf(header) === i)
+    .filter(({ header }) => header !== '' && fieldOfMapped(mapping?.[header] ?? null) === null)
+    .map(({ header }) => `“${header}”`);
+  if (names.length === 0) return '';
+  const shown = [
+    ...names.slice(0, mostNamed),
+    ...(names.length > mostNamed ? [`${names.length - mostNamed} more`] : []),
+  ];
+  return html`<p class="quiet">
+    Left out: ${shown.join(', ')}. To keep a column, choose a field for it: the first choice is a field of your own.
+  </p>`;
+}
+
+const mostNamed = 12;
 
 function columnRow({ object }: Import, preview: DetailedPreview, column: PreviewColumn, i: number): Html {
   const { header, samples } = column;
@@ -76,13 +103,15 @@ function columnRow({ object }: Import, preview: DetailedPreview, column: Preview
   const field = fieldOfMapped(preview.mapping?.[header] ?? null) ?? '';
   const origin = preview.mapping_from?.[header];
   const chosen = isRepeated
-    ? html`<td colspan="3" class="quiet">left out: another column has this header</td>`
-    : html`<td>!${fieldChoice(object, header, field, i)}</td>
-        <td>!${typeChoice(column, field, i)}</td>
-        <td class="quiet">${origin ? originLabels[origin] : 'nothing says what it is'}</td>`;
+    ? html`<td colspan="2" class="quiet">left out: another column has this header</td>`
+    : html`<td>
+          !${fieldChoice(object, header, field, i)}
+          <small class="quiet">${origin ? originLabels[origin] : 'nothing says what it is'}</small>
+        </td>
+        <td>!${typeChoice(column, field, i)}</td>`;
   return html`<tr>
     <td>${header === '' ? '(no header)' : header}</td>
-    <td class="quiet">!${samples.map((sample) => html`<div>${sample}</div>`)}</td>
+    <td class="quiet">!${samples.map((sample) => html`<div class="sample">${sample}</div>`)}</td>
     !${chosen}
   </tr>`;
 }
@@ -131,7 +160,12 @@ const commonEncodings = [
   'utf-16le',
 ];
 
-function settings(found: Import, { sheets, encoding, separator }: DetailedPreview, sheet: string | null): Html {
+function settings(
+  found: Import,
+  { sheets, encoding, separator }: DetailedPreview,
+  sheet: string | null,
+  lists: Html,
+): Html {
   const choice = (name: string, label: string, options: Html[]): Html =>
     formField(
       { name, label, faults: {} },
@@ -143,6 +177,7 @@ function settings(found: Import, { sheets, encoding, separator }: DetailedPrevie
   const encodings = [...new Set([encoding ?? '', ...commonEncodings])].filter((name) => name !== '');
   return html`<h2>Settings</h2>
     <div class="card">
+      !${lists}
       !${choice(
         'invalid_values',
         'Values that cannot be read',
@@ -177,7 +212,9 @@ const separatorLabels: Record<string, string> = {
 };
 
 function records({ object }: Import, { records: items }: DetailedPreview): Html {
-  const all = [...new Set(items.flatMap((item) => Object.keys(item)))];
+  const fields = fieldsToChoose(object).map((field) => field.split('.')[0]!);
+  const place = (name: string) => (fields.includes(name) ? fields.indexOf(name) : fields.length);
+  const all = [...new Set(items.flatMap((item) => Object.keys(item)))].toSorted((a, b) => place(a) - place(b));
   const names = all.slice(0, mostShown);
   const rows = items.map(
     (item) =>
@@ -189,5 +226,16 @@ function records({ object }: Import, { records: items }: DetailedPreview): Html 
   return html`!${hiddenNote('fields', all.length)} !${table('First records', heads, rows)}`;
 }
 
-const shownValue = (value: unknown): string =>
-  typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value);
+/** Returns a value as people write it: of phone numbers, and of objects, what they hold. */
+function shownValue(value: unknown): string {
+  if (typeof value === 'string') return value;
+  if (Array.isArray(value)) return value.map(shownPart).join(', ');
+  if (typeof value !== 'object' || value === null) return value === undefined ? '' : JSON.stringify(value);
+  const entries = Object.entries(value);
+  return entries.map(([key, one]) => (key === 'name' ? shownPart(one) : `${key}: ${shownPart(one)}`)).join(', ');
+}
+
+const shownPart = (value: unknown): string =>
+  typeof value === 'object' && value !== null
+    ? Object.values(value).map(shownPart).join(' ').trim()
+    : shownValue(value);

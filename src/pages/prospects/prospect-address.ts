@@ -59,3 +59,20 @@ export function prospectAddress(path: string, view: ProspectView, more: Record<s
   const parameters = new URLSearchParams({ ...view, ...more }).toString();
   return parameters === '' ? path : `${path}?${parameters}`;
 }
+
+/** An address with more companies can be longer than servers take (characters). */
+const maxNames = 2_000;
+
+/** Returns the address of the people in the catalog who work for these companies, or for the first of them. */
+export function peopleOfCompanies(names: readonly string[]): string {
+  // A semicolon separates names, so of a name with one, its longest part is searched for.
+  const parts = names.map((name) =>
+    name
+      .split(';')
+      .toSorted((a, b) => b.length - a.length)[0]!
+      .trim(),
+  );
+  let length = 0;
+  const some = parts.filter((name) => (length += name.length) <= maxNames).slice(0, 100);
+  return prospectAddress(section, { job_company_name: some.join('; ') });
+}

@@ -101,28 +101,30 @@ export async function prospects(app: FastifyInstance): Promise<void> {
 export const servicesOf = ({ server, db, catalog }: FastifyRequest) => ({ config: server.config, db, catalog });
 
 function filterForm(view: ProspectView): Html {
-  return html`<form class="filters" method="get" action="${section}" role="search">
-    !${searched.map((name) => textControl(name, view))}
-    <label
-      >${prospectWords.verification_status}
-      <select name="status">
-        !${option('', 'any', view['status'] ?? '')}
-        !${verificationStatuses.map((one) => option(one, verificationWords[one].word, view['status'] ?? ''))}
-      </select>
-    </label>
-    <label
-      >${prospectWords.score}, at least
-      <input type="number" name="score" min="0" max="100" value="${view['score'] ?? ''}" />
-    </label>
-    <div class="checks">
-      !${check('has_email', 'with e-mail', view)} !${check('has_phone', 'with phone', view)}
-      !${check('all', 'unlocked ones too', view)}
-    </div>
-    <div class="filter-buttons">
-      <button class="secondary">Search</button>
-      !${Object.keys(view).length > 0 ? html`<a href="${section}">Clear</a>` : ''}
-    </div>
-  </form>`;
+  return html`<search>
+    <form class="filters" method="get" action="${section}">
+      !${searched.map((name) => textControl(name, view))}
+      <label
+        >${prospectWords.verification_status}
+        <select name="status">
+          !${option('', 'any', view['status'] ?? '')}
+          !${verificationStatuses.map((one) => option(one, verificationWords[one].word, view['status'] ?? ''))}
+        </select>
+      </label>
+      <label
+        >${prospectWords.score}, at least
+        <input type="number" name="score" min="0" max="100" value="${view['score'] ?? ''}" />
+      </label>
+      <div class="checks">
+        !${check('has_email', 'with e-mail', view)} !${check('has_phone', 'with phone', view)}
+        !${check('all', 'unlocked ones too', view)}
+      </div>
+      <div class="filter-buttons">
+        <button class="secondary">Search</button>
+        !${Object.keys(view).length > 0 ? html`<a href="${section}">Clear</a>` : ''}
+      </div>
+    </form>
+  </search>`;
 }
 
 const check = (name: string, label: string, view: ProspectView): Html =>
@@ -179,9 +181,9 @@ const heads = [
   prospectWords.job_title,
   prospectWords.job_company_name,
   prospectWords.location_country,
+  prospectWords.verification_status,
   prospectWords.work_email,
   prospectWords.mobile_phone,
-  prospectWords.verification_status,
   prospectWords.profnet_url,
 ];
 
@@ -194,9 +196,9 @@ function rowOf(one: Prospect): Html {
     <td>${one.job_title}</td>
     <td>${one.job_company_name}</td>
     <td>${[one.location_locality, one.location_country].filter(Boolean).join(', ')}</td>
+    <td>!${verification(one.verification_status)}</td>
     <td>${one.work_email}</td>
     <td>${one.mobile_phone ?? ''}</td>
-    <td>!${verification(one.verification_status)}</td>
     <td>!${webLink(one.profnet_url)}</td>
   </tr>`;
 }

@@ -26,7 +26,7 @@ import {
   type Faults,
   type Fields,
 } from '../base/forms.ts';
-import { chosenList, listControls } from '../records/chosen-acts.ts';
+import { chosenList, listControls, namesList } from '../records/chosen-acts.ts';
 import { counted, html } from '../base/html.ts';
 import { form, goTo, sendPage } from '../base/layout.ts';
 import { priceOf } from '../base/values.ts';
@@ -52,9 +52,7 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     try {
       const job = await db.transaction(async (sql) => {
         if (!(await markSent(sql, caller.customerId, tokenOf(request.body)))) return undefined;
-        // Whoever names a new list wants it.
-        const isListed = text(fields, 'list_id') !== '' || text(fields, 'name').trim() !== '';
-        const list = isListed ? await chosenList(request, sql, 'PROSPECT') : undefined;
+        const list = namesList(fields) ? await chosenList(request, sql, 'PROSPECT') : undefined;
         const lists = list === undefined ? {} : { list_ids: [list] };
         const { id } = first
           ? await startUnlock(sql, spender, app.config, { ...first, ...lists }, matches)

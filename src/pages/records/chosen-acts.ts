@@ -11,7 +11,17 @@ import type { ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate } from '../../schemas/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
-import { field, fieldsOf, option, queryOf, sentBefore, text, tokenOf, type Faults } from '../base/forms.ts';
+import {
+  field,
+  fieldsOf,
+  option,
+  queryOf,
+  sentBefore,
+  text,
+  tokenOf,
+  type Faults,
+  type Fields,
+} from '../base/forms.ts';
 import { count, counted, html, notice, type Html } from '../base/html.ts';
 import { priceOf } from '../base/values.ts';
 import { listChoices } from './list-choices.ts';
@@ -83,10 +93,18 @@ const listing: Act<ContactDetail> = {
   },
 };
 
-/** Returns the controls that choose a list, or name a new one. */
-export async function listControls(request: FastifyRequest, faults: Faults, none = ''): Promise<Html> {
+/** True if a form with `listControls` chooses a list. Whoever names a new list wants it. */
+export const namesList = (fields: Fields): boolean =>
+  text(fields, 'list_id') !== '' || text(fields, 'name').trim() !== '';
+
+/**
+ * Returns the controls that choose a list, or name a new one.
+ * @param none what the choice of no list is called, if it is one
+ * @param stored the list that is chosen until now
+ */
+export async function listControls(request: FastifyRequest, faults: Faults, none = '', stored = ''): Promise<Html> {
   const [lists, fields] = [await listChoices(request), fieldsOf(request)];
-  const chosen = text(fields, 'list_id');
+  const chosen = text(fields, 'list_id') || stored;
   return html`!${field(
     { name: 'list_id', label: none === '' ? 'List' : 'Put them into a list', faults },
     (attributes) =>

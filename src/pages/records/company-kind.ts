@@ -15,6 +15,7 @@ import { CompanyCreate, CompanyPatch, type Company } from '../../schemas/compani
 import { counted, html, moment, table } from '../base/html.ts';
 import { countryName, mailLink, verification } from '../base/values.ts';
 import { fieldWord } from '../base/words.ts';
+import { peopleOfCompanies } from '../prospects/prospect-address.ts';
 import { nameOfContact } from './contact-kind.ts';
 import { opportunitiesOf } from './opportunity-rows.ts';
 import type { FormField, RecordKind } from './record-kind.ts';
@@ -105,7 +106,7 @@ export const companyKind: RecordKind<Company> = {
   write: writeCompanyBatch,
   exported: exportCompanies,
   links: () => ({}),
-  related: async (request, _reply, { id }) => {
+  related: async (request, _reply, { id, company_name }) => {
     const { db, caller } = request;
     const filters = { company_id: id };
     const [people, all, deals] = await Promise.all([
@@ -127,6 +128,7 @@ export const companyKind: RecordKind<Company> = {
     return html`<h2>Contacts</h2>
       !${rows.length === 0 ? html`<p class="quiet">Nobody here works for this company.</p>` : table('Contacts', heads, rows)}
       !${rows.length < total ? html`<p><a href="/app/contacts?of=${id}">Show all ${counted(total, 'contact')}</a></p>` : ''}
+      <p><a href="${peopleOfCompanies([company_name])}">Find more people of this company in the catalog</a></p>
       <h2>Opportunities</h2>
       !${deals}`;
   },

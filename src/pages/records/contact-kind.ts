@@ -110,11 +110,11 @@ export const contactKind: RecordKind<ContactDetail> = {
     { head: fieldWord('contacts', 'job_title'), cell: ({ job_title }) => html`${job_title}` },
     { head: 'Company', cell: company },
     { head: fieldWord('contacts', 'work_email'), cell: ({ work_email }) => mailLink(work_email) },
-    { head: 'Country', cell: ({ location_country }) => html`${countryName(location_country)}` },
     {
       head: fieldWord('contacts', 'verification_status'),
       cell: ({ verification_status }) => verification(verification_status),
     },
+    { head: 'Country', cell: ({ location_country }) => html`${countryName(location_country)}` },
   ],
   nameOf: nameOfContact,
   fields,

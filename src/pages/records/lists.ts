@@ -16,6 +16,7 @@ import { count, counted, empty, facts, html, moment, notice, pager, table, type 
 import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { priceOf } from '../base/values.ts';
 import { contactKind } from './contact-kind.ts';
+import { peopleOfCompanies } from '../prospects/prospect-address.ts';
 import { deletion } from './deletion.ts';
 import { draftOf, sendListForm } from './list-form.ts';
 import { rowsOf } from './record-list.ts';
@@ -72,6 +73,16 @@ export async function lists(app: FastifyInstance): Promise<void> {
   });
 
   app.get('/lists/:id', forMembers, async (request, reply) => showList(request, reply));
+
+  app.get('/lists/:id/people', forMembers, async (request, reply) => {
+    const { id } = await requireList(request);
+    const members = await listContacts(request.db, request.caller.customerId, {
+      filters: { list_id: id },
+      paginate: { limit: mostMembers },
+    });
+    const names = (members.rows as ContactDetail[]).flatMap(({ company }) => company.company_name ?? []);
+    return goTo(reply, peopleOfCompanies([...new Set(names)]));
+  });
 
   app.get('/lists/:id/edit', forMembers, async (request, reply) => {
     const list = await requireList(request);
@@ -139,9 +150,12 @@ export async function lists(app: FastifyInstance): Promise<void> {
         ? startListVerification(sql, spenderOf(caller), server.config, { listId: id })
         : undefined,
     );
-    return goTo(reply, job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent');
+    return goTo(reply, job ? `/app/jobs/${job.id}?list=${id}` : '/app/jobs?done=sent');
   });
 }
+
+/** The newest members, of whose companies other people are searched for. */
+const mostMembers = 1_000;
 
 const editForm = ({ id, name }: List) => ({
   title: `Change ${name}`,
@@ -215,7 +229,8 @@ const emptyList = (hasRules: boolean): Html =>
 const membersOf = ({ id }: List, rows: readonly Contact[]): Html =>
   html`!${rowsOf(contactKind, rows as ContactDetail[])}
     <p>
-      <a href="/app/contacts?list=${id}">Show all of them</a> · Export:
+      <a href="/app/contacts?list=${id}">Show all of them</a> ·
+      <a href="${section}/${id}/people">Find other people of their companies</a> · Export:
       <a href="/app/contacts/export?list=${id}&format=xlsx" download>Excel</a> ·
       <a href="/app/contacts/export?list=${id}&format=csv" download>CSV</a>
     </p>`;

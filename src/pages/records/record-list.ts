@@ -50,19 +50,22 @@ const isAdmin = (request: FastifyRequest): boolean => sessionOf(request).role ==
 
 function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, lists: readonly List[]): Html {
   const isFiltered = Object.keys(view.values).length > 0;
-  return html`<form class="filters" method="get" action="${kind.path}" role="search">
-    !${kind.controls.map((control) => controlOf(control, view.values[control.name] ?? '', lists))}
-    <label>
-      Order
-      <select name="sort" data-submit>
-        !${option('', 'newest first', view.sort)} !${kind.sorts.map(([sort, label]) => option(sort, label, view.sort))}
-      </select>
-    </label>
-    <div class="filter-buttons">
-      <button class="secondary">Search</button>
-      !${isFiltered ? html`<a href="${kind.path}">Clear</a>` : ''}
-    </div>
-  </form>`;
+  return html`<search>
+    <form class="filters" method="get" action="${kind.path}">
+      !${kind.controls.map((control) => controlOf(control, view.values[control.name] ?? '', lists))}
+      <label>
+        Order
+        <select name="sort" data-submit>
+          !${option('', 'newest first', view.sort)}
+          !${kind.sorts.map(([sort, label]) => option(sort, label, view.sort))}
+        </select>
+      </label>
+      <div class="filter-buttons">
+        <button class="secondary">Search</button>
+        !${isFiltered ? html`<a href="${kind.path}">Clear</a>` : ''}
+      </div>
+    </form>
+  </search>`;
 }
 
 function controlOf({ name, label, control }: FilterControl, value: string, lists: readonly List[]): Html {

@@ -127,7 +127,7 @@ async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   const body = html`<div !${isRunning ? 'data-live' : ''}>
     <div class="card">
       !${progressOf(job)} !${outcomes.length === 0 ? '' : outcomesOf(outcomes)}
-      !${list === undefined ? '' : html`<p>The contacts go into <a href="/app/lists/${list}">the list</a>.</p>`}
+      !${list === undefined ? '' : html`<p>${isVerification ? 'What is found stands in' : 'The contacts go into'} <a href="/app/lists/${list}">the list</a>.</p>`}
     </div>
     <h2>Results</h2>
     !${
