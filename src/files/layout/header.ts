@@ -57,6 +57,9 @@ export async function readHeader(
   if (cellCount > maxColumns) throw new FileRefused(`has more than ${maxColumns} columns`, line);
   if (cells.some(({ text: name }) => name.includes('\0')))
     throw new FileRefused('has a NUL character in a header', line);
+  // XLSX can write one as an escape sequence.
+  if (cells.some(({ text: name }) => !name.isWellFormed()))
+    throw new FileRefused('has a half of a character (a lone surrogate) in a header', line);
   await yieldToEventLoop();
   const records = recordsOf(text, recordFormat, from, maxNotes + 1 + sampledRecords);
   const sample = records.filter((record) => record.next.bytes > next.bytes).slice(0, sampledRecords);

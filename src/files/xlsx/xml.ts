@@ -21,21 +21,18 @@ const localName = (name: string): string => name.slice(name.indexOf(':') + 1);
 /**
  * Parses XML, and yields after each piece, so that the caller can take what the handler has found. Entities of a
  * document are never read: a document type declaration is refused.
- * @throws FileRefused if the text is not well-formed, or nested too deep, or if a single text or tag is too long
+ * @throws FileRefused if the text is not UTF-8 or not well-formed, or nested too deep, or if a single text or tag is too long
  */
 export async function* parseXml(chunks: AsyncIterable<Buffer>, handler: XmlHandler): AsyncGenerator<void> {
   const slice = new TimeSlice();
-  const decoder = new TextDecoder();
+  // Replacements of invalid bytes would be longer than these, and the shared texts have no room for that.
+  const decoder = new TextDecoder('utf-8', { fatal: true });
   const parser = new SaxesParser({ position: false });
   /** Characters since the last event: the parser holds them. */
   let held = 0;
   let depth = 0;
   parser.on('error', () => {
-    throw new FileRefused(
-      'is no XLSX file, or damaged',
-      undefined,
-      'open it in a spreadsheet program and save it again',
-    );
+    throw damaged();
   });
   parser.on('doctype', () => {
     throw new FileRefused('has a document type declaration, which no Excel file has');
@@ -58,7 +55,7 @@ export async function* parseXml(chunks: AsyncIterable<Buffer>, handler: XmlHandl
   parser.on('text', onText);
   parser.on('cdata', onText);
   for await (const chunk of chunks) {
-    const text = decoder.decode(chunk, { stream: true });
+    const text = decodeNext(decoder, chunk);
     for (let at = 0; at < text.length; at += pieceLength) {
       parser.write(text.slice(at, at + pieceLength));
       held += pieceLength;
@@ -67,8 +64,24 @@ export async function* parseXml(chunks: AsyncIterable<Buffer>, handler: XmlHandl
       if (slice.isOver) await slice.pause();
     }
   }
+  decodeNext(decoder);
   parser.close();
   yield;
+}
+
+const damaged = (): FileRefused =>
+  new FileRefused('is no XLSX file, or damaged', undefined, 'open it in a spreadsheet program and save it again');
+
+/**
+ * @param chunk undefined: the text ends
+ * @throws FileRefused if the bytes are not UTF-8
+ */
+function decodeNext(decoder: InstanceType<typeof TextDecoder>, chunk?: Buffer): string {
+  try {
+    return decoder.decode(chunk, { stream: chunk !== undefined });
+  } catch {
+    throw damaged();
+  }
 }
 
 /** Parses XML to its end. */

@@ -69,6 +69,12 @@ describe('the header line', () => {
     ['no column of match', { ...lenient, mode: 'update' }, 'first_name', 'no column is for the field "id", which'],
     ['only unknown names', byMail, 'a,b', 'no column is for the field "work_email"'],
     ['a NUL character', lenient, 'a\0b', 'the file has a NUL character in a header (line 1)'],
+    [
+      'half a character',
+      { ...lenient, format: 'xlsx' },
+      String.raw`[0,"pa\ud800",1,"pb"]`,
+      'has a half of a character',
+    ],
     ['a quote left open', lenient, '\n"a,b\n', 'the file has a header line that has a quote that is not closed'],
     ['text after a quote', lenient, '"a"b,c', 'the file has a header line that has text after a closing quote'],
     ['more than 1 MiB', lenient, `a,${'b'.repeat(1_100_000)}`, 'the file has a header line that is longer than 1 MiB'],

@@ -120,6 +120,16 @@ describe('a hostile file is refused, or costs little', () => {
       }),
       'document type declaration',
     ],
+    [
+      'shared texts that are not UTF-8',
+      () => ({ ...partsOf(header), 'xl/sharedStrings.xml': Buffer.from(`<sst><si><t>Zoé</t></si></sst>`, 'latin1') }),
+      'is no XLSX file, or damaged',
+    ],
+    [
+      'a sheet that ends within a character',
+      () => ({ ...partsOf(''), 'xl/worksheets/sheet1.xml': Buffer.from(`${sheetOf(header)}é`).subarray(0, -1) }),
+      'is no XLSX file, or damaged',
+    ],
     ['an unknown entity', () => sheet('<row>&b;</row>'), 'is no XLSX file, or damaged'],
     [
       'a cut part',
