@@ -38,6 +38,12 @@ export class PersonIds {
     const digest = createHmac('sha256', this.#secret).update(address).digest();
     return { id: toUuid(digest, 8), former: uuidOfUrl(`mailto:${address}`) };
   }
+
+  /** Returns all ids that a person may have because of an address. */
+  allOfEmail(email: string): string[] {
+    const { id, former } = this.ofEmail(email);
+    return former === undefined ? [id] : [id, former];
+  }
 }
 
 /** The namespace of URLs (RFC 9562 §6.6). */

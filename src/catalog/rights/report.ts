@@ -65,10 +65,7 @@ async function traitsOf({ db }: RightsServices, given: Identifier, people: Copy[
     distinct(identifiers.filter((own) => own.kind === kind).map(({ value }) => value));
   const ids = await PersonIds.open(db);
   // Ids that an import without `_id` gives: a person may be gone from the catalog, and still be unlocked.
-  const derived = ofKind('email').flatMap((email) => {
-    const { id, former } = ids.ofEmail(email);
-    return [id, ...(former === undefined ? [] : [former])];
-  });
+  const derived = ofKind('email').flatMap((email) => ids.allOfEmail(email));
   return { prospectIds: [...ofKind('id'), ...derived], emails: ofKind('email'), profiles: ofKind('profnet_url') };
 }
 

@@ -12,10 +12,12 @@ import {
   type Suppression,
   type SuppressionKey,
 } from '../../queries/catalog/suppressions.ts';
+import { findUnlockingCustomers } from '../../queries/catalog/unlocks.ts';
 import { validationFailed } from '../../errors.ts';
 import type { KeyedDigests } from '../../text/keyed-digests.ts';
+import { PersonIds } from '../import/person-ids.ts';
 import { findPeople, hasIdentifier } from './find-people.ts';
-import { whenNoImportRuns, type RightsServices } from './stores.ts';
+import { ofAll, whenNoImportRuns, type RightsServices } from './stores.ts';
 import { SuppressedPeople } from './suppressed-people.ts';
 import { sweepCatalog } from './sweep.ts';
 import { erasePeople, hold, release, sumOf, type Effects } from './take-out.ts';
@@ -33,7 +35,8 @@ export const keyOf = (digests: KeyedDigests, { kind, value }: Identifier): Suppr
 
 /**
  * Erases the people who have the identifier. First suppresses every identifier that they have anywhere, so that nobody
- * imports or unlocks them any more. Can be repeated after an interruption, with the same identifier.
+ * imports or unlocks them any more. Customers who unlocked them are told also if the catalog has them no more. Can be
+ * repeated after an interruption, with the same identifier.
  * @returns what was written, and how many identifiers were not suppressed before
  */
 export async function erase(
@@ -42,10 +45,12 @@ export async function erase(
   noted: Noted,
 ): Promise<Effects & { suppressed: number }> {
   const people = (await findPeople(services, identifier)).map(({ person }) => person);
+  const unlocked = await findUnlockedIds(services, identifier);
+  const found = [...people.flatMap(identifiersOf), ...unlocked.map((value) => ({ kind: 'id' as const, value }))];
   const suppressed = await changeSuppressions(services, 'erase', identifier, noted, (sql, digests) =>
     insertSuppressions(
       sql,
-      erasureOf(identifier, people.flatMap(identifiersOf)).map(({ is_erasure, ...own }) => ({
+      erasureOf(identifier, found).map(({ is_erasure, ...own }) => ({
         ...keyOf(digests, own),
         is_erasure,
         reason: noted.reason ?? 'erasure',
@@ -53,8 +58,15 @@ export async function erase(
       })),
     ),
   );
-  const effects = await erasePeople(services, [...new Set(people.map(({ _id }) => _id))]);
+  const effects = await erasePeople(services, [...new Set([...people.map(({ _id }) => _id), ...unlocked])]);
   return { ...sumOf(effects, await sweepCatalog(services)), suppressed };
+}
+
+/** Returns the ids under which customers have unlocked somebody with this id, or with an id made of this address. */
+async function findUnlockedIds(services: RightsServices, { kind, value }: Identifier): Promise<string[]> {
+  const ofEmail = async () => (await PersonIds.open(services.db)).allOfEmail(value);
+  const ids = kind === 'id' ? [value] : kind === 'email' ? await ofEmail() : [];
+  return [...(await ofAll(services).search((sql) => findUnlockingCustomers(sql, ids))).keys()];
 }
 
 /**

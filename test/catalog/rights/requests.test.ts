@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
 import type { Catalog } from '../../../src/catalog/catalog.ts';
+import { PersonIds } from '../../../src/catalog/import/person-ids.ts';
 import { erase, lift } from '../../../src/catalog/rights/requests.ts';
 import type { Database, SharedDatabase } from '../../../src/database/db.ts';
 import { unlockPeople } from '../../../src/queries/catalog/unlock-people.ts';
@@ -43,12 +44,13 @@ function mortal(last: number, isWritten: boolean) {
 }
 
 /** Adds a person with two addresses whom two customers have unlocked; one has a contact of the person. */
-async function addUnlocked(customers: readonly TestCustomer[]): Promise<Prospect> {
+async function addUnlocked(customers: readonly TestCustomer[], more: Partial<Prospect> = {}): Promise<Prospect> {
   const own = randomUUID();
   const one = person({
     work_email: `${own}@work.example`,
     emails: [`${own}@home.example`],
     profnet_url: `profnet.example/${own}`,
+    ...more,
   });
   await writePeople(app.catalog, [one]);
   for (const [i, { id }] of customers.entries())
@@ -121,3 +123,20 @@ test('who is erased again, after the first erasure was lifted, is told again, on
   expect(await leftOf(one)).toMatchObject({ people: 0, told: 2, events: 4, suppressed: 4 });
   for (const [i, { removed_at }] of (await removedAt()).entries()) expect(removed_at > first[i]!.removed_at).toBe(true);
 });
+
+test.each(['id', 'email'] as const)(
+  'customers learn of the erasure, by %s, of a person whom the catalog has no more',
+  async (kind) => {
+    const address = `${randomUUID()}@work.example`;
+    const ids = await PersonIds.open(app.db);
+    const one = await addUnlocked([await app.customer(), await app.customer()], {
+      _id: ids.ofEmail(address).id,
+      work_email: address,
+    });
+    await app.catalog.remove([one._id]);
+    await app.owner`delete from job_results where item = ${one._id}`;
+    const identifier = { kind, value: kind === 'id' ? one._id : address } as const;
+    await erase({ ...app, notify: () => undefined }, identifier, { operator: 'tests', case_ref: one._id });
+    expect(await leftOf(one)).toMatchObject({ told: 2, marked: 1, events: 2, positions: 0 });
+  },
+);
