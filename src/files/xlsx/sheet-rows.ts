@@ -169,6 +169,7 @@ class SheetRows implements XmlHandler {
 
   #textOfCell(): string {
     const value = this.#value;
+    if (value.trim() === '') return '';
     switch (this.#type) {
       case 's':
         return unescapeText(this.#strings.get(Number(value)));
@@ -180,7 +181,6 @@ class SheetRows implements XmlHandler {
       case 'd':
         return isoDateText(value);
       case 'n':
-        if (value.trim() === '') return '';
         return (
           (this.#formats.isDate[this.#style] ? dateText(Number(value), this.#formats.from1904) : undefined) ??
           numberText(value)

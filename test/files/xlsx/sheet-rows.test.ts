@@ -38,6 +38,7 @@ describe('a cell counts as its value', () => {
     ['a shared text', cell('A2', '1', 't="s"'), ['Ada & Co']],
     ['a shared text of parts', cell('A2', '2', 't="s"'), ['Ada Lovelace']],
     ['a shared text that is missing', cell('A2', '9', 't="s"'), []],
+    ['a shared text without a number', `<c r="A2" t="s"/>${cell('B2', ' ', 't="s"')}`, []],
     ['an escaped character', inline('A2', 'a_x000A_b'), ['a\nb']],
     ['white space', inline('A2', ' '), []],
   ])('%s', async (_what, cells, texts) => {
