@@ -109,6 +109,20 @@ test('a contact is found by its own values, and its empty fields are filled for 
   expect((await creditsOf(customer)).subscription).toEqual({ balance: 7, reserved: 0 });
 });
 
+test('of several contacts of a person, the first that is filled comes from the person, so an erasure finds it', async () => {
+  const customer = await customerWith(app, { subscription: 10 });
+  const { _id: id, work_email } = await add();
+  const [full, filled, later] = [
+    await contact(customer, { work_email, job_title: 'Boss' }),
+    await contact(customer, { work_email }),
+    await contact(customer, { work_email }),
+  ];
+  const contact_ids = [full, filled, later];
+  const { results } = await enrich(customer, { contact_ids, fields: ['job_title'], max_credits: 10 });
+  expect(contact_ids.map((one) => results.get(one)!['reason'])).toEqual(['nothing_new', null, null]);
+  expect(await app.owner`select id from contacts where prospect_id = ${id}`).toEqual([{ id: filled }]);
+});
+
 test('never more than `max_credits` is spent, and nothing for people who are unlocked, fill nothing or are ambiguous', async () => {
   const customer = await customerWith(app, { subscription: 10 });
   const [paid, refused, known, useless] = [await add(), await add(), await add(), await add()];

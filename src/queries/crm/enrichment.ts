@@ -172,7 +172,8 @@ export async function lockEnrichments(
     const enrichment = enrichmentOf(contact, prospect, codeOf, options);
     // Only one contact comes from a prospect.
     if (contact.prospect_id === null && linked.has(prospect._id)) enrichment.filled.prospect_id = null;
-    linked.add(prospect._id);
+    // One that is not written does not come from it.
+    if (enrichment.changed.length > 0 && enrichment.filled.prospect_id === prospect._id) linked.add(prospect._id);
     enrichments.set(id, enrichment);
   }
   return { rules, companies, enrichments };
