@@ -228,17 +228,20 @@ const forContacts =
     return [...contactIds].map((contactId) => ({ ...outcome, contactId }));
   };
 
-/** Marks verifications as reused (free) if another job has verified the same address meanwhile. */
+/**
+ * Marks verifications as reused (free) if another job has verified the same address meanwhile, or if an earlier item has
+ * it, written with other accents.
+ */
 async function markReused(sql: Transaction, job: JobRow, items: readonly Item[]): Promise<Item[]> {
   const hours = reuseHoursOf(job);
   const addresses = items.flatMap((item) => reusableAddress(item) ?? []);
   if (hours === 0 || addresses.length === 0) return [...items];
   const verified = await lockVerified(sql, job.customer_id, addresses, sinceOfJob(sql, job.id, hours));
-  return items.map((item) =>
-    verified.has(reusableAddress(item) ?? '')
-      ? { ...item, verification: { ...item.verification!, reused: true } }
-      : item,
-  );
+  return items.map((item) => {
+    const address = reusableAddress(item);
+    const isKnown = address !== null && verified.size === verified.add(address).size;
+    return isKnown ? { ...item, verification: { ...item.verification!, reused: true } } : item;
+  });
 }
 
 /** Returns the address if later jobs can reuse the item's result: it was verified for this job, with a clear outcome. */

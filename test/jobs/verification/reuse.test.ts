@@ -63,6 +63,16 @@ describe('an address that was verified in the last 24 hours', () => {
     expect(rows[0].result).toEqual({ ...first.result, reused: true });
   });
 
+  test('is free also if the same job has verified it, written with other accents, in the same batch', async () => {
+    const customer = await funded();
+    const one = address();
+    const { job, rows } = await run(customer, [one, one.replace('ada', 'ádà'), one.replace('ada', 'Âda')]);
+    expect(job.credits).toMatchObject({ reserved: 3, charged: 1, refunded: 2 });
+    expect(rows.map(({ reused }: never) => reused)).toEqual([false, true, true]);
+    const again = await run(customer, [one, one.replace('ada', 'ádà')], { fresh: true });
+    expect(again.job.credits.charged).toBe(2);
+  });
+
   test('is verified anew with fresh, when it is older, and for another customer', async () => {
     const [customer, stranger] = [await funded(), await funded()];
     const one = address();
