@@ -1,3 +1,4 @@
+import { isUnavailable } from '../../errors.ts';
 import { webhookDeliveries } from '../../process/metrics.ts';
 import { maxSetAside, stuckAfter, type EndpointRow } from '../../queries/jobs/endpoint-rows.ts';
 import { findEnd } from '../../queries/events/feed.ts';
@@ -127,8 +128,9 @@ async function sendAll(
   const work = async (own: Slot): Promise<void> => {
     while (own.isHeld && !signal.aborted && !hasFailed()) {
       const secrets = await secretsOf(context, endpoint);
-      const { value: event } = secrets ? waiting.next() : { value: undefined };
-      if (!event || !secrets) return;
+      if (!secrets || hasFailed()) return;
+      const { value: event } = waiting.next();
+      if (!event) return;
       const sentAt = clock();
       const message = { url: endpoint.url, id: event.event_id, body: event.body, sentAt, secrets };
       const outcome = await webhooks.slots.run(own, standing, () => webhooks.sender.send(message, deliveryMs));
@@ -157,13 +159,21 @@ function takeSlots({ slots }: Webhooks, endpoint: EndpointRow, count: number): S
   return taken;
 }
 
-/** Returns the secrets that are valid now, because a secret can be replaced during a round. Undefined: the endpoint is deleted. */
+/**
+ * Returns the secrets that are valid now, because they can be replaced during a round. Undefined if the endpoint is
+ * deleted, or the database does not respond: what the round has sent is stored all the same.
+ */
 async function secretsOf(
   { db, webhooks }: JobContext,
   { customer_id: customerId, id }: EndpointRow,
 ): Promise<string[] | undefined> {
-  const sealed = await db.lookup((sql) => findSecrets(sql, customerId, id));
-  return sealed?.map((one) => webhooks.box!.open(customerId, one));
+  try {
+    const sealed = await db.lookup((sql) => findSecrets(sql, customerId, id));
+    return sealed?.map((one) => webhooks.box!.open(customerId, one));
+  } catch (error) {
+    if (isUnavailable(error)) return undefined;
+    throw error;
+  }
 }
 
 function attemptOf({ position, event_id, type, body, attempt }: Outgoing, outcome: Outcome, sentAt: Date): Attempt {

@@ -33,5 +33,5 @@ export interface EndpointRow {
 }
 
 export const endpointColumns = (sql: Sql | Transaction) => sql`
-  customer_id, id, 'webhook' as type, url, types, bulk, active, first_position, position, position_id, inactive_from, gaps, replay_position, replay_id, replay_end, failures_in_row, failing_since,
-  last_success_at, set_aside, failures`;
+  customer_id, id, 'webhook' as type, url, types, bulk, active, first_position, position, position_id, inactive_from,
+  gaps, replay_position, replay_id, replay_end, failures_in_row, failing_since, last_success_at, set_aside, failures`;
