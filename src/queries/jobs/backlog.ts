@@ -1,7 +1,7 @@
 import type { Sql } from '../../database/db.ts';
 import type { RunType } from '../../database/queues.ts';
 import type { JobStatus } from '../../schemas/jobs.ts';
-import { waitingEntries } from '../webhooks/backlog.ts';
+import { isWaiting } from '../webhooks/backlog.ts';
 
 export interface Backlog {
   /**
@@ -94,8 +94,8 @@ export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> =>
         e.customer_id,
         e.id,
         e.failing_since,
-        e.set_aside + coalesce(sum(waiting.count), 0) as waiting,
-        least(min(v.occurred_at) filter (where waiting.count > 0), e.failing_since) as since
+        e.set_aside + count(entry.number) as waiting,
+        least(min(v.occurred_at) filter (where entry.number is not null), e.failing_since) as since
       from webhook_endpoints e
       join customers c on c.id = e.customer_id
       left join event_heads h on h.customer_id = e.customer_id
@@ -106,7 +106,7 @@ export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> =>
           or (v.last_position is null and v.number > coalesce(h.settled, 0))
         )
         and v.types && e.types
-      left join lateral (select count(*) as count from (${waitingEntries(sql)}) entries) waiting on true
+      left join lateral json_array_elements(v.entries) with ordinality as entry (value, number) on ${isWaiting(sql)}
       where e.active
         and c.status = 'OK'
       group by e.customer_id, e.id
