@@ -1,7 +1,7 @@
 import type { Sql } from '../../database/db.ts';
 import type { RunType } from '../../database/queues.ts';
 import type { JobStatus } from '../../schemas/jobs.ts';
-import { isWaiting } from '../webhooks/backlog.ts';
+import { isWaiting } from './endpoint-rows.ts';
 
 export interface Backlog {
   /**

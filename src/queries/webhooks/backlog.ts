@@ -1,24 +1,9 @@
 import type { Sql } from '../../database/db.ts';
+import { isWaiting } from '../jobs/endpoint-rows.ts';
 import type { EndpointState } from './endpoints.ts';
 
 /** Events of a feed are counted up to here; one more says that there are more. */
 const mostCounted = 10_000;
-
-/** The endpoint `e` is to get the `entry` of the row `v` of the feed, and has not got it yet. */
-export const isWaiting = (sql: Sql) => {
-  const position = sql`(v.last_position - v.size + entry.number)`;
-  return sql`
-    entry.value ->> 0 = any(e.types)
-    and (v.last_position is null or ${position} > e.position)
-    and (e.bulk or v.source not in ('import', 'job') or entry.value ->> 0 like '%.ended')
-    and (e.inactive_from is null or ${position} <= e.inactive_from)
-    and not exists (
-      select 1
-      from jsonb_array_elements(e.gaps) as gap
-      where ${position} > (gap ->> 0)::bigint
-        and ${position} <= (gap ->> 1)::bigint
-    )`;
-};
 
 /** Counts the events of a customer's feed that an endpoint is to get and has not got yet, up to 10,001. */
 export async function countWaiting(
