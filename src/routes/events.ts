@@ -24,7 +24,7 @@ import { scopes, type Scope } from '../schemas/base/scopes.ts';
 import { ErrorBody } from '../schemas/base/wire.ts';
 import { eventReaders, readableEvents, type EventType } from '../schemas/events/types.ts';
 import { Event, EventQuery } from '../schemas/events/feed.ts';
-import { jobReaders, jobTypes } from '../schemas/jobs.ts';
+import { visibleJobs } from '../schemas/jobs.ts';
 
 const readers = Object.values(eventReaders).flat() as Scope[];
 const anyScope = scopes.filter((scope) => readers.includes(scope));
@@ -111,9 +111,6 @@ async function readOrWait(
     if (!page.isMore) await server.eventWaits.wait(customerId, after.position, rest, signal!);
   }
 }
-
-const visibleJobs = (own: readonly Scope[]) =>
-  jobTypes.filter((type) => jobReaders[type].some((scope) => own.includes(scope)));
 
 async function visibleOf(
   db: Database,

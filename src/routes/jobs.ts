@@ -20,17 +20,14 @@ import {
   JobItem,
   JobItemQuery,
   JobQuery,
-  jobNeeds,
-  jobReaders,
   JobStarted,
-  jobTypes,
   UnlockContacts,
   UnlockSelectedContacts,
   VerificationEstimate,
   VerifyEmail,
+  visibleJobs,
   type JobType,
 } from '../schemas/jobs.ts';
-import type { Scope } from '../schemas/base/scopes.ts';
 import { ErrorBody, IdParams, ShortageBody } from '../schemas/base/wire.ts';
 
 const tags = ['jobs'];
@@ -238,11 +235,4 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
 export default serviceJobs;
 
-/** A key sees the jobs that its scopes allow it to start. */
-function visibleTo(caller: Caller): JobType[] {
-  const scopes: readonly Scope[] = caller.kind === 'key' ? caller.scopes : [];
-  return jobTypes.filter((type) => {
-    const needed = jobNeeds[type];
-    return (!needed || scopes.includes(needed)) && jobReaders[type].some((scope) => scopes.includes(scope));
-  });
-}
+const visibleTo = (caller: Caller): JobType[] => visibleJobs(caller.kind === 'key' ? caller.scopes : []);

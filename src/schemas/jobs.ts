@@ -17,7 +17,7 @@ export const jobTypes = [
 export type JobType = (typeof jobTypes)[number];
 
 /** One of these scopes is enough to read or cancel a job of the type. */
-export const jobReaders = {
+const jobReaders = {
   unlock_contacts: ['payment_prospect:create'],
   unlock_selected_contacts: ['payment_prospect:create'],
   verify_email: ['verify_email:create'],
@@ -26,7 +26,14 @@ export const jobReaders = {
 } as const satisfies Record<JobType, readonly Scope[]>;
 
 /** Scopes that a key needs besides, to read or cancel a job of the type. */
-export const jobNeeds: Partial<Record<JobType, Scope>> = { enrich_contacts: 'contacts:update' };
+const jobNeeds: Partial<Record<JobType, Scope>> = { enrich_contacts: 'contacts:update' };
+
+/** Returns the types of the jobs that a key with these scopes may read and cancel: those that it could have started. */
+export const visibleJobs = (scopes: readonly Scope[]): JobType[] =>
+  jobTypes.filter((type) => {
+    const needed = jobNeeds[type];
+    return (!needed || scopes.includes(needed)) && jobReaders[type].some((scope) => scopes.includes(scope));
+  });
 
 /** `PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. COMPLETED may have failed items. */
 export const jobStatuses = ['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;

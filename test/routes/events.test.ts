@@ -65,6 +65,21 @@ test('a key reads the types whose records it may read', async () => {
   expect((await list({}, await customer.withScopes(['pipelines:read']))).status).toBe(403);
 });
 
+test('an ended job is told to the keys that may read the job, and to no other', async () => {
+  const contact_ids = [await make(customer, '/contacts', contactBody())];
+  const { id } = (await customer.post('/service-handler/enrich-contacts', { contact_ids, max_credits: 0 })).body;
+  expect((await customer.post(`/service-handler/${id}/cancel`)).status).toBe(200);
+  const told: boolean[] = [];
+  for (const also of [[], ['contacts:update']] as const) {
+    const reader = await customer.withScopes(['payment_prospect:create', ...also]);
+    const { body } = await list({ types: ['job.ended'], expand: true }, reader);
+    const job = await reader.get(`/service-handler/${id}`);
+    expect(body).toMatchObject(job.status === 200 ? [{ data: { id }, record: job.body }] : []);
+    told.push(body.length > 0);
+  }
+  expect(told).toEqual([false, true]);
+});
+
 test('a waiting call gets the next event within a second or so, and an empty page when the time is over', async () => {
   const cursor = cursorOf(await list({ from: 'now' }));
   const empty = await list({ paginate: { cursor }, wait: 1 });
