@@ -55,10 +55,13 @@ function listBody({ search, filters = {}, order_by, ...rest }: Search & { limit?
   };
 }
 
-/** Returns text with the members of all objects in one order: the same arguments make the same text. */
+/**
+ * Returns text with the members of all objects in one order: the same arguments make the same text. But for `order_by`,
+ * whose members mean something else in another order.
+ */
 const canonical = (value: unknown): string =>
-  JSON.stringify(value, (_key, member: unknown) =>
-    typeof member === 'object' && member !== null && !Array.isArray(member)
+  JSON.stringify(value, (name, member: unknown) =>
+    typeof member === 'object' && member !== null && !Array.isArray(member) && name !== 'order_by'
       ? Object.fromEntries(Object.entries(member).sort(([a], [b]) => (a < b ? -1 : 1)))
       : member,
   );

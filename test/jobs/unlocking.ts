@@ -105,10 +105,8 @@ export function unlocks(app: TestApp): void {
       job_title: titles[i % 6]!,
       location_postal_code: i % 3 ? `${i % 50}` : null,
     }));
-    const order_by = [
-      { field: 'location_postal_code', direction: 'DESC' },
-      { field: 'job_title', direction: 'ASC' },
-    ];
+    // The more significant member is the longer one: jsonb would put it last.
+    const order_by = { location_postal_code: 'DESC', job_title: 'ASC' };
     const shown: string[] = [];
     for (let page = 1; page <= 6; page += 1)
       shown.push(...idsOf(await list(customer, { filters, order_by, paginate: { limit: 100, page } })));

@@ -3,10 +3,12 @@ import { toSearch } from '../../catalog/prospects.ts';
 import type { Spender } from '../../credentials/caller.ts';
 import type { Config } from '../../process/config.ts';
 import type { Sql, Transaction } from '../../database/db.ts';
+import { parseOrder } from '../../filters/order.ts';
 import { findSpendable } from '../../queries/jobs/credits.ts';
 import { findUnlocked } from '../../queries/catalog/unlocks.ts';
 import { requireLists } from '../../queries/memberships/list-members.ts';
 import type { Estimate, JobStarted, UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
+import { prospectOrderFields } from '../../schemas/prospects.ts';
 import { startJob, toInputs } from '../start-job.ts';
 
 type Costs = Pick<Config, 'UNLOCK_COST'>;
@@ -36,7 +38,9 @@ export async function startUnlock(
 ): Promise<JobStarted> {
   const total = Math.min(total_records, matches);
   const { lists, sync_crm } = await destinationOf(sql, spender, rest);
-  const request = { filters, total_records, ...(order_by === undefined ? {} : { order_by }), ...lists };
+  // As an array: the column is jsonb, which does not keep the order of members.
+  const order = order_by === undefined ? {} : { order_by: parseOrder(prospectOrderFields, order_by) };
+  const request = { filters, total_records, ...order, ...lists };
   const given = { type: 'unlock_contacts', sync_crm, request, pool, total, cost, reserved: total * cost } as const;
   return startJob(sql, spender, { ...given, inputs: [] });
 }
