@@ -143,6 +143,7 @@ def method_of(path: str, method: str, operation: dict[str, Any], operations: dic
         "is_read": method == "get" or re.match(r"(list|count|export|match|suggest|read)_", name) is not None,
         "is_setting": method == "patch" and not name.startswith("rotate_"),  # each rotation makes another key
         "returns": returns,
+        "may_be_null": any(one.get("type") == "null" for one in (answer or {}).get("anyOf", [])),
         "query": list(query),
         "pages": pages,
         "has_cursor": "x-next-cursor" in success.get("headers", {}),

@@ -26,7 +26,7 @@ for (const [path, methods] of Object.entries(document.paths))
     const types = Object.keys(success.content ?? {});
     const body = resolved(operation.requestBody?.content?.['application/json']?.schema)?.properties ?? {};
     const query = (operation.parameters ?? []).filter((one) => one.in === 'query').map((one) => one.name);
-    const item = resolved(success.content?.['application/json']?.schema)?.type;
+    const answer = resolved(success.content?.['application/json']?.schema);
     operations[operation.operationId] = {
       method: method.toUpperCase(),
       path,
@@ -35,9 +35,10 @@ for (const [path, methods] of Object.entries(document.paths))
       isRead:
         method === 'get' || /^(list|count|export|match|suggest|read)[A-Z]/.test(operation.operationId) || undefined,
       returns: types.length === 0 ? 'nothing' : types.includes('application/json') ? 'json' : 'file',
+      mayBeNull: answer?.anyOf?.some(({ type }) => type === 'null') || undefined,
       query: query.length > 0 ? query : undefined,
       // The feed has no last page: `events.follow` reads it.
-      pages: item === 'array' && !success.headers?.['x-more'] ? placeOfPages(body, query) : undefined,
+      pages: answer?.type === 'array' && !success.headers?.['x-more'] ? placeOfPages(body, query) : undefined,
       hasCursor: success.headers?.['x-next-cursor'] ? true : undefined,
     };
   }

@@ -64,6 +64,7 @@ const seenBy = ({ permission, timeout, connection }: Record<'permission' | 'time
   created: expect.stringMatching(/^[0-9a-f-]{36}$/) as unknown,
   batch: { length: 2_500, failed: [1_700] },
   emails: 2_500,
+  nobody: null,
   youngest: Array.from({ length: 10 }, () => 1999),
   lists: ['Three', 'Two', 'One'],
   products: ['Chair', 'Lamp', 'Desk'],

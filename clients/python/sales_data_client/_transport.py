@@ -144,7 +144,7 @@ class Transport:
             content = response.json()
         except (ValueError, RecursionError) as error:
             raise SalesDataError("The response is not JSON. Is base_url the URL of the service?") from error
-        if not isinstance(content, (dict, list)):
+        if not isinstance(content, (dict, list)) and not (content is None and operation["may_be_null"]):
             raise SalesDataError(UNEXPECTED)
         return content
 

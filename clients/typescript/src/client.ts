@@ -69,6 +69,8 @@ interface OperationEntry {
   isKeyed?: boolean;
   isRead?: boolean;
   returns: 'json' | 'file' | 'nothing';
+  /** The service answers so for an unknown id. */
+  mayBeNull?: boolean;
   /** The names of what the query can say. */
   query?: readonly string[];
   /** Where a request for a page says which one it wants. */
@@ -286,13 +288,13 @@ function isRepeatable(
 /** Message of the error for a successful response that the service does not send. */
 const unexpected = 'The response has an unexpected form. Is baseUrl the URL of the service?';
 
-async function contentOf({ returns }: OperationEntry, response: Response): Promise<unknown> {
+async function contentOf({ returns, mayBeNull }: OperationEntry, response: Response): Promise<unknown> {
   if (returns === 'nothing') return undefined;
   if (returns === 'file') return response.body!;
   const content: unknown = await response.json().catch((cause: unknown) => {
     throw new SalesDataError('The response is not JSON. Is baseUrl the URL of the service?', { cause });
   });
-  if (typeof content !== 'object' || content === null) throw new SalesDataError(unexpected);
+  if (typeof content !== 'object' || (content === null && !mayBeNull)) throw new SalesDataError(unexpected);
   return content;
 }
 

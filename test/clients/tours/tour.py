@@ -60,6 +60,9 @@ id = created["data"]["id"]
 etag = api.call("get_contact", id=id).etag
 api.update_contact(id, {"job_title": "Countess"}, if_match=etag)
 
+# The one read whose answer for an unknown id is null.
+nobody = api.get_company(str(uuid.uuid4()))
+
 # Jobs and imports.
 # Only a dry run returns an estimate instead of a job.
 started = cast("dict[str, str]", api.verify_emails({"emails": [{"email": "ada@invalid"}, {"email": "x"}]}))
@@ -122,6 +125,7 @@ print(
             "created": created["data"]["id"],
             "batch": {"length": len(results), "failed": [one["index"] for one in results if one["status"] == "failed"]},
             "emails": len(emails),
+            "nobody": nobody,
             "youngest": [contact["birth_year"] for contact in youngest],
             "lists": [one["name"] for one in api.iter_contact_lists({"limit": 2})],
             "products": [one["name"] for one in api.iter_products({"paginate": {"limit": 2}})],

@@ -50,6 +50,9 @@ const id = created.data.id;
 const { etag } = await api.request('getContact', { id });
 await api.updateContact({ id, body: { job_title: 'Countess' } }, { ifMatch: etag! });
 
+// The one read whose answer for an unknown id is null.
+const nobody = await api.getCompany({ id: crypto.randomUUID() });
+
 // Jobs and imports.
 const verification = await api.verifyEmails({ body: { emails: [{ email: 'ada@invalid' }, { email: 'x' }] } });
 if (!('id' in verification)) throw new Error('only a dry run returns an estimate');
@@ -123,6 +126,7 @@ process.stdout.write(
       failed: results.flatMap(({ index, status }) => (status === 'failed' ? [index] : [])),
     },
     emails: emails.size,
+    nobody,
     youngest: youngest.map(({ birth_year }) => birth_year),
     lists,
     products,
