@@ -1,6 +1,9 @@
 import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { connect } from 'node:http2';
 import { connect as connectTo, createServer, type AddressInfo, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startApp } from './setup/app.ts';
@@ -114,6 +117,23 @@ describe.skipIf(!hasNginx)('behind the supplied nginx', () => {
       const answer = await fetch(`${nginx.url}/api/auth/login`, { method: 'POST', headers, body });
       expect(await answer.json()).toMatchObject({ statusCode: 413, code: 'payload_too_large' });
     }
+  });
+
+  test('a link with which a password is set stands in no log, whether or not the service answers', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'nginx-logs-'));
+    for (const server of [target, '127.0.0.1:1']) {
+      const [log, errors] = ['access', 'errors'].map((name) => join(folder, name));
+      const nginx = await startNginx(server, (conf) =>
+        conf.replace('listen 80;', `access_log ${log}; error_log ${errors} info; listen 80;`),
+      );
+      for (const path of ['/app/link/sdlink_secret', '//app/%6cink/sdlink_secret', '/app/login'])
+        await (await fetch(nginx.url + path)).text();
+      await nginx.stop();
+      const logged = (await readFile(log!, 'utf8')) + (await readFile(errors!, 'utf8'));
+      expect(logged).toContain('/app/login');
+      expect(logged).not.toContain('sdlink_secret');
+    }
+    await rm(folder, { recursive: true });
   });
 
   test('behind a second proxy, set up as its comments say, the address that this proxy forwards is recorded', async () => {

@@ -70,6 +70,17 @@ describe('a user by link', () => {
     ).toBe(409);
   });
 
+  test('is told to nobody by a page that refuses it either', async () => {
+    const { fastify } = await startApp({ RATE_LIMITS: 'on', RATE_LIMIT_LOGIN: '1' });
+    const seen: unknown[] = [];
+    for (let i = 0; i < 4; i += 1) {
+      const { status, headers } = await new Visitor(fastify).get('/app/link/sdlink_x');
+      expect(headers['referrer-policy']).toBe('no-referrer');
+      seen.push(status);
+    }
+    expect(new Set(seen)).toEqual(new Set([404, 429]));
+  });
+
   test('works no more after 72 hours, a newer link, a new password or a deactivation', async () => {
     const { admin, invite, idOf, email } = await start();
     const first = pathIn((await invite()).body);

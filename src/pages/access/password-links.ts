@@ -14,7 +14,13 @@ import { newPasswordFields, repeatedFault } from './password.ts';
 export async function passwordLinks(app: FastifyInstance): Promise<void> {
   const attempts = new LoginAttempts(app.rateLimits);
   const check = compile(PasswordByLink);
-  const limited = { ...forAll, onRequest: ({ address }: FastifyRequest) => attempts.check(address) };
+  const limited = {
+    ...forAll,
+    onRequest: async ({ address }: FastifyRequest, reply: FastifyReply) => {
+      void reply.header('referrer-policy', 'no-referrer'); // on error pages too: their files are asked for by a link
+      await attempts.check(address);
+    },
+  };
 
   app.get('/link/:link', limited, async (request, reply) => show(request, reply, linkIn(request.params)));
 
@@ -40,7 +46,7 @@ export async function passwordLinks(app: FastifyInstance): Promise<void> {
         <input type="hidden" name="username" value="${user.email}" autocomplete="username" />
         !${newPasswordFields(faults)}
         <button>Set the password</button>`;
-      return sendPage(request, reply.header('referrer-policy', 'no-referrer'), {
+      return sendPage(request, reply, {
         title: 'Set your password',
         status: Object.keys(faults).length > 0 ? 400 : 200,
         body: html`<p class="lead">For ${user.email}. You log in with it afterwards.</p>
@@ -58,7 +64,7 @@ const linkIn = (params: unknown): string => (params as { link: string }).link;
 function showEnded(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
   if (!(error instanceof Unauthorized)) throw error;
   request.log.info({ credential: 'link', reason: error.reason }, 'refused');
-  return sendPage(request, reply.header('referrer-policy', 'no-referrer'), {
+  return sendPage(request, reply, {
     title: 'This link does not work any more',
     status: 404,
     body: html`<p>It was used, or replaced by a newer one, or is too old. Ask an admin of your team for a new one.</p>
