@@ -23,8 +23,8 @@ const sessions: FastifyPluginAsyncTypebox = async (app) => {
         operationId: 'logIn',
         summary: 'Log in',
         description:
-          'Opens a session of 12 hours for a user. Its token is for the endpoints under `/api/auth` and ' +
-          '`/api/api-key`; the external API takes API keys only. A wrong e-mail address or password is 401, whether ' +
+          'Opens a session of 12 hours for a user. Its token is for the endpoints under `/api/auth`, `/api/api-key` and ' +
+          '`/api/webhook`; the external API takes API keys only. A wrong e-mail address or password is 401, whether ' +
           'or not the user exists. Too many failed logins are 429.',
         tags,
         body: Login,

@@ -40,12 +40,12 @@ export async function users(app: FastifyInstance): Promise<void> {
       db.lookup((sql) => listUsers(sql, caller.customerId)),
       db.lookup((sql) => findLinkEnds(sql, caller.customerId)),
     ]);
-    const done = notices[text(queryOf(request), 'done')];
+    const done = text(queryOf(request), 'done');
     return sendPage(request, reply, {
       title: 'Users',
       section,
       actions: html`<a role="button" href="${section}/new">New user</a>`,
-      body: html`!${done === undefined ? '' : notice(done)}
+      body: html`!${Object.hasOwn(notices, done) ? notice(notices[done]!) : ''}
       !${table(
         'Users',
         ['Name', 'E-mail address', 'Role', 'State', 'Actions'],
