@@ -107,7 +107,7 @@ export const findSuppressionsOfCase = (sql: Sql | Transaction, caseRef: string):
   where case_ref = ${caseRef}`;
 
 /**
- * Adds suppressions. One that exists stays, but may become an erasure. The caller must have called `lockSuppressions`.
+ * Adds suppressions, each once. One that exists stays, but may become an erasure. The caller must have called `lockSuppressions`.
  * @returns how many are new
  */
 export async function insertSuppressions(
@@ -117,11 +117,12 @@ export async function insertSuppressions(
   const given = suppressions.map(({ digest, ...row }) => ({ ...row, digest: digest.toString('hex') }));
   const rows = await sql<{ is_new: boolean }[]>`
     insert into suppressions as s (kind, digest, is_erasure, reason, case_ref, received_at)
-    select kind, decode(digest, 'hex'), is_erasure, reason, case_ref, coalesce(received_at, now())
+    select distinct on (kind, digest)
+      kind, decode(digest, 'hex'), is_erasure, reason, case_ref, coalesce(received_at, now())
     from jsonb_to_recordset(${sql.json(given)}) as given (
       kind text, digest text, is_erasure boolean, reason text, case_ref text, received_at timestamptz
     )
-    order by kind, digest
+    order by kind, digest, is_erasure desc
     on conflict (kind, digest) do update set is_erasure = s.is_erasure or excluded.is_erasure
     returning (xmax = 0) as is_new`;
   return rows.filter(({ is_new }) => is_new).length;

@@ -28,10 +28,11 @@ export async function clearUnlockResults(
 
 /** Returns unlocked people in results of all customers whose data contains the text, without regard to case. */
 export async function findUnlockResults(sql: Sql, text: string): Promise<Prospect[]> {
+  const asWritten = JSON.stringify(text).slice(1, -1); // an address can have a quotation mark
   const rows = await sql<{ person: Prospect }[]>`
     select distinct result as person
     from job_results
     where result ? '_id'
-      and position(${text.toLowerCase()} in lower(result::text)) > 0`;
+      and position(lower(${asWritten}) in lower(result::text)) > 0`;
   return rows.map(({ person }) => person);
 }

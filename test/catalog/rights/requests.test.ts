@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
 import type { Catalog } from '../../../src/catalog/catalog.ts';
 import { PersonIds } from '../../../src/catalog/import/person-ids.ts';
-import { erase, lift } from '../../../src/catalog/rights/requests.ts';
+import { apply, erase, lift, list } from '../../../src/catalog/rights/requests.ts';
 import type { Database, SharedDatabase } from '../../../src/database/db.ts';
 import { unlockPeople } from '../../../src/queries/catalog/unlock-people.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
@@ -140,3 +140,24 @@ test.each(['id', 'email'] as const)(
     expect(await leftOf(one)).toMatchObject({ told: 2, marked: 1, events: 2, positions: 0 });
   },
 );
+
+test('a saved list that names somebody twice suppresses the person once', async () => {
+  const services = { ...app, notify: () => undefined };
+  const noted = { operator: 'tests', case_ref: randomUUID() };
+  await erase(services, { kind: 'email', value: `${noted.case_ref}@twice.example` }, noted);
+  const saved = await list(services, noted);
+  const own = saved.suppressions.find(({ case_ref }) => case_ref === noted.case_ref);
+  await lift(services, undefined, noted);
+  const twice = { ...saved, suppressions: [{ ...own!, is_erasure: false }, own!] };
+  expect(await apply(services, twice, noted)).toMatchObject({ suppressed: 1 });
+  const [stored] = await app.owner`select is_erasure from suppressions where case_ref = ${noted.case_ref}`;
+  expect(stored).toEqual({ is_erasure: true });
+});
+
+test('a person is found in the results of jobs by an address with quotation marks', async () => {
+  const one = await addUnlocked([await app.customer()], { emails: [`"Ada \\"L\\" ${randomUUID()}"@home.example`] });
+  await app.catalog.remove([one._id]);
+  const services = { ...app, notify: () => undefined };
+  await erase(services, { kind: 'email', value: one.emails[0]!.toLowerCase() }, { operator: 'tests' });
+  expect(await leftOf(one)).toMatchObject({ results: 0, told: 1 });
+});
