@@ -296,11 +296,11 @@ describe('pages', () => {
               ? await makeUser(app.fastify, customer.id)
               : await startedJob(customer);
     const shown = async (spelling: Spelling) => {
-      const { status, body } = await visitor.get(url.replace(':id', spelling(id)));
-      return { status, body: body.replaceAll(/name="form_token" value="[^"]*"/g, '') };
+      const { status, location, body } = await visitor.get(url.replace(':id', spelling(id)));
+      return { status, location, body: body.replaceAll(/name="form_token" value="[^"]*"/g, '') };
     };
     const expected = await shown(lower);
-    expect(expected.status).toBe(200);
+    expect(expected.status).toBeLessThan(400); // some lead to another page
     expect(await shown(upper)).toEqual(expected);
   });
 

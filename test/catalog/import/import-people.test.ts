@@ -239,7 +239,7 @@ describe('CSV', () => {
     expect((await byUrl('blank2999'))!.first_name).toBe('Name 2999');
   });
 
-  test('records are parsed correctly for any values and any chunk size', async () => {
+  test('records are parsed correctly for any values and any chunk size, without those that have no value', async () => {
     const value = fc.string({ unit: fc.constantFrom('a', 'é', '"', ',', '\n', '\r', '東', ' ') });
     await fc.assert(
       fc.asyncProperty(
@@ -250,7 +250,7 @@ describe('CSV', () => {
           const read: string[][] = [];
           for await (const records of scanRecords(textBlocks(chunked(text, size)), csvFormat(',', 4)))
             read.push(...records.map(({ cells }) => cells.map(({ text }) => text)));
-          expect(read).toEqual(rows);
+          expect(read).toEqual(rows.filter((row) => row.some((one) => one.trim() !== '')));
         },
       ),
     );
