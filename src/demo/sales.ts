@@ -82,7 +82,7 @@ async function makeOpportunity(sql: Transaction, team: Team, stage_id: string, p
     products: sold.map((at) => ({
       id: productIds[at]!,
       price: products[at]!.price,
-      quantity: faker.number.int({ min: 1, max: 40 }),
+      quantity: faker.number.int({ min: 1, max: 40 }) * (products[at]!.price < 1 ? 1_000 : 1),
     })),
     estimated_closing_date,
     close_date: estimated_closing_date,

@@ -20,8 +20,7 @@ const formats = new Map<string, Intl.NumberFormat>();
  */
 export function money(amount: number, currency: string): string {
   const format =
-    formats.get(currency) ??
-    new Intl.NumberFormat('en-GB', { style: 'currency', currency, maximumFractionDigits: 4, minimumFractionDigits: 2 });
+    formats.get(currency) ?? new Intl.NumberFormat('en-GB', { style: 'currency', currency, maximumFractionDigits: 4 });
   formats.set(currency, format);
   return format.format(amount);
 }
