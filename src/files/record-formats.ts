@@ -54,9 +54,10 @@ export const rowLine = (cells: readonly (readonly [column: number, text: string,
 const [quotedMark, plainMark] = ['q', 'p'];
 
 /**
- * Each line is a row of a sheet: a JSON array in which the number of a column is before each filled cell, and `q` or `p` before
- * its text (quoted, plain); or `tooLongLine`.
- * @param maxCells further cells of a record are dropped: a few bytes can name the last of 16,384 columns
+ * The format in which the rows of a sheet are stored. Each line is a JSON array, which holds for each filled cell the
+ * number of its column, then its text, after the letter `q` (quoted) or `p` (plain). A row that is too long is the line
+ * `tooLongLine`.
+ * @param maxCells later cells of a row are dropped, because a few bytes can name the last of 16,384 columns
  */
 export const rowFormat = (maxCells: number): RecordFormat => ({
   crEndsLine: false,

@@ -9,7 +9,7 @@ import { parameter, shownValue, toSql, typeOf } from '../to-sql.ts';
 export interface Clauses {
   where: Fragment;
   orderBy: Fragment;
-  /** Number of rows and, if rows are skipped, `offset` with their number. */
+  /** What stands after `limit`: the most rows to return, and `offset` with the number of rows to skip, if any. */
   limit: Fragment;
 }
 

@@ -251,12 +251,13 @@ async function writeBatch(
   last: LastWrites,
 ): Promise<Outcome[]> {
   const { customer_id: customerId, object, mode, match } = row;
+  const invalidValues = invalidValuesOf(importFileOf(row));
   const batch: Batch = {
     operation: mode,
     match: match ?? 'id',
     isAtomic: false,
     isFromFile: true,
-    fit: (body, stored) => fitToStored(body, stored, invalidValuesOf(importFileOf(row))),
+    fit: (body, stored) => fitToStored(body, stored, invalidValues),
     items,
   };
   const write = object === 'contacts' ? writeContactBatch : writeCompanyBatch;

@@ -204,7 +204,7 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
   /** As given: `auto`, or the name of an encoding. */
   encoding: string;
   sheet: string | null;
-  /** What the bytes of the file show. Null for XLSX, and until the file is complete. */
+  /** The encoding that the bytes of the file show. Null for XLSX, and until the file is complete. */
   found_encoding: string | null;
   has_mark: boolean;
   /** The stored file is what is read from the one that was sent: UTF-8, or the rows of a sheet. */
