@@ -1,11 +1,8 @@
-import fastify, { LogController, type FastifyInstance } from 'fastify';
-import type { Config } from './process/config.ts';
-import { logger } from './process/logger.ts';
+import type { FastifyInstance } from 'fastify';
 import pages, { unreadablePaths } from './pages/pages.ts';
 import auth from './plugins/credentials/auth.ts';
 import bufferBudget from './plugins/limits/buffer-budget.ts';
 import callerAddress from './plugins/credentials/caller-address.ts';
-import { answerClientError } from './plugins/answers/client-error.ts';
 import connections from './plugins/limits/connections.ts';
 import cors from './plugins/cors.ts';
 import declaredResponses from './plugins/answers/declared-responses.ts';
@@ -14,6 +11,7 @@ import docs from './plugins/docs.ts';
 import errorHandler from './plugins/answers/error-handler.ts';
 import gracefulClose from './plugins/graceful-close.ts';
 import httpRules from './plugins/http-rules.ts';
+import { createServer } from './plugins/http-server.ts';
 import idempotency from './plugins/idempotency.ts';
 import jsonBody from './plugins/bodies/json-body.ts';
 import { refuseOtherMethods, watchPaths } from './plugins/method-not-allowed.ts';
@@ -21,7 +19,7 @@ import metrics from './plugins/watching/metrics.ts';
 import openapi from './plugins/openapi.ts';
 import overload from './plugins/limits/overload.ts';
 import rateLimits from './plugins/limits/rate-limits.ts';
-import requestLog, { requestId } from './plugins/watching/request-log.ts';
+import requestLog from './plugins/watching/request-log.ts';
 import requester from './plugins/requester.ts';
 import responsePieces from './plugins/answers/response-pieces.ts';
 import restOfBody from './plugins/bodies/rest-of-body.ts';
@@ -55,7 +53,7 @@ import webhooks from './routes/webhooks.ts';
  * @param given The configuration, database and prospect catalog. They stay open when the server closes.
  */
 export function buildApp(given: Services): FastifyInstance {
-  const app = createServer(given.config);
+  const app = createServer(given.config, unreadablePaths(given.config));
   const paths = watchPaths(app);
 
   void app.register(services, given);
@@ -108,60 +106,4 @@ export function buildApp(given: Services): FastifyInstance {
 
   void app.register(refuseOtherMethods, { paths });
   return app;
-}
-
-/**
- * Creates a second HTTP server that serves only health checks and metrics of this process, for operators. The server
- * does not listen on a port yet. Its own requests are not measured.
- */
-export function buildMonitor(given: Services): FastifyInstance {
-  const app = createServer(given.config);
-  const paths = watchPaths(app);
-
-  void app.register(services, given);
-  void app.register(errorHandler);
-  void app.register(connections);
-  void app.register(requestLog);
-  void app.register(gracefulClose);
-  void app.register(httpRules);
-  void app.register(requester);
-  void app.register(jsonBody);
-  void app.register(validation);
-  void app.register(rateLimits);
-
-  void app.register(health);
-  void app.register(metrics, { isMeasured: false, isExposed: true });
-
-  void app.register(refuseOtherMethods, { paths });
-  return app;
-}
-
-function createServer(config: Config) {
-  const app = fastify(options(config));
-  // GET and HEAD accept the body `{}` and reject any other, like every call without a body.
-  for (const method of ['GET', 'HEAD']) app.addHttpMethod(method, { hasBody: true, overrideExisting: true });
-  return app;
-}
-
-function options(config: Config) {
-  return {
-    loggerInstance: logger(config),
-    logController: new LogController({ disableRequestLogging: true }), // plugins/watching/request-log.ts logs requests
-    genReqId: requestId,
-    requestIdHeader: false as const,
-    return503OnClosing: false, // plugins/graceful-close.ts answers such requests with an error body
-    bodyLimit: 16 * 1024, // without a credential; plugins/credentials/auth.ts allows more with one
-    // A slow sender cannot hold a connection: the whole request must arrive within these times. `requestTimeout` is set
-    // here because Fastify overwrites the server's value with its own option.
-    requestTimeout: 30_000,
-    http: {
-      headersTimeout: 10_000,
-      connectionsCheckingInterval: 1_000,
-      requireHostHeader: false, // plugins/http-rules.ts requires the header and sends an error body
-    },
-    // Longer than any request line, so an overlong id is rejected like every other invalid id.
-    routerOptions: { maxParamLength: 1_000_000 },
-    clientErrorHandler: answerClientError,
-    frameworkErrors: unreadablePaths(config),
-  };
 }

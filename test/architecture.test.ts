@@ -39,7 +39,7 @@ const rooms = [
 /** Packages that only the named modules may import. Any module may import their types. */
 const keepers: Record<string, RegExp> = {
   postgres: /^(database\/(connection|migrate)|embedded-postgres\/presence)\.ts$/,
-  fastify: /^app\.ts$/,
+  fastify: /^plugins\/http-server\.ts$/,
   ajv: /^validation\/validator\.ts$/,
   pino: /^process\/logger\.ts$/,
   'pino-pretty': /^process\/log-format\.ts$/,
@@ -138,6 +138,14 @@ test('app.ts registers every file of routes', () => {
   );
   const routes = modules.filter((module) => module.startsWith('routes/'));
   expect(routes.filter((module) => !text.includes(`app.register(${names.get(module)}`))).toEqual([]);
+});
+
+test('a worker loads neither the API nor its pages: they take 30 MiB of memory', () => {
+  const loaded = new Set(['commands/work.ts']);
+  for (const module of loaded)
+    for (const { name, typeOnly } of imports.get(module) ?? []) if (!typeOnly) loaded.add(name);
+  expect(loaded).toContain('routes/health.ts');
+  expect([...loaded].filter((name) => name === 'app.ts' || name.startsWith('pages/'))).toEqual([]);
 });
 
 test('there is no import cycle', () => {

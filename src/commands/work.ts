@@ -5,7 +5,6 @@ import { startWorkers } from '../jobs/workers.ts';
 import { logger } from '../process/logger.ts';
 import { startTracing } from '../tracing/tracing.ts';
 import { openServices, requireSchema } from './database.ts';
-import { keepHeapSmall } from './shell/heap.ts';
 import { listenMonitor } from './shell/monitor.ts';
 import { serverAction } from './shell/server-action.ts';
 import { Shutdown } from './shell/shutdown.ts';
@@ -24,7 +23,6 @@ export function define(command: Command): void {
 
 /** Starts the workers. On SIGTERM or SIGINT, finishes the work in progress and exits with code 0. */
 async function work(options: { migrate?: true }): Promise<Working> {
-  keepHeapSmall(50);
   const config = readConfig();
   const log = logger(config);
   await startTracing(config, log);

@@ -1,6 +1,7 @@
 import type { FastifyContextConfig, FastifyInstance, FastifySchema } from 'fastify';
-import { buildApp, buildMonitor } from '../../src/app.ts';
+import { buildApp } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
+import { buildMonitor } from '../../src/commands/shell/monitor-server.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import type { SharedDatabase } from '../../src/database/db.ts';
 import type { Policy } from '../../src/limits/rate-limits.ts';

@@ -8,8 +8,8 @@ import type { Shutdown } from './shutdown.ts';
 export async function listenMonitor(services: OpenServices, shutdown: Shutdown): Promise<string | null> {
   const { HOST, METRICS_PORT } = services.config;
   if (METRICS_PORT === undefined) return null;
-  // Loaded only here: a worker without this server saves 40 MiB of memory.
-  const { buildMonitor } = await import('../../app.ts');
+  // Loaded only here: a worker without this server needs no HTTP server in its memory.
+  const { buildMonitor } = await import('./monitor-server.ts');
   const app = buildMonitor(services);
   // Added before it listens: an app that could not listen has connections too, and they would keep the process alive.
   shutdown.addServer(app);
