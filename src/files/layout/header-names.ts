@@ -32,13 +32,15 @@ const contactNames: Record<string, string> = {
   phone_numbers:
     'Phone numbers|Phone number|Phone|Work phone|Business phone|Office phone|Work direct phone|Direct phone|Company phone|Main phone|' +
     'Corporate phone|Phone 1 - Value|Phone 1|Telephone|Telephone number|Tel|Tel. no.|Telefon|Telefonnummer|Telefonnr|Tel.-Nr.|Rufnummer|' +
-    'Telefon geschäftlich|Telefon (geschäftlich)|Telefon dienstlich|Telefon Büro|Durchwahl|Festnetz|Festnetznummer|Téléphone|' +
+    'Telefon geschäftlich|Telefon (geschäftlich)|Telefon dienstlich|Telefon Büro|Telefon Firma|Telefon Arbeit|Tel. geschäftlich|' +
+    'Tel. dienstlich|Tel. Büro|Tel. Firma|Tel. Arbeit|Durchwahl|Festnetz|Festnetznummer|Téléphone|' +
     'Numéro de téléphone|N° de téléphone|Téléphone (bureau)|Téléphone bureau|Téléphone fixe|Téléphone professionnel|Tél. bureau|' +
     'Teléfono|Número de teléfono|Teléfono del trabajo|Teléfono fijo|Teléfono de la oficina|Home phone|Telefon privat|' +
-    'Telefon (privat)|Other phone',
+    'Telefon (privat)|Tel. privat|Other phone',
   mobile_phone:
     'Mobile phone|Mobile phone number|Mobile|Mobile number|Cell|Cell phone|Cell phone number|Cellphone|Handy|Handynummer|Handy-Nr.|' +
-    'Mobil|Mobilnummer|Mobiltelefon|Mobilfunk|Mobilfunknummer|Portable|Téléphone portable|Téléphone mobile|Tél. mobile|' +
+    'Mobil|Mobilnummer|Mobiltelefon|Telefon mobil|Tel. mobil|Handy geschäftlich|Mobil geschäftlich|Mobilfunk|Mobilfunknummer|Portable|' +
+    'Téléphone portable|Téléphone mobile|Tél. mobile|' +
     'Tél. portable|Numéro de portable|Móvil|Teléfono móvil|Tel. móvil|Celular|Teléfono celular',
   job_title:
     'Job title|Job position|Position|Jobtitel|Jobbezeichnung|Berufsbezeichnung|Stellenbezeichnung|Funktion|Stelle|' +

@@ -223,6 +223,18 @@ describe('headers of contacts are recognised', () => {
       },
     ],
     [
+      'of Excel in German, with short words',
+      'Nachname|Vorname|Tel. geschäftlich|Handy-Nr.|E-Mail geschäftlich|Geb.-Datum',
+      {
+        Nachname: 'last_name',
+        Vorname: 'first_name',
+        'Tel. geschäftlich': 'phone_numbers',
+        'Handy-Nr.': 'mobile_phone',
+        'E-Mail geschäftlich': 'work_email',
+        'Geb.-Datum': 'birth_year',
+      },
+    ],
+    [
       'that this service gives files for people',
       'First name|Work e-mail|Phone numbers|Company|City|Profile|Year of birth|Score',
       {
