@@ -64,6 +64,8 @@ function assemble(values: (readonly [FileColumn, unknown])[]): Json {
 function withoutNullCompany(item: Json): Json {
   const { company } = item;
   if (typeof company !== 'object' || company === null) return item;
+  const values = Object.values(company);
+  if (values.length > 0 && !values.includes(null)) return item;
   const given = Object.entries(company).filter(([, value]) => value !== null);
   return { ...item, company: given.length > 0 ? Object.fromEntries(given) : null };
 }

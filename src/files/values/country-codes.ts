@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { formats } from '../../schemas/base/formats.ts';
 import { words } from '../../text/fold.ts';
 
@@ -28,8 +29,22 @@ async function load(): Promise<CountryCodes> {
   for (const language of names.getSupportedLanguages())
     for (const [alpha2, given] of Object.entries(names.getNames(language, { select: 'all' })))
       for (const name of given) add(name, alpha2);
-  return (name) => only(codes.get(keyOf(name)));
+  return memoised((name) => only(codes.get(keyOf(name))));
 }
+
+/** A file has the same few countries again and again. */
+function memoised(codeOf: CountryCodes): CountryCodes {
+  const known = new LRUCache<string, string>({ max: 1_000 });
+  return (name) => {
+    if (name.length > longestKnown) return codeOf(name);
+    const code = known.get(name) ?? codeOf(name);
+    known.set(name, code);
+    return code;
+  };
+}
+
+/** A longer text is no country, and not worth its memory. */
+const longestKnown = 100;
 
 /** Returns the form of a country name that is used for look-ups: lower case, without accents and punctuation. */
 const keyOf = (name: string): string => words(name).join(' ');

@@ -72,14 +72,20 @@ async function load(): Promise<PhoneReader> {
 }
 
 function findNumber(parse: typeof parsePhoneNumberFromString, written: string, country: CountryCode | undefined) {
-  const text = written
-    // A label, a note, and the apostrophe that makes a cell text: `Tel.: 030 901820 (office)`.
-    .replace(/^\s*(?:'|\p{L}{1,10}[.:]+:?\s*)/u, '')
-    .replace(/\s*\(\p{L}[\p{L}\s.]*\)\s*$/u, '')
-    // The library reads no `(+49) 30 901820`.
-    .replace(/^\s*\(\s*([+\uff0b]\d{1,3})\s*\)/, '$1 ');
+  const text = plainNumber.test(written) ? written : withoutWords(written);
   // Without `extract`, words around a number are not dropped: such a text is no number.
   const found = parse(text, { ...(country ? { defaultCountry: country } : {}), extract: false });
   const isInternational = /^[\s(]*[+\uff0b]/.test(text);
   return found && (isInternational ? found.isPossible() : found.isValid()) ? found : undefined;
 }
+
+/** Nothing but a number. */
+const plainNumber = /^\+?[\d\s./()-]+$/;
+
+const withoutWords = (written: string): string =>
+  written
+    // A label, a note, and the apostrophe that makes a cell text: `Tel.: 030 901820 (office)`.
+    .replace(/^\s*(?:'|\p{L}{1,10}[.:]+:?\s*)/u, '')
+    .replace(/\s*\(\p{L}[\p{L}\s.]*\)\s*$/u, '')
+    // The library reads no `(+49) 30 901820`.
+    .replace(/^\s*\(\s*([+\uff0b]\d{1,3})\s*\)/, '$1 ');

@@ -71,7 +71,10 @@ const nothing = new Set(['n/a', '#n/a', '-', '—']);
 const noDate = /^0{1,4}([./-])0{1,2}\1(?:0{1,2}|0{4})$/;
 
 /** True for what people and programs write into a cell without a value. */
-export const isNothing = (text: string): boolean => nothing.has(text.toLowerCase()) || noDate.test(text);
+export const isNothing = (text: string): boolean =>
+  text.length <= longestNothing && (nothing.has(text.toLowerCase()) || noDate.test(text));
+
+const longestNothing = '0000-00-0000'.length;
 
 // Of a date as people write it: digits, separators, and the name of a month or a zone.
 const dateLike = /^[\p{L}\d\s.,/:+-]{4,40}$/u;
@@ -88,6 +91,7 @@ export function readYear(text: string): number {
 
 /** The e-mail addresses in a text, in its order, each once, and what looks like one, but is not valid. */
 export function findEmails(text: string): { addresses: string[]; invalid: string[] } {
+  if (!text.startsWith("'") && isEmailAddress(text)) return { addresses: [text], invalid: [] }; // as nearly all are
   const found = text
     .split(/(?:[\s,;<>()[\]"]|:::)+/)
     .map((part) => part.replace(/^'?(?:mailto:)?'?/i, '').replace(/['.:]+$/, ''));

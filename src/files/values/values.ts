@@ -59,15 +59,18 @@ export function readValues(
     if (typeof raw[field] === 'object' && raw[field] !== null) item[field] = { ...raw[field] };
   const faults: Fault[] = [];
   const furtherEmails: string[] = [];
+  let path: Column['item'] = [''];
+  const report = (message: string) =>
+    void faults.push({ path: pointerTo(path.filter((token) => token !== undefined)), message });
   const convert = (isPhone: boolean) => {
     const country = typeof item['location_country'] === 'string' ? item['location_country'] : '';
+    const context: Context = { reader, country, furtherEmails, report };
     for (const [i, column] of columns.entries()) {
-      const { kind, customType, item: path } = column;
+      const { kind, customType } = column;
       if ((kind ?? customType) === undefined || (kind === 'phone' || kind === 'phones') !== isPhone) continue;
       if (kind === 'phones' && texts[i]?.startsWith('[')) continue; // JSON means what it says
-      const report = (message: string) =>
-        void faults.push({ path: pointerTo(path.filter((token) => token !== undefined)), message });
-      change(item, path, (value) => readOr(column, value, { reader, country, furtherEmails, report }));
+      path = column.item;
+      change(item, path, (value) => readOr(column, value, context));
     }
   };
   convert(false);
