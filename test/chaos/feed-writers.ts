@@ -1,6 +1,7 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { contactBody, productBody } from '../setup/factories.ts';
+import { isDeepStrictEqual } from 'node:util';
+import { companyBody, contactBody, productBody } from '../setup/factories.ts';
 import type { Servers } from './clients.ts';
 
 const pick = <T>(items: readonly T[]): T => items[randomInt(items.length)]!;
@@ -13,15 +14,26 @@ interface Answer {
 /** A record that a writer owns. */
 interface Owned {
   id: string;
-  noun: 'contact' | 'product';
+  noun: 'contact' | 'company' | 'product';
   external_id: string | null;
 }
+type Noun = Owned['noun'];
+type Many = Exclude<Noun, 'product'>;
+
+/** The noun of a batch or a merge. */
+const someNoun = (): Many => pick(['contact', 'contact', 'company']);
+
+const paths = { contact: '/contacts', company: '/company', product: '/products' };
 
 /** Fields of each kind of record that writers change, in groups. Each change has new values. */
 const changes = {
   contact: [['job_title'], ['first_name', 'last_name'], ['middle_name'], ['custom_fields.n', 'gender']],
+  company: [['company_name'], ['industry', 'size'], ['custom_fields.n', 'location_metro']],
   product: [['name'], ['price', 'unit']],
 };
+
+/** What the GET of a record shows that no event tells of a write to it. */
+const untold = new Set(['updated_at', 'list_ids']);
 
 /** How writers write, each as often as its number says. */
 const frequencies = {
@@ -31,6 +43,7 @@ const frequencies = {
   createMany: 3,
   changeMany: 6,
   removeMany: 1,
+  merge: 4,
   import: 1,
 };
 type Way = keyof typeof frequencies;
@@ -63,10 +76,9 @@ export class FeedWriter {
   }
 
   async create(): Promise<void> {
-    const noun = pick(['contact', 'product'] as const);
-    const external_id = noun === 'contact' ? randomUUID() : null;
-    const body = noun === 'contact' ? contactBody({ external_id }) : productBody();
-    const answer = await this.#insist('POST', noun === 'contact' ? '/contacts' : '/products', body);
+    const noun = pick(['contact', 'company', 'product'] as const);
+    const external_id = noun === 'product' ? null : randomUUID();
+    const answer = await this.#insist('POST', paths[noun], this.#bodyFor(noun, external_id));
     this.#own({ id: answer.body.data.id, noun, external_id });
   }
 
@@ -74,53 +86,67 @@ export class FeedWriter {
     const one = this.#some(1)[0];
     if (!one) return this.create();
     const names = pick(changes[one.noun]);
-    await this.#insist('PATCH', `${pathOf(one)}/${one.id}`, this.#valuesFor(names));
+    await this.#insist('PATCH', `${paths[one.noun]}/${one.id}`, this.#valuesFor(names));
     this.#expect(one, `${one.noun}.updated ${names.toSorted().join()}`);
   }
 
   async remove(): Promise<void> {
     const one = this.#some(1)[0];
     if (!one) return;
-    await this.#insist('DELETE', `${pathOf(one)}/${one.id}`, undefined, [404]);
+    await this.#insist('DELETE', `${paths[one.noun]}/${one.id}`, undefined, [404]);
     this.#disown([one]);
   }
 
-  async createMany(): Promise<void> {
-    const items = Array.from({ length: 1 + randomInt(this.#most) }, () => contactBody({ external_id: randomUUID() }));
-    const { body } = await this.#insist('POST', '/contacts/batch/create', { items });
-    for (const [i, { id }] of body.data.results.entries())
-      this.#own({ id, noun: 'contact', external_id: items[i]!['external_id'] as string });
+  async createMany(noun = someNoun()): Promise<void> {
+    const ids = Array.from({ length: 1 + randomInt(this.#most) }, () => randomUUID());
+    const items = ids.map((id) => this.#bodyFor(noun, id));
+    const { body } = await this.#insist('POST', `${paths[noun]}/batch/create`, { items });
+    for (const [i, { id }] of body.data.results.entries()) this.#own({ id, noun, external_id: ids[i]! });
   }
 
   async changeMany(): Promise<void> {
-    const some = this.#some(this.#most, 'contact');
-    if (some.length === 0) return this.createMany();
-    const names = pick(changes.contact);
+    const noun = someNoun();
+    const some = this.#some(this.#most, noun);
+    if (some.length === 0) return this.createMany(noun);
+    const names = pick(changes[noun]);
     const isById = pick([true, false]);
     const items = some.map(({ id, external_id }) => ({
       ...(isById ? { id } : { external_id }),
       ...this.#valuesFor(names),
     }));
-    await this.#insist('POST', '/contacts/batch/update', { items, ...(isById ? {} : { match: 'external_id' }) });
-    for (const one of some) this.#expect(one, `contact.updated ${names.toSorted().join()}`);
+    const match = isById ? {} : { match: 'external_id' };
+    await this.#insist('POST', `${paths[noun]}/batch/update`, { items, ...match });
+    for (const one of some) this.#expect(one, `${noun}.updated ${names.toSorted().join()}`);
   }
 
   async removeMany(): Promise<void> {
-    const some = this.#some(this.#most, 'contact');
+    const noun = someNoun();
+    const some = this.#some(this.#most, noun);
     if (some.length === 0) return;
-    await this.#insist('POST', '/contacts/batch/delete', { items: some.map(({ id }) => ({ id })) });
+    await this.#insist('POST', `${paths[noun]}/batch/delete`, { items: some.map(({ id }) => ({ id })) });
     this.#disown(some);
+  }
+
+  /** Merges a few records. What the one that stays must tell is seen in its GETs before and after. */
+  async merge(): Promise<void> {
+    const noun = someNoun();
+    const [kept, ...others] = this.#some(4, noun);
+    if (!kept || others.length === 0) return;
+    const path = `${paths[noun]}/${kept.id}`;
+    const before = (await this.#insist('GET', path)).body;
+    await this.#insist('POST', `${paths[noun]}/merge`, { id: kept.id, merge_ids: others.map(({ id }) => id) });
+    const changed = differences(before, (await this.#insist('GET', path)).body);
+    if (changed.length > 0) this.#expect(kept, `${noun}.updated ${changed.join()}`);
+    this.#disown(others, ` ${kept.id}`);
   }
 
   /** Changes and creates contacts by an import, and waits for its end. */
   async import(): Promise<void> {
     const some = this.#some(this.#most, 'contact');
     const made = Array.from({ length: 1 + randomInt(this.#most) }, () => randomUUID());
-    const line = (external_id: string | null, more: object) =>
-      JSON.stringify({ ...contactBody({ external_id }), ...more });
     const lines = [
       ...some.map(({ external_id }) => JSON.stringify({ external_id, ...this.#valuesFor(['job_title']) })),
-      ...made.map((external_id) => line(external_id, {})),
+      ...made.map((external_id) => JSON.stringify(this.#bodyFor('contact', external_id))),
     ];
     const asked = { object: 'contacts', mode: 'upsert', match: 'external_id', format: 'ndjson' };
     const { body } = await this.#insist('POST', '/imports', asked);
@@ -143,6 +169,14 @@ export class FeedWriter {
     for (const [i, { id }] of found.data.results.entries()) this.#own({ id, noun: 'contact', external_id: made[i]! });
   }
 
+  /** Half of the contacts get a company, if the writer has one. */
+  #bodyFor(noun: Noun, external_id: string | null): object {
+    if (noun === 'product') return productBody();
+    if (noun === 'company') return companyBody({ external_id });
+    const company = pick([true, false]) ? this.#some(1, 'company')[0] : undefined;
+    return contactBody({ external_id, ...(company ? { company: { id: company.id } } : {}) });
+  }
+
   #valuesFor(names: readonly string[]): object {
     const n = (this.#values += 1);
     const values: Record<string, unknown> = {
@@ -163,9 +197,11 @@ export class FeedWriter {
     this.#expect(one, `${one.noun}.created`);
   }
 
-  #disown(some: readonly Owned[]): void {
-    this.#owned = this.#owned.filter((one) => !some.includes(one));
-    for (const one of some) this.#expect(one, `${one.noun}.deleted`);
+  /** @param more what the events have behind the type */
+  #disown(some: readonly Owned[], more = ''): void {
+    const gone = new Set(some);
+    this.#owned = this.#owned.filter((one) => !gone.has(one));
+    for (const one of some) this.#expect(one, `${one.noun}.deleted${more}`);
   }
 
   #expect({ id }: Owned, event: string): void {
@@ -220,4 +256,14 @@ export class FeedWriter {
   }
 }
 
-const pathOf = ({ noun }: Owned): string => (noun === 'contact' ? '/contacts' : '/products');
+/** Returns the members in which two answers of a record's GET differ, as `changed` names them. */
+function differences(before: Record<string, unknown>, after: Record<string, unknown>): string[] {
+  const told = (record: Record<string, unknown>): Record<string, unknown> => {
+    const { custom_fields: fields, company, ...rest } = record as { custom_fields: object; company?: { id: string } };
+    const custom = Object.entries(fields).map(([name, value]) => [`custom_fields.${name}`, value]);
+    return { ...rest, ...Object.fromEntries(custom), company: company?.id };
+  };
+  const [old, now] = [told(before), told(after)];
+  const names = [...new Set([...Object.keys(old), ...Object.keys(now)])];
+  return names.filter((name) => !untold.has(name) && !isDeepStrictEqual(old[name], now[name])).toSorted();
+}

@@ -16,10 +16,15 @@ runAlone();
 
 // Chaos test of the feed of changes. Eight writers change records of one customer through two servers in every way.
 // Servers and the worker are killed, and so are followers, which resume at their saved cursors. In the end the events of
-// each record, and copies that were kept by the feed alone, must be right. `FEED_SECONDS=300` runs it for longer.
+// each record, and copies that were kept by the feed alone, must be right. `FEED_SECONDS=3600 FEED_CHANGES=1000000
+// FEED_BATCH=1000 FEED_PACE=5` makes it a million changes (at some 500 a second on two cores).
 const seconds = Number(process.env['FEED_SECONDS'] ?? 15);
+/** The writers end before the time is over when they have made so many changes. */
+const enough = Number(process.env['FEED_CHANGES'] ?? Infinity);
 /** Records of a batch or an import, at most. */
 const most = Number(process.env['FEED_BATCH'] ?? 40);
+/** How many times longer than usual the processes live. */
+const pace = Number(process.env['FEED_PACE'] ?? 1);
 
 let app: TestApp;
 let customer: TestCustomer;
@@ -62,7 +67,8 @@ test(
     ]);
     const work = Promise.all(writers.map((writer) => writer.work(stopping.signal)));
     const lived = async () => {
-      await sleep(seconds * 1_000);
+      const end = performance.now() + seconds * 1_000;
+      while (performance.now() < end && changesOf(writers) < enough) await sleep(100);
       // On a busy machine the first kills come late.
       for (let i = 0; i < seconds * 20 && Math.min(...Object.values(kills)) === 0; i += 1) await sleep(100);
     };
@@ -72,10 +78,10 @@ test(
     await Promise.all([...servers, ...followers].map((one) => one.ready()));
 
     const expected = new Map(writers.flatMap((writer) => [...writer.expected]));
-    const changes = writers.reduce((sum, writer) => sum + writer.changes, 0);
+    const changes = changesOf(writers);
     const copies = [0, 1].map((n) => new DatabaseSync(fileOf(n), { readOnly: true }));
     for (const copy of copies)
-      await expect.poll(() => logOf(copy).length, { timeout: 60_000 + seconds * 200, interval: 200 }).toBe(changes);
+      await expect.poll(() => lengthOf(copy), { timeout: 60_000 + seconds * 200, interval: 200 }).toBe(changes);
     const logs = copies.map(logOf);
     expect(logs[0]!.map(({ id }) => id)).toEqual(logs[1]!.map(({ id }) => id));
     const seen = Map.groupBy(logs[0]!, ({ record }) => record);
@@ -103,12 +109,14 @@ async function kill(
   for (;;) {
     const victim = processes[randomInt(processes.length)]!;
     await Promise.all(processes.map((one) => one.ready()));
-    await sleep(randomInt(from, to), undefined, { signal: stopping }).catch(() => undefined);
+    await sleep(randomInt(from, to) * pace, undefined, { signal: stopping }).catch(() => undefined);
     if (stopping.aborted) return;
     victim.signal('SIGKILL');
     count();
   }
 }
+
+const changesOf = (writers: readonly FeedWriter[]): number => writers.reduce((sum, writer) => sum + writer.changes, 0);
 
 interface Logged {
   id: string;
@@ -116,6 +124,8 @@ interface Logged {
   record: string;
   changed: string | null;
 }
+
+const lengthOf = (copy: DatabaseSync): unknown => copy.prepare('select count(*) as length from log').get()!['length'];
 
 const logOf = (copy: DatabaseSync): Logged[] =>
   copy.prepare('select id, type, record, changed from log order by number').all() as unknown as Logged[];
@@ -135,6 +145,10 @@ const shown = (record: Record<string, unknown>) =>
     'gender',
     'name',
     'price',
+    'company_name',
+    'industry',
+    'size',
+    'location_metro',
   ]
     .map((name) => JSON.stringify(record[name] ?? null))
     .join();
@@ -144,7 +158,7 @@ function copyOf(copy: DatabaseSync): string[] {
   return rows.map(({ record }) => shown(JSON.parse(record) as Record<string, unknown>)).toSorted();
 }
 
-/** Reads all contacts by an export, and all products. */
+/** Reads all contacts and companies by exports, and all products. */
 async function recordsNow(): Promise<string[]> {
   const { url } = servers[0]!;
   const send = (path: string, body: object) =>
@@ -153,8 +167,9 @@ async function recordsNow(): Promise<string[]> {
       headers: { authorization: `X-API-Key ${customer.key}`, 'content-type': 'application/json' },
       body: JSON.stringify(body),
     });
-  const lines = (await (await send('/contacts/export', { format: 'ndjson' })).text()).trimEnd().split('\n');
-  const records = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  const exportOf = async (path: string) => (await (await send(path, { format: 'ndjson' })).text()).split('\n');
+  const lines = [...(await exportOf('/contacts/export')), ...(await exportOf('/company/export'))];
+  const records = lines.filter(Boolean).map((line) => JSON.parse(line) as Record<string, unknown>);
   for (let page = 1; ; page += 1) {
     const some = (await (await send('/products/list', { paginate: { limit: 100, page } })).json()) as typeof records;
     records.push(...some);

@@ -2,7 +2,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * A script that keeps a copy of a customer's contacts and products by the feed alone, and logs each event, until it is
+ * A script that keeps a copy of a customer's contacts, companies and products by the feed alone, and logs each event, until it is
  * killed. It then resumes at its saved cursor: `node follower.ts <file> <key> <url>...`. The rows of a page and the
  * cursor after it are committed together. An event that comes twice violates the primary key, and ends the process.
  */
@@ -20,14 +20,14 @@ const remove = db.prepare('delete from copy where id = ?');
 interface Event {
   id: string;
   type: string;
-  data: { id: string; external_id?: string | null; changed?: string[] };
+  data: { id: string; external_id?: string | null; changed?: string[]; merged_into?: string };
   record: object | null;
 }
 
 function keep(events: readonly Event[], cursor: string): void {
   db.exec('begin immediate');
   for (const { id, type, data, record } of events) {
-    log.run(id, type, data.id, data.external_id ?? null, data.changed?.toSorted().join() ?? null);
+    log.run(id, type, data.id, data.external_id ?? null, data.changed?.toSorted().join() ?? data.merged_into ?? null);
     if (record) save.run(data.id, JSON.stringify(record));
     else remove.run(data.id);
   }
@@ -43,7 +43,11 @@ for (let n = 0; ; n += 1) {
     method: 'POST',
     headers: { authorization: `X-API-Key ${key}`, 'content-type': 'application/json' },
     body: JSON.stringify({
-      types: ['contact', 'product'].flatMap((noun) => [`${noun}.created`, `${noun}.updated`, `${noun}.deleted`]),
+      types: ['contact', 'company', 'product'].flatMap((noun) => [
+        `${noun}.created`,
+        `${noun}.updated`,
+        `${noun}.deleted`,
+      ]),
       paginate: { limit: 1 + Math.floor(Math.random() * 500), ...stored },
       expand: true,
       wait: 1,
