@@ -105,9 +105,8 @@ export async function replayEndpoint(
 ): Promise<void> {
   await db.lookup((sql) => requireEndpoint(sql, customerId, id));
   const end = await findEnd(db, customerId);
-  const place = await findPlaceAt(db, customerId, from);
-  const start = place === 'start' ? { position: 0, id: null } : place;
-  await db.transaction((sql) => startReplay(sql, customerId, id, { from: start, end }));
+  const place = { id: null, ...(await findPlaceAt(db, customerId, from)) };
+  await db.transaction((sql) => startReplay(sql, customerId, id, { from: place, end }));
 }
 
 const testMs = 8_000;

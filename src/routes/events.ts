@@ -8,10 +8,11 @@ import { openCursors, type FeedCursors } from '../queries/events/cursors.ts';
 import {
   findEnd,
   findPlaceAt,
+  oldest,
   readEvents,
   type FeedEvent,
   type FeedPage,
-  type FeedPosition,
+  type Place,
 } from '../queries/events/feed.ts';
 import { findCompanies } from '../queries/crm/companies.ts';
 import { findContacts } from '../queries/crm/contacts.ts';
@@ -84,7 +85,7 @@ async function beginningOf(
   customerId: string,
   { from, paginate }: EventQuery,
   cursors: FeedCursors,
-): Promise<FeedPosition | 'start'> {
+): Promise<Place> {
   if (paginate?.cursor !== undefined) {
     if (from !== undefined) throw validationFailed([{ path: '/from', message: 'cannot be combined with a cursor' }]);
     const place = cursors.decode(customerId, paginate.cursor);
@@ -92,7 +93,7 @@ async function beginningOf(
     return place;
   }
   if (from === 'now') return findEnd(db, customerId);
-  return from !== undefined && isInstant(from) ? findPlaceAt(db, customerId, from) : 'start';
+  return from !== undefined && isInstant(from) ? findPlaceAt(db, customerId, from) : oldest;
 }
 
 async function readOrWait(

@@ -126,7 +126,7 @@ test('webhooks show what waits, and since when, apart for endpoints that fail', 
     expect(of('oldest_seconds', 'working')).toBeGreaterThan(699);
     expect(of('oldest_seconds', 'working')).toBeLessThan(900);
     expect(of('oldest_seconds', 'failing')).toBeGreaterThan(8_999);
-    await readEvents(db, id, { after: 'start', limit: 1 });
+    await readEvents(db, id, { after: { position: 0 }, limit: 1 });
   }
 });
 

@@ -68,7 +68,7 @@ async function readWanted(
   return first.events.length === 0 && first.isMore ? read(first.next, mostSkipped) : first;
 }
 
-/** Begins with the oldest events that are kept, if those after the position are not kept any more. */
+/** Goes on with the oldest events behind the position that are kept, if those directly after it are not. */
 async function readKept(
   db: Database,
   customerId: string,
@@ -78,7 +78,7 @@ async function readKept(
     return await readEvents(db, customerId, request);
   } catch (error) {
     if (!(error instanceof DomainError) || error.code !== 'cursor_expired') throw error;
-    return readEvents(db, customerId, { ...request, after: 'start' });
+    return readEvents(db, customerId, { ...request, after: { position: request.after.position } });
   }
 }
 

@@ -13,6 +13,12 @@ export interface FeedPosition {
   id: string | null;
 }
 
+/** Without an id: before the oldest event behind this position that is kept. */
+export type Place = FeedPosition | { position: number };
+
+/** Before the oldest event that is kept. */
+export const oldest: Place = { position: 0 };
+
 /** An event as readers get it, and its place. */
 export interface FeedEvent {
   position: number;
@@ -33,8 +39,8 @@ export interface FeedPage {
 }
 
 export interface FeedRequest {
-  /** Where the reader stands; `start`: before the oldest event that is kept. */
-  after: FeedPosition | 'start';
+  /** Where the reader stands. */
+  after: Place;
   /** Types of events to return. Default: all. */
   types?: readonly EventType[] | undefined;
   /** Maximum number of events. */
@@ -55,7 +61,7 @@ const filteredSpan = 10_000;
  * time before it
  */
 export async function readEvents(db: Database, customerId: string, request: FeedRequest): Promise<FeedPage> {
-  const after = request.after === 'start' ? await findStart(db, customerId) : request.after;
+  const after = 'id' in request.after ? request.after : await findStart(db, customerId, request.after.position);
   const page = await readPlaced(db, customerId, { ...request, after });
   if (page.isMore) return page;
   let head = await readHead(db, customerId);
@@ -73,21 +79,34 @@ export async function readEvents(db: Database, customerId: string, request: Feed
   return { events: [...page.events, ...rest.events], next: rest.next, isMore };
 }
 
-/** A place whose event was found in the same moment, so that it needs no id. */
-type Place = FeedPosition | { position: number };
+/** So many rows at the beginning of a feed are searched for a gap. */
+const mostBeforeGap = 2_000;
 
-/** Returns the place before the oldest event that is kept. */
-async function findStart(db: Database, customerId: string): Promise<Place> {
-  const [oldest] = await db.lookup(
+/**
+ * Returns the place before the oldest event behind a position that is kept. Transactions at the turn of a partition can
+ * get their positions in another order than their times: when the older partition is emptied, a few rows of the younger
+ * one stay before the gap. They are not returned to anybody who begins here, because nobody could go on behind them.
+ */
+async function findStart(db: Database, customerId: string, behind: number): Promise<Place> {
+  const [start] = await db.lookup(
     (sql) => sql<{ position: number }[]>`
-      select last_position - size as position
-      from events
-      where customer_id = ${customerId}
-        and last_position is not null
-      order by last_position
+      select position
+      from (
+        select last_position - size as position, lag(last_position) over (order by last_position) as previous
+        from (
+          select last_position, size
+          from events
+          where customer_id = ${customerId}
+            and last_position > ${behind}
+          order by last_position
+          limit ${mostBeforeGap}
+        ) first
+      ) first
+      where previous is distinct from position
+      order by position desc
       limit 1`,
   );
-  return oldest ?? endOf(await readHead(db, customerId));
+  return start ?? endOf(await readHead(db, customerId));
 }
 
 const endOf = ({ position, last_id }: { position: number; last_id: string | null }): FeedPosition => ({
@@ -224,11 +243,11 @@ const slackMs = 15 * 60_000;
  * Returns a place before all events that happened at a time or later. Earlier events can follow it, too.
  * @param instant RFC 3339
  */
-export async function findPlaceAt(db: Database, customerId: string, instant: string): Promise<FeedPosition | 'start'> {
+export async function findPlaceAt(db: Database, customerId: string, instant: string): Promise<Place> {
   const wanted = Date.parse(instant) - slackMs;
-  let place: FeedPosition | 'start' = 'start';
+  let place = await findStart(db, customerId, 0);
   // Searches by halves: the feed has no index of times.
-  let [low, high] = [0, (await readHead(db, customerId)).position];
+  let [low, high] = [place.position, (await readHead(db, customerId)).position];
   while (low < high) {
     const middle = Math.floor((low + high) / 2);
     const row = await findRowAfter(db, customerId, middle);
