@@ -86,7 +86,7 @@ async function deliverRound(
   const places = reading.placesAfter(open === -1 ? reading.events.length : open);
   const reason = reasonToDisable(endpoint, attempts, clock());
   const disable = reason && { reason, end: (await findEnd(db, endpoint.customer_id)).position };
-  return { attempts, url: endpoint.url, ...places, disable };
+  return { attempts, settings: endpoint, ...places, disable };
 }
 
 /** The time by the database's clock, as it goes on. */
@@ -161,7 +161,7 @@ function takeSlots({ slots }: Webhooks, endpoint: EndpointRow, count: number): S
 
 /**
  * Returns the secrets that are valid now, because they can be replaced during a round. Undefined if the endpoint is
- * deleted, or the database does not respond: what the round has sent is stored all the same.
+ * inactive or deleted, or the database does not respond: what the round has sent is stored all the same.
  */
 async function secretsOf(
   { db, webhooks }: JobContext,

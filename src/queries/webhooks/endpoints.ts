@@ -245,13 +245,14 @@ export async function requireAddress(
   return row;
 }
 
-/** Returns the encrypted secrets that sign deliveries of an endpoint now, or undefined if it is deleted. */
+/** Returns the encrypted secrets that sign deliveries of an endpoint now, or undefined if it is inactive or deleted. */
 export async function findSecrets(sql: Sql, customerId: string, id: string): Promise<Buffer[] | undefined> {
   const [row] = await sql<Pick<EndpointAddress, 'secrets'>[]>`
     select ${secretsOf(sql)} as secrets
     from webhook_endpoints e
     where e.customer_id = ${customerId}
-      and e.id = ${id}`;
+      and e.id = ${id}
+      and e.active`;
   return row?.secrets;
 }
 

@@ -60,8 +60,8 @@ export interface Attempt {
 export interface Round {
   /** In the order in which they ended. */
   attempts: readonly Attempt[];
-  /** Where they were sent. */
-  url: string;
+  /** The settings by which the round has read and sent. They may have changed meanwhile. */
+  settings: Pick<EndpointRow, 'url' | 'types' | 'bulk'>;
   next: FeedPosition;
   /** Where a replay stands; null if it is at its end. Undefined: the round has read none, so one that began meanwhile stays. */
   replay: FeedPosition | null | undefined;
@@ -79,13 +79,20 @@ export const replayOf = ({ replay_position, replay_id }: EndpointRow): FeedPosit
  */
 export async function saveRound(sql: Transaction, endpoint: EndpointRow, round: Round): Promise<EndpointRow> {
   // A URL that was replaced says nothing of the new one: what it has refused is due at once.
-  const isCurrent = endpoint.url === round.url;
+  const isCurrent = endpoint.url === round.settings.url;
   const attempts = isCurrent ? round.attempts : round.attempts.map(dueAtOnce);
   const disable = isCurrent ? round.disable : null;
   await saveAttempts(sql, endpoint, attempts);
   if (disable) await recordDisabled(sql, endpoint.customer_id, endpoint, disable.reason);
-  return moveEndpoint(sql, endpoint, { ...round, attempts: isCurrent ? attempts : [], disable });
+  // What the round has skipped may be wanted now. So it is read again, and sent again: at least once.
+  const next = wantsMore(endpoint, round.settings)
+    ? { position: endpoint.position, id: endpoint.position_id }
+    : round.next;
+  return moveEndpoint(sql, endpoint, { ...round, next, attempts: isCurrent ? attempts : [], disable });
 }
+
+const wantsMore = ({ types, bulk }: EndpointRow, before: Round['settings']): boolean =>
+  (bulk && !before.bulk) || types.some((type) => !before.types.includes(type));
 
 const dueAtOnce = (attempt: Attempt): Attempt => ({ ...attempt, retry_in: attempt.ok ? null : 0 });
 

@@ -278,6 +278,32 @@ describe('an inactive endpoint', () => {
   });
 });
 
+test('an endpoint that is made inactive during a round gets no further event of it', async () => {
+  const { customerId, receiver, id } = await start();
+  await record(app, customerId, contacts('first'));
+  await expectOnly(receiver, id, ['first']);
+  const answer = hold(receiver);
+  const names = Array.from({ length: 20 }, (_, i) => `contact ${i}`);
+  await record(app, customerId, contacts(...names));
+  await wait(() => expect(receiver.open).toBe(10));
+  await updateEndpoint(management(customerId), id, { active: false });
+  answer(200);
+  await wait(async () => expect((await stored(id))['lease']).toBeNull());
+  expect(receiver.received).toHaveLength(11);
+  await updateEndpoint(management(customerId), id, { active: true });
+  await expectOnly(receiver, id, ['first', ...names]);
+});
+
+test('what a round has skipped is sent if it is wanted before the round ends', async () => {
+  const { customerId, receiver, id } = await start({ types: ['contact.created'] });
+  const answer = hold(receiver);
+  await record(app, customerId, [...contacts('one'), ['company.created', { name: 'two' }]]);
+  await wait(() => expect(receiver.open).toBe(1));
+  await updateEndpoint(management(customerId), id, { types: ['contact.created', 'company.created'] });
+  answer(200);
+  await expectOnly(receiver, id, ['one', 'one', 'two']);
+});
+
 test('a worker notices at its next heartbeat that an endpoint was made inactive', async () => {
   const { customerId, id } = await start();
   const { db } = management(customerId);
