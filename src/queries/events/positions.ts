@@ -93,7 +93,8 @@ export const givePositions = (db: Database, customerId: string): Promise<Head & 
   });
 
 // Not one statement with the lock: its snapshot is taken when the lock is held, so it sees the positions that others
-// gave before.
+// gave before. The update joins one row of arrays, not a row for each event: for a new customer, or in a partition that
+// was just emptied, the planner expects few events, and would compare each kept one with each waiting one.
 async function givePositionsFrom(
   sql: Transaction,
   customerId: string,
@@ -101,7 +102,7 @@ async function givePositionsFrom(
 ): Promise<Given | undefined> {
   const [given] = await sql<Given[]>`
     with waiting as (
-      select part, number, id, size
+      select number, id, size
       from events
       where customer_id = ${customerId}
         and last_position is null
@@ -111,19 +112,29 @@ async function givePositionsFrom(
     ),
     placed as (
       select
-        part,
         number,
         ${position}::bigint + sum(size) over (order by number) as last_position,
         coalesce(lag(id) over (order by number), ${last_id}::uuid) as previous_id
       from waiting
     ),
+    places as (
+      select
+        array_agg(number order by number) as numbers,
+        array_agg(last_position order by number) as positions,
+        array_agg(previous_id order by number) as previous_ids,
+        min(number) as first_number,
+        max(number) as last_number
+      from placed
+    ),
     given as (
       update events e
-      set last_position = placed.last_position, previous_id = placed.previous_id
-      from placed
+      set
+        last_position = positions[width_bucket(e.number, numbers)],
+        previous_id = previous_ids[width_bucket(e.number, numbers)]
+      from places
       where e.customer_id = ${customerId}
-        and e.part = placed.part
-        and e.number = placed.number
+        and e.last_position is null
+        and e.number between first_number and last_number
       returning e.number, e.id, e.size, e.last_position
     )
     select count(*) over () as rows, last_position, id, size, number

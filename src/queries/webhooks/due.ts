@@ -17,13 +17,17 @@ const isFree = (sql: Sql | Transaction) => sql`
   and c.status = 'OK'
   and (e.leased_until is null or e.leased_until <= (select clock_timestamp()))`;
 
-/** The feed of the endpoint `e`, whose end is `h`, has rows `w` without a position, or events after the endpoint's. */
+/**
+ * The feed of the endpoint `e`, whose end is `h`, has rows `w` without a position, or events after the endpoint's. The
+ * rows are not read while the endpoint has events with a position to get: there can be a million.
+ */
 const joinFeed = (sql: Sql | Transaction) => sql`
   left join event_heads h on h.customer_id = e.customer_id
   left join events w
     on w.customer_id = e.customer_id
     and w.last_position is null
     and w.number > coalesce(h.settled, 0)
+    and coalesce(h.position, 0) <= e.position
     and ${readsFeed(sql)}`;
 
 const hasWork = (sql: Sql | Transaction) => sql`
