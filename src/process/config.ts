@@ -209,7 +209,10 @@ export const ConfigSchema = Type.Object({
     'time after which a connection is closed on which a caller that has data to send or to read moves less than 1 KiB/s; while a file is uploaded or downloaded, one byte is enough',
     30_000,
   ),
-  EVENTS: onOff('whether changes are recorded, for `POST /events/list` and webhooks', 'on'),
+  EVENTS: onOff(
+    'whether changes are recorded, for `POST /events/list` and webhooks. What changes while it is `off` is never told, and no cursor expires: whoever follows must read all records anew',
+    'on',
+  ),
   EVENT_RETENTION_DAYS: integer(
     'how long recorded changes are kept, at least (days); at most four days longer',
     30,
