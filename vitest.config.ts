@@ -11,7 +11,7 @@ export default defineConfig({
     include: ['test/**/*.test.ts'],
     exclude: ['test/image/**'], // make test-image
     globalSetup: ['test/setup/servers.ts', 'test/setup/search-servers.ts'],
-    setupFiles: ['test/setup/captured-logs.ts'],
+    setupFiles: ['test/setup/each-file.ts'],
     reporters: ['default', './test/setup/reporter.ts'],
     pool: 'forks',
     maxWorkers: 3,

@@ -4,7 +4,6 @@ import { chmod, chown, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import postgres from 'postgres';
-import { afterAll } from 'vitest';
 import {
   killServer,
   openCluster,
@@ -13,6 +12,7 @@ import {
   stopServer,
   type Cluster,
 } from '../../src/embedded-postgres/cluster.ts';
+import { atEnd } from '../setup/at-end.ts';
 import { blockOf } from '../setup/handbook.ts';
 import { backupPrograms } from '../setup/postgres-programs.ts';
 import { freePort } from '../setup/free-port.ts';
@@ -31,19 +31,6 @@ const passwords = {
 
 /** The folder of the handbook's password files. */
 const secrets = join(tmpdir(), `backup-secrets-${secret()}`);
-
-const opened: { clusters: Cluster[]; connections: postgres.Sql[]; folders: string[] } = {
-  clusters: [],
-  connections: [],
-  folders: [],
-};
-
-// At the top level, so that the hook belongs to the importing file.
-afterAll(async () => {
-  await Promise.all(opened.connections.map((sql) => sql.end({ timeout: 1 })));
-  for (const cluster of opened.clusters) await killServer(cluster);
-  for (const folder of [...opened.folders, secrets]) await rm(folder, { recursive: true, force: true, maxRetries: 5 });
-});
 
 /** A PostgreSQL server of its own, as operators run it. */
 export interface Server {
@@ -71,7 +58,8 @@ const settings = {
 export async function newServer(): Promise<Server> {
   const options = { superuser: 'postgres', password: passwords.PGPASSWORD, settings, sync: false };
   const cluster = await openCluster(join(await newFolder(undefined), 'data'), options);
-  opened.clusters.push(cluster);
+  atEnd(() => rm(secrets, { recursive: true, force: true }));
+  atEnd(() => killServer(cluster));
   await startServer(cluster);
   return reach(cluster);
 }
@@ -89,7 +77,7 @@ export async function restart({ cluster }: Server): Promise<void> {
 export async function newFolder(user: Cluster['user'], path?: string): Promise<string> {
   const folder = path ?? (await mkdtemp(join(tmpdir(), 'backup-test-')));
   if (path) await mkdir(path);
-  opened.folders.push(folder);
+  atEnd(() => rm(folder, { recursive: true, force: true, maxRetries: 5 }));
   await chmod(folder, 0o755);
   if (user) await chown(folder, user.uid, user.gid);
   return folder;
@@ -101,7 +89,7 @@ async function reach(cluster: Cluster): Promise<Server> {
     `postgres://${login}:${password}@127.0.0.1:${port}/${name}`;
   const connect = (...to: Parameters<typeof url>) => {
     const sql = postgres(url(...to), { max: 1, fetch_types: false, onnotice: () => {} });
-    opened.connections.push(sql);
+    atEnd(() => sql.end({ timeout: 1 }));
     return sql;
   };
   return {
@@ -162,7 +150,7 @@ async function follow(
 export async function restoreBase(from: Server, more: Record<string, string>): Promise<Server> {
   const data = join(await newFolder(from.cluster.user), 'data');
   const cluster = { ...from.cluster, data };
-  opened.clusters.push(cluster);
+  atEnd(() => killServer(cluster));
   await followAsServer(['restore-base'], from, { ...more, PGDATA: data, PGPORT: String(await freePort()) });
   return reach(cluster);
 }

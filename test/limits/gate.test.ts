@@ -83,7 +83,7 @@ describe('a gate', () => {
     const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
     const before = timers();
     await Promise.all([1, 2, 3].map(() => gate.runAlone(() => new Promise(setImmediate))));
-    expect(timers()).toBe(before);
+    expect(timers()).toBeLessThanOrEqual(before);
   });
 
   test('once closed admits no new operation, and resolves when the last one has ended', async () => {

@@ -1,5 +1,6 @@
 import postgres from 'postgres';
-import { afterAll, beforeAll, inject } from 'vitest';
+import { beforeAll, inject } from 'vitest';
+import { atEnd } from './at-end.ts';
 
 const patience = 600_000;
 
@@ -9,10 +10,13 @@ const patience = 600_000;
  * else is started.
  */
 export function runAlone(): void {
-  let sql: postgres.Sql | undefined;
   beforeAll(async () => {
-    sql = postgres(`${inject('postgres').urls.superuser}postgres`, { max: 1, fetch_types: false, onnotice: () => {} });
+    const sql = postgres(`${inject('postgres').urls.superuser}postgres`, {
+      max: 1,
+      fetch_types: false,
+      onnotice: () => {},
+    });
+    atEnd(() => sql.end({ timeout: 1 }));
     await sql`select pg_advisory_lock(hashtextextended('violent tests', 0))`;
   }, patience);
-  afterAll(() => sql?.end({ timeout: 1 }));
 }

@@ -1,12 +1,12 @@
 import type { FastifyInstance } from 'fastify';
 import postgres from 'postgres';
-import { afterAll } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import type { Catalog } from '../../src/catalog/catalog.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig, type Config } from '../../src/process/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { openVerifier, type Verifier } from '../../src/verification/verifier.ts';
+import { atEnd } from './at-end.ts';
 import { watchAnswers } from './conformance.ts';
 import { createDatabase, isOnCitus } from './database.ts';
 import { makeCustomer, type TestCustomer } from './factories.ts';
@@ -27,21 +27,17 @@ export interface TestApp {
   customer: () => Promise<TestCustomer>;
 }
 
-const opened: { test: TestApp; drop: () => Promise<void>; faultyAnswers: string[] }[] = [];
-
-// At the top level, so that the hook belongs to the importing file: Vitest drops hooks registered inside `beforeAll`.
-afterAll(async () => {
-  for (const { test, drop } of opened) {
-    await test.fastify.close();
-    await test.catalog.close();
-    await test.verifier.close();
-    await test.db.close();
-    await test.owner.end({ timeout: 1 });
-    await drop();
-  }
-  const faults = new Set(opened.flatMap(({ faultyAnswers }) => faultyAnswers));
-  if (faults.size > 0) throw new Error(`Responses differ from what their routes declare:\n${[...faults].join('\n')}`);
-});
+/** Closes the app and what is behind it. Throws if a response was not as its route declares. */
+async function close(test: TestApp, drop: () => Promise<void>, faultyAnswers: string[]): Promise<void> {
+  await test.fastify.close();
+  await test.catalog.close();
+  await test.verifier.close();
+  await test.db.close();
+  await test.owner.end({ timeout: 1 });
+  await drop();
+  const faults = [...new Set(faultyAnswers)];
+  if (faults.length > 0) throw new Error(`Responses differ from what their routes declare:\n${faults.join('\n')}`);
+}
 
 /** Configuration for tests that send many requests at once and expect answers however slow the machine is. */
 export const patient = { DATABASE_QUEUE_MS: '60000', DATABASE_QUEUE_LENGTH: '10000' };
@@ -70,6 +66,6 @@ export async function startApp(environment: Record<string, string> = {}): Promis
   await app.ready();
   const owner = postgres(database.ownerUrl, { max: 2, onnotice: () => {} });
   const test = { fastify: app, config, db, catalog, verifier, owner, ...database, customer: () => makeCustomer(app) };
-  opened.push({ test, drop, faultyAnswers });
+  atEnd(() => close(test, drop, faultyAnswers));
   return test;
 }

@@ -1,4 +1,3 @@
-import { afterAll } from 'vitest';
 import { LogOutput } from '../../src/process/log-output.ts';
 
 /*
@@ -25,6 +24,12 @@ export function checkLogLine(line: string): void {
 
 LogOutput.prototype.write = checkLogLine;
 
-afterAll(() => {
-  if (leaks.size > 0) throw new Error(`Secrets are in the log:\n${[...leaks].slice(0, 20).join('\n')}`);
-});
+/**
+ * Throws if a log line since the last call contained a secret.
+ * @throws Error with the lines
+ */
+export function failOnLeaks(): void {
+  const found = [...leaks];
+  leaks.clear();
+  if (found.length > 0) throw new Error(`Secrets are in the log:\n${found.slice(0, 20).join('\n')}`);
+}

@@ -1,7 +1,7 @@
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SMTPServer, type SMTPServerOptions } from 'smtp-server';
-import { afterAll } from 'vitest';
+import { atEnd } from './at-end.ts';
 
 /** A well-behaved mail server on loopback that records what it receives. */
 export interface MailServer {
@@ -16,11 +16,6 @@ export interface MailServer {
   /** Whether a caller sent a mail. */
   gotMail: boolean;
 }
-
-const closing: (() => Promise<unknown>)[] = [];
-afterAll(async () => {
-  for (const close of closing) await close();
-});
 
 /** A barrier for callers: counts how many are connected at once, and lets each pass. */
 export interface Crowd {
@@ -97,7 +92,7 @@ export async function startMailServer(
   });
   server.on('error', () => undefined);
   const listener = server.listen(0, '127.0.0.1');
-  closing.push(() => new Promise<void>((resolve) => server.close(resolve)));
+  atEnd(() => new Promise<void>((resolve) => server.close(resolve)));
   await new Promise((resolve) => listener.once('listening', resolve));
   seen.port = (listener.address() as AddressInfo).port;
   return seen;
@@ -125,7 +120,7 @@ export async function startRudeServer(behave: (socket: Socket, call: number) => 
     behave(socket, seen.calls);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  closing.push(() => {
+  atEnd(() => {
     for (const socket of seen.callers) socket.destroy();
     return new Promise((resolve) => server.close(resolve));
   });

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { createServer, Packet, type DnsServer } from 'dns2';
-import { afterAll } from 'vitest';
+import { createServer, Packet } from 'dns2';
+import { atEnd } from './at-end.ts';
 
 /** The response for a name: its records by type, or a failure. */
 export type NameAnswer =
@@ -22,11 +22,6 @@ export interface NameServer {
   /** Returns the record types that were queried for a name. */
   asked(domain: string): string[];
 }
-
-const open: DnsServer[] = [];
-afterAll(async () => {
-  for (const server of open) await server.close();
-});
 
 /** Returns a random domain that does not exist: `.test` is reserved for that (RFC 6761). */
 export const randomDomain = (): string => `d${randomBytes(8).toString('hex')}.test`;
@@ -51,7 +46,7 @@ export async function startNameServer(): Promise<NameServer> {
       else if (answer !== 'silent') void send(reply(request, answer));
     },
   });
-  open.push(server);
+  atEnd(() => server.close());
   const { udp } = await server.listen({ udp: { port: 0, address: '127.0.0.1' } });
   const self: NameServer = {
     deniesAll: false,

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { afterAll } from 'vitest';
+import { atEnd } from './at-end.ts';
 import { freePort } from './free-port.ts';
 
 const folders = (process.env['PATH'] ?? '').split(':');
@@ -18,13 +18,6 @@ export const noRedis = executable === undefined;
 /** Suffix for the name of a test group that needs Redis; empty if it is installed. */
 export const needRedis = noRedis ? '(needs redis-server: apt-get install redis-server)' : '';
 
-const running = new Set<ChildProcess>();
-
-// At the top level, so that the hook belongs to the importing file, not to the test that starts a server.
-afterAll(() => {
-  for (const child of running) child.kill('SIGKILL');
-});
-
 /** A real Redis server on loopback, in memory only, that tests can kill and freeze. */
 export class RedisProcess {
   readonly #port: number;
@@ -37,6 +30,7 @@ export class RedisProcess {
 
   static async start(): Promise<RedisProcess> {
     const server = new RedisProcess(await freePort());
+    atEnd(() => server.kill());
     await server.start();
     return server;
   }
@@ -49,7 +43,6 @@ export class RedisProcess {
   async start(): Promise<void> {
     const inMemory = ['--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
     this.#child = spawn(executable!, ['--port', `${this.#port}`, ...inMemory], { stdio: 'ignore' });
-    running.add(this.#child);
     this.#ended = once(this.#child, 'exit');
     while ((await this.command('PING').catch(() => 'down')) !== 'PONG') await sleep(20);
   }

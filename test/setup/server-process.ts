@@ -1,8 +1,8 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { afterAll } from 'vitest';
+import { atEnd } from './at-end.ts';
 import { checkLogLine } from './captured-logs.ts';
 import { nodeEnvironment } from './cli.ts';
 
@@ -16,13 +16,6 @@ export interface ServerProcess {
   stop(signal?: NodeJS.Signals): Promise<number | null>;
   ended: Promise<number | null>;
 }
-
-const running = new Set<ChildProcess>();
-
-// At the top level, so that the hook belongs to the importing file, not to the test that starts a server.
-afterAll(() => {
-  for (const child of running) child.kill('SIGKILL');
-});
 
 /** Checks a line of a server's stderr. Prints it if it is an error or not a line of the log. */
 function readLog(line: string): void {
@@ -62,7 +55,7 @@ export async function startServerProcess(
     child.kill(signal);
     return ended;
   };
-  running.add(child);
+  atEnd(() => stop('SIGKILL'));
   const line = await Promise.race([
     once(createInterface(child.stdout), 'line').then(([text]) => text as string),
     ended.then((code) => Promise.reject(new Error(`the server ended with ${code} before it listened`))),

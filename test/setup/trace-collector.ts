@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import { afterAll } from 'vitest';
+import { atEnd } from './at-end.ts';
 
 /** A span as a collector gets it in the JSON form of the protocol. */
 export interface CollectedSpan {
@@ -29,11 +29,6 @@ export interface TraceCollector {
   requests: IncomingMessage[];
 }
 
-const closing: (() => void)[] = [];
-
-// At the top level, so that the hook belongs to the importing file.
-afterAll(() => closing.forEach((close) => close()));
-
 const accept = (response: ServerResponse): void =>
   void response.setHeader('content-type', 'application/json').end('{}');
 
@@ -53,7 +48,7 @@ export async function startCollector(answer: (response: ServerResponse) => void 
   };
   server.on('request', (request: IncomingMessage, response: ServerResponse) => void receive(request, response));
   await once(server.listen(0, '127.0.0.1'), 'listening');
-  closing.push(() => {
+  atEnd(() => {
     server.closeAllConnections();
     server.close();
   });

@@ -3,8 +3,8 @@ import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/pr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
+import { atEnd } from '../setup/at-end.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 
@@ -32,15 +32,10 @@ export function versionAfter(steps: number): string {
   return `${major}.${minor + steps}.0`;
 }
 
-const folders: string[] = [];
-
-// At the top level, so that the hook belongs to the importing file.
-afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
-
 /** Creates a later release: a copy of this program with all changes up to that release. */
 export async function makeRelease(version: string, ...changes: Changes[]): Promise<Release> {
   const folder = await mkdtemp(join(tmpdir(), 'release-'));
-  folders.push(folder);
+  atEnd(() => rm(folder, { recursive: true, force: true }));
   await cp(join(root, 'src'), join(folder, 'src'), { recursive: true });
   await cp(join(root, 'docs', 'api.md'), join(folder, 'docs', 'api.md'));
   await cp(join(root, 'docs', 'agents.md'), join(folder, 'docs', 'agents.md'));

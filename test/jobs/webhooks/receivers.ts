@@ -1,13 +1,13 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { afterAll } from 'vitest';
 import { Webhook } from 'standardwebhooks';
 import { endpointCreation, type Issued } from '../../../src/accounts/webhooks.ts';
 import { commandLine } from '../../../src/schemas/audit.ts';
 import { recordEvents } from '../../../src/queries/events/recording.ts';
 import { eventTypes, type EventSource, type EventType } from '../../../src/schemas/events/types.ts';
 import type { TestApp } from '../../setup/app.ts';
+import { atEnd } from '../../setup/at-end.ts';
 import { dbOf } from '../../setup/factories.ts';
 
 /** Webhooks are sent to receivers on loopback only. */
@@ -37,15 +37,6 @@ export interface Receiver {
   mostOpen: number;
 }
 
-const servers = new Set<ReturnType<typeof createServer>>();
-
-afterAll(() => {
-  for (const server of servers) {
-    server.close();
-    server.closeAllConnections();
-  }
-});
-
 export const status =
   (code: number, headers: Record<string, string> = {}): Answer =>
   (response) =>
@@ -67,7 +58,10 @@ export async function startReceiver(answer: Answer = status(200)): Promise<Recei
       receiver.answer(response, received, request);
     });
   });
-  servers.add(server);
+  atEnd(() => {
+    server.close();
+    server.closeAllConnections();
+  });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   receiver.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`;
