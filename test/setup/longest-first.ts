@@ -1,0 +1,87 @@
+import { existsSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
+
+/** Files that call `runAlone`, and how long they run (seconds, on two cores). */
+const alone: Record<string, number> = {
+  'catalog/elasticsearch/faults': 200,
+  'chaos/chaos': 150,
+  'database/node-faults': 150,
+  'jobs/unlock.faults': 100,
+  'model/model': 90,
+  'chaos/feed': 65,
+};
+
+/** Other files that run for long. */
+const long: Record<string, number> = {
+  'commands/privacy': 170,
+  'pages/browser': 160,
+  'catalog/elasticsearch/three-nodes': 145,
+  'contract/validation': 145,
+  'catalog/elasticsearch/engine': 145,
+  'contract/auth-matrix': 120,
+  'database/citus/distribute': 120,
+  'queries/plans': 95,
+  'commands/catalog': 85,
+  'clients/python': 80,
+  'upgrade/upgrade': 70,
+  'catalog/elasticsearch/damage': 70,
+  'backup/dump': 65,
+  'backup/base-backup': 65,
+  'contract/clients': 65,
+  'commands/starting': 60,
+  'messy/imports': 60,
+  'embedded-postgres/server': 60,
+  'tracing/traces': 55,
+  'commands/accounts': 55,
+  'contract/upper-case-ids': 55,
+  'clients/typescript': 50,
+  docs: 50,
+  'queries/memberships/company-settlements': 50,
+  'routes/exports': 45,
+  'jobs/verification/verify-emails': 45,
+  'jobs/fill-lists': 45,
+  'commands/catalog-streams': 40,
+  'filters/plans': 40,
+  'process/metrics': 35,
+  'backup/move': 35,
+  'routes/imports': 35,
+  'pages/walk': 35,
+  'filters/matching': 35,
+  'jobs/unlock.damage': 35,
+  'files/read-records': 35,
+  'catalog/lost-shards': 30,
+};
+
+const folder = join(import.meta.dirname, '..');
+const nameOf = (file: TestSpecification): string => relative(folder, file.moduleId).replace(/\.test\.ts$/, '');
+const secondsOf = (file: TestSpecification): number => alone[nameOf(file)] ?? long[nameOf(file)] ?? 4;
+
+/**
+ * Starts the files first that have a process of their own, because Vitest ends a shared process when the next file is one
+ * of them. Of each kind it starts long files first, so that none of them runs by itself at the end. Of the files that run alone, the next one
+ * starts when the one before has probably ended: a process that waits for its turn tests nothing.
+ */
+export default class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const gone = Object.keys({ ...alone, ...long }).filter((name) => !existsSync(join(folder, `${name}.test.ts`)));
+    if (gone.length > 0)
+      throw new Error(`test/setup/longest-first.ts names files that do not exist: ${gone.join(', ')}`);
+    const isolated = (file: TestSpecification) => Number(file.project.config.isolate);
+    const sorted = files.toSorted((a, b) => isolated(b) - isolated(a) || secondsOf(b) - secondsOf(a));
+    const violent = sorted.filter((file) => nameOf(file) in alone);
+    const others = sorted.filter((file) => !(nameOf(file) in alone));
+    const free = Array.from({ length: this.ctx.config.maxWorkers }, () => 0);
+    const order: TestSpecification[] = [];
+    let quietFrom = 0;
+    while (order.length < files.length) {
+      const worker = free.indexOf(Math.min(...free));
+      const isTurn = violent.length > 0 && (quietFrom <= free[worker]! || others.length === 0);
+      const file = (isTurn ? violent : others).shift()!;
+      free[worker] = (isTurn ? Math.max(quietFrom, free[worker]!) : free[worker]!) + secondsOf(file);
+      if (isTurn) quietFrom = free[worker];
+      order.push(file);
+    }
+    return order;
+  }
+}
