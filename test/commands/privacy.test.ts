@@ -59,7 +59,9 @@ describe.for([
     const own = clustered && !noElasticsearch ? await ownCatalog() : {};
     if (clustered && !noElasticsearch) afterAll(() => dropCatalog(own));
     const app = await startApp(own);
-    const environment = { PATH: process.env['PATH']!, DATABASE_URL: app.url, ...own };
+    // A deletion waits until searches that began before it have timed out.
+    const timeout = { ELASTICSEARCH_TIMEOUT_MS: '2000' };
+    const environment = { PATH: process.env['PATH']!, DATABASE_URL: app.url, ...own, ...timeout };
     const privacy = async (...words: string[]) => {
       const { code, stdout, stderr } = await runCli(['privacy', ...words, '--json'], environment);
       return { code, stderr, answer: stdout === '' ? undefined : JSON.parse(stdout) };
