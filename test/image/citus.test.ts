@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { citusProgram, hasCitusProgram, needCitus } from '../setup/citus.ts';
-import { buildStandIn, composeCommand, hasImage, root, run } from './compose.ts';
+import { composeCommand, hasImage, root, run, standIns } from './compose.ts';
 
 // deploy/compose.citus.yaml: the tables over three PostgreSQL servers. Without Elasticsearch, whose image is large.
 
@@ -48,15 +48,12 @@ async function buildCitus(): Promise<string> {
 
 describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => {
   beforeAll(async () => {
-    const standIns: Record<string, object> = {};
-    if (!hasImage('haproxy:3.2-alpine')) standIns['proxy'] = { image: await buildStandIn('haproxy') };
-    if (!hasImage('valkey/valkey:8.1')) standIns['valkey'] = { image: await buildStandIn('valkey') };
+    const services = standIns();
     if (!hasImage(citus)) {
       const image = await buildCitus();
-      for (const service of ['postgres', 'worker1', 'worker2', 'cluster']) standIns[service] = { image };
+      for (const service of ['postgres', 'worker1', 'worker2', 'cluster']) services[service] = { image };
     }
-    await writeFile(overrides, JSON.stringify({ services: standIns }));
-    await run('docker', ['build', '--network', 'host', '-t', 'sales-data-api', '.']);
+    await writeFile(overrides, JSON.stringify({ services }));
     await up(environment);
   }, 600_000);
   afterAll(async () => {

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { blockOf } from '../setup/handbook.ts';
 import { backupPrograms, needBackupPrograms } from '../setup/postgres-programs.ts';
-import { buildStandIn, composeCommand, hasImage, root, run } from './compose.ts';
+import { composeCommand, hasImage, root, run, standIns } from './compose.ts';
 
 // `make test-image`: what operators run, on a real engine: the image, the migrations, the proxy, two instances of each.
 
@@ -42,8 +42,6 @@ const idsOf = async (service: string) => (await compose('ps', '-q', service)).sp
 /** Where Elasticsearch's image cannot be had, all the rest runs without it. */
 const elasticsearch = 'docker.elastic.co/elasticsearch/elasticsearch:9.2.0';
 const noElasticsearch = !hasImage(elasticsearch);
-/** Images in whose place Debian's package runs where they cannot be had. */
-const replaceable = { proxy: ['haproxy', 'haproxy:3.2-alpine'], valkey: ['valkey', 'valkey/valkey:8.1'] } as const;
 
 /** The image of PostgreSQL lacks the programs of its own version. They come from this machine then, if it has them. */
 const lacksPrograms = !/ 18\./.test(
@@ -68,12 +66,8 @@ beforeAll(async () => {
     envFile,
     ['POSTGRES', 'OWNER', 'GRAFANA'].map((one) => `${one}_PASSWORD='${one}${awkward}'\n`).join(''),
   );
-  const standIns: Record<string, object> = {};
-  for (const [service, [name, image]] of Object.entries(replaceable))
-    if (!hasImage(image)) standIns[service] = { image: await buildStandIn(name) };
-  process.stdout.write(`stand-ins run in the place of: ${Object.keys(standIns).join(', ') || 'no image'}\n`);
-  await writeFile(overrides, JSON.stringify({ services: { ...standIns, ...postgresPrograms } }));
-  await run('docker', ['build', '--network', 'host', '-t', 'sales-data-api', '.']);
+  process.stdout.write(`stand-ins run in the place of: ${Object.keys(standIns()).join(', ') || 'no image'}\n`);
+  await writeFile(overrides, JSON.stringify({ services: { ...standIns(), ...postgresPrograms } }));
   const scale = ['--scale', 'api=2', '--scale', 'worker=2'];
   await compose('up', '-d', ...scale, ...(noElasticsearch ? ['proxy', 'worker', 'valkey'] : []));
 }, 600_000);

@@ -24,9 +24,19 @@ export const composeCommand = succeeds('docker', 'compose', 'version') ? ['docke
 export const hasImage = (image: string): boolean =>
   succeeds('docker', 'image', 'inspect', image) || succeeds('docker', 'pull', '-q', image);
 
-/** Builds the image of the same name in the folder `stand-ins`, and returns its tag. */
-export async function buildStandIn(name: string): Promise<string> {
-  const tag = `sales-data-api-stand-in-${name}`;
-  await run('docker', ['build', '--network', 'host', '-t', tag, join('test', 'image', 'stand-ins', name)]);
-  return tag;
+/** Images of services in whose place Debian's package runs where they cannot be had. */
+const replaceable = { proxy: ['haproxy', 'haproxy:3.2-alpine'], valkey: ['valkey', 'valkey/valkey:8.1'] } as const;
+
+const replaced = Object.entries(replaceable).filter(([, [, image]]) => !hasImage(image));
+const tagOf = (name: string): string => `sales-data-api-stand-in-${name}`;
+const build = (tag: string, folder: string) => run('docker', ['build', '--network', 'host', '-t', tag, folder]);
+
+/** The stand-ins of services whose images cannot be had. They were built before the tests. */
+export const standIns = (): Record<string, { image: string }> =>
+  Object.fromEntries(replaced.map(([service, [name]]) => [service, { image: tagOf(name) }]));
+
+/** Builds the images before the test files, which run at the same time. */
+export default async function setup(): Promise<void> {
+  for (const [, [name]] of replaced) await build(tagOf(name), join('test', 'image', 'stand-ins', name));
+  await build('sales-data-api', '.');
 }

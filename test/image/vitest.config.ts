@@ -3,8 +3,9 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: ['test/image/*.test.ts'],
+    globalSetup: './test/image/compose.ts',
     testTimeout: 120_000,
-    fileParallelism: false,
+    maxWorkers: 2,
     reporters: ['default', './test/setup/reporter.ts'],
   },
 });
