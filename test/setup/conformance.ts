@@ -34,6 +34,7 @@ function faultOf(
   if (request.method === 'HEAD') return undefined;
   const validate = compiled.get(schema) ?? ajv.compile(schema);
   compiled.set(schema, validate);
+  ajv.removeSchema(schema); // else it keeps the schemas of all apps of the process
   const text = typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.toString() : '';
   const body: unknown = text === '' ? null : JSON.parse(text);
   return validate(body) ? undefined : ajv.errorsText(validate.errors, { dataVar: '' });
