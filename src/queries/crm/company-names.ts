@@ -27,9 +27,8 @@ export async function findOrCreateCompany(
   // Usually the company exists. While it does not, no row is locked yet, so it is not too late to lock its name.
   const found = (await lockRows(sql, customerId, { names: [name] })).byName.get(name);
   if (found !== undefined) return found;
-  const { byName } = await lockCompanies(sql, customerId, { names: [name] });
-  if (byName.has(name)) return byName.get(name)!;
-  return (await createCompanies(sql, customerId, [company], last)).get(name)!;
+  const locked = await lockCompanies(sql, customerId, { names: [name] });
+  return (await findOrCreateNamed(sql, customerId, locked, [company], last)).get(name)!;
 }
 
 /** Companies that contacts will refer to. They are locked until the transaction ends. */
@@ -152,23 +151,24 @@ const lockStatement = `
   ) co`;
 
 /**
- * Creates companies. The caller must have locked their names with `lockCompanies`. If two of the given companies have
- * the same name, only the first one is created.
+ * Returns the ids of companies by name (in lower case, without accents): of those that are locked, and of those that
+ * are created, because no company had the locked name.
+ * @param wanted companies whose names are locked. If several have one name, the first of them may be created
  * @param last collects what the transaction writes last
- * @returns a map from company name (in lower case, without accents) to company id
  */
-export async function createCompanies(
+export async function findOrCreateNamed(
   sql: Transaction,
   customerId: string,
-  companies: readonly NamedCompany[],
+  { byName }: LockedCompanies,
+  wanted: readonly NamedCompany[],
   last: LastWrites,
-): Promise<Map<string, string>> {
-  const wanted = new Map<string, NamedCompany>();
-  for (const company of companies) {
+): Promise<LockedCompanies['byName']> {
+  const missing = new Map<string, NamedCompany>();
+  for (const company of wanted) {
     const name = fold(company.company_name);
-    if (!wanted.has(name)) wanted.set(name, company);
+    if (!byName.has(name) && !missing.has(name)) missing.set(name, company);
   }
-  return insertCompanies(sql, customerId, [...wanted.values()], last);
+  return new Map([...byName, ...(await insertCompanies(sql, customerId, [...missing.values()], last))]);
 }
 
 async function insertCompanies(

@@ -26,7 +26,7 @@ import {
   type Outcome,
 } from '../records/batches.ts';
 import { findUnknownReferences } from './contact-references.ts';
-import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
+import { findOrCreateNamed, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
 import {
   blank,
   contactsWritten,
@@ -153,16 +153,17 @@ async function setNewCompanies(
   sql: Transaction,
   customerId: string,
   items: readonly ContactItem[],
-  { byName }: LockedCompanies,
+  companies: LockedCompanies,
   last: LastWrites,
 ): Promise<void> {
   const missing = alive(items).flatMap((item) => {
     const { name, industry = '' } = companyOf(item) ?? {};
-    return name === undefined || byName.has(fold(name)) ? [] : [{ item, company: { company_name: name, industry } }];
+    const isThere = name === undefined || companies.byName.has(fold(name));
+    return isThere ? [] : [{ item, company: { company_name: name, industry } }];
   });
-  const given: NamedCompany[] = missing.map(({ company }) => company);
-  const created = await createCompanies(sql, customerId, given, last);
-  for (const { item, company } of missing) item.columns!.company_id = created.get(fold(company.company_name))!;
+  const wanted: NamedCompany[] = missing.map(({ company }) => company);
+  const ids = await findOrCreateNamed(sql, customerId, companies, wanted, last);
+  for (const { item, company } of missing) item.columns!.company_id = ids.get(fold(company.company_name))!;
 }
 
 /** Inserts or updates the contact of each item that has not failed. Also updates list memberships and counts. */

@@ -4,7 +4,7 @@ import { constant } from '../../filters/sql.ts';
 import { contactFields } from '../../schemas/contacts.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
-import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
+import { findOrCreateNamed, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
 import { lockContacts } from '../records/contact-locks.ts';
 import { findByMergedProspect } from '../records/merged-records.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
@@ -204,8 +204,7 @@ async function fillCompanies(
     const company = companyOf(prospects[i]!);
     if (company && row.contact.company_id === null && !wanted.has(row)) wanted.set(row, company);
   }
-  const missing = [...wanted.values()].filter(({ company_name }) => !locked.byName.has(fold(company_name)));
-  const ids = new Map([...locked.byName, ...(await createCompanies(sql, customerId, missing, last))]);
+  const ids = await findOrCreateNamed(sql, customerId, locked, [...wanted.values()], last);
   for (const [synced, { company_name }] of wanted)
     synced.contact = { ...synced.contact, company_id: ids.get(fold(company_name)) ?? null };
 }

@@ -12,7 +12,7 @@ import { withLastWrites } from '../records/last-writes.ts';
 import { findSuccessors } from '../records/merged-records.ts';
 import { refreshMembers } from '../memberships/list-members.ts';
 import { lockAndReadRules, type LockedRules } from '../memberships/list-rules.ts';
-import { createCompanies, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
+import { findOrCreateNamed, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
 import { tellSynced, updateSynced, valuesToLock } from './crm-sync.ts';
 import { companyOf, isEmpty, toContact, type SyncedContact } from './prospect-contacts.ts';
 
@@ -208,14 +208,13 @@ async function findLinked(sql: Transaction, customerId: string, prospectIds: str
 export async function writeEnrichments(
   sql: Transaction,
   customerId: string,
-  { rules, companies: { byName } }: LockedEnrichments,
+  { rules, companies }: LockedEnrichments,
   chosen: readonly Enrichment<Locked<EnrichedContact>>[],
 ): Promise<void> {
   if (chosen.length === 0) return;
   await withLastWrites(sql, customerId, async (last) => {
     const wanted = chosen.flatMap(({ company }) => company ?? []);
-    const missing = wanted.filter(({ company_name }) => !byName.has(fold(company_name)));
-    const ids = new Map([...byName, ...(await createCompanies(sql, customerId, missing, last))]);
+    const ids = await findOrCreateNamed(sql, customerId, companies, wanted, last);
     const rows = chosen.map(({ contact, filled, company }) => ({
       id: contact.id,
       stored: contact,
