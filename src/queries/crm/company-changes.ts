@@ -51,7 +51,7 @@ export async function updateDependants(
   const concerning = rules.isEmpty ? [] : changes.filter((change) => changedFields(change).length > 0);
   const { large, contactIds } = await lockDependants(sql, customerId, idsOf(concerning));
   const later = concerning.filter(({ id }) => large.has(id));
-  await settleLater(sql, customerId, later, last);
+  await settleLater(sql, customerId, rules, later, last);
   await refreshMembers(sql, customerId, rules, contactIds, last);
 }
 
@@ -66,12 +66,13 @@ const changedFields = ({ before, after }: ChangedCompany): CompanyField[] =>
 async function settleLater(
   sql: Transaction,
   customerId: string,
+  rules: LockedRules,
   changes: readonly ChangedCompany[],
   last: LastWrites,
 ): Promise<void> {
   if (changes.length === 0) return;
   const fields = [...new Set(changes.flatMap(changedFields))];
-  if (await affectsLists(sql, customerId, fields))
+  if (await affectsLists(sql, customerId, rules, fields))
     await beginSettling(sql, customerId, idsOf(changes), { isDeletion: false }, last);
 }
 

@@ -9,9 +9,9 @@ interface Referring {
 }
 
 /**
- * Checks the lists and users that bodies of contacts refer to. The caller must have locked the rules of the customer's
- * lists, so that no list is deleted until the transaction ends. Call it before the contacts are written, because an
- * unknown id is reported before an external id that another contact has.
+ * Checks the lists and users that bodies of contacts refer to, while the rules of the customer's lists are locked (see
+ * `findLists`). Call it before the contacts are written, because an unknown id is reported before an external id that
+ * another contact has.
  * @returns for each body the error `not_found` with the JSON pointers of its unknown ids, or undefined
  */
 export async function findUnknownReferences(

@@ -121,13 +121,11 @@ export const createList = (
 ): Promise<{ id: string; name: string }> =>
   withLastWrites(sql, customerId, async (last) => {
     const rules = completeRules(body.rules ?? []);
-    if (rules.length > 0) {
-      await lockRulesExclusive(sql, customerId);
-      await requireWithinRuleLimits(sql, customerId, { before: [], after: rules }, '/rules');
-    }
+    const locked = rules.length > 0 ? await lockRulesExclusive(sql, customerId) : undefined;
+    if (locked) await requireWithinRuleLimits(sql, locked, { before: [], after: rules }, '/rules');
     const { name, description = '' } = body;
     const list = await insertList(sql, customerId, ownerId, { name, description, rules, source }, last);
-    if (rules.length > 0) await beginFill(sql, customerId, list.id, rules, last);
+    if (locked) await beginFill(sql, locked, list.id, rules, last);
     return list;
   });
 
@@ -160,12 +158,12 @@ export const updateList = (
   ifMatch?: string,
 ): Promise<void> =>
   withLastWrites(sql, customerId, async (last) => {
-    if (patch.rules) await lockRulesExclusive(sql, customerId);
+    const locked = patch.rules && (await lockRulesExclusive(sql, customerId));
     const current = await lockList(sql, customerId, id, ifMatch);
     const rules = patch.rules ? completeRules(patch.rules) : current.rules;
     const name = patch.name?.trim() ?? current.name;
     if (Object.keys(patch).length === 0) return;
-    if (patch.rules) await requireWithinRuleLimits(sql, customerId, { before: current.rules, after: rules }, '/rules');
+    if (locked) await requireWithinRuleLimits(sql, locked, { before: current.rules, after: rules }, '/rules');
     const columns = { name, description: patch.description ?? current.description, rules };
     await sql`
     update lists
@@ -177,7 +175,7 @@ export const updateList = (
     where customer_id = ${customerId}
       and id = ${id}`;
     last.updated('list', { id }, toldOf(current, current.source), toldOf(columns, current.source));
-    if (patch.rules && !isSame(rules, current.rules)) await beginFill(sql, customerId, id, rules, last);
+    if (locked && !isSame(rules, current.rules)) await beginFill(sql, locked, id, rules, last);
   });
 
 const toldOf = ({ name, description, rules }: ListColumns, source: string) => ({
@@ -236,11 +234,11 @@ async function lockList(
  */
 export const deleteList = (sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> =>
   withLastWrites(sql, customerId, async (last) => {
-    await lockRulesExclusive(sql, customerId);
+    const locked = await lockRulesExclusive(sql, customerId);
     const { rules } = await lockList(sql, customerId, id, ifMatch);
     last.deleted('list', { id });
-    if (rules.length > 0) await bumpRuleVersion(sql, customerId);
-    if (await isLargeList(sql, customerId, id)) return beginRemoval(sql, customerId, id, last);
+    if (rules.length > 0) await bumpRuleVersion(sql, locked);
+    if (await isLargeList(sql, customerId, id)) return beginRemoval(sql, locked, id, last);
     await removeNextMembers(sql, customerId, id);
     return removeList(sql, customerId, id);
   });
@@ -261,7 +259,7 @@ export const duplicateList = (
   withLastWrites(sql, customerId, async (last) => {
     const isLarge = await isLargeList(sql, customerId, list_id);
     // A large list is copied without the exclusive lock, because every writer of contacts would wait for that lock.
-    if (!isLarge) await lockRulesExclusive(sql, customerId);
+    const locked = isLarge ? undefined : await lockRulesExclusive(sql, customerId);
     const list = await insertList(sql, customerId, ownerId, { name: new_name, description: '', rules: [] }, last);
     const ends = { from: list_id, to: list.id };
     if (isLarge) await copyMembers(sql, customerId, ends);
@@ -269,14 +267,14 @@ export const duplicateList = (
     // Read after the members: a list that is not deleted yet had all its members when they were copied.
     const original = await findOriginal(sql, customerId, list_id);
     const rules = completeRules(original.rules);
-    if (isLarge && rules.length > 0) await lockRulesExclusive(sql, customerId);
-    if (rules.length > 0) await requireWithinRuleLimits(sql, customerId, { before: [], after: rules }, '/list_id');
+    const withRules = rules.length > 0 ? (locked ?? (await lockRulesExclusive(sql, customerId))) : undefined;
+    if (withRules) await requireWithinRuleLimits(sql, withRules, { before: [], after: rules }, '/list_id');
     await sql`
     update lists
     set description = ${original.description}, rules = ${sql.json(rules)}, is_copying = ${isLarge}
     where customer_id = ${customerId}
       and id = ${list.id}`;
-    if (rules.length > 0) await beginFill(sql, customerId, list.id, rules, last);
+    if (withRules) await beginFill(sql, withRules, list.id, rules, last);
     else if (isLarge) await beginCopy(sql, customerId, list.id, last);
     return list.id;
   });

@@ -7,7 +7,7 @@ import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 import type { BatchOutcome } from '../records/turns.ts';
 import { refreshMembers } from './list-members.ts';
 import { contactsAtOnce } from './list-rule-limits.ts';
-import { lockAndReadRules } from './list-rules.ts';
+import { lockAndReadRules, type LockedRules } from './list-rules.ts';
 import { moveOpportunities } from '../sales/opportunities.ts';
 import { removeNextRows } from '../sales/opportunity-contacts.ts';
 
@@ -87,15 +87,14 @@ export async function findLarge(
   return new Set(companies.filter(isLarge).map(({ id }) => id));
 }
 
-/**
- * Returns true if any list of the customer has a rule that uses one of these fields. The caller must have locked the
- * customer's list rules.
- */
+/** Returns true if any list of the customer has a rule that uses one of these fields. */
 export async function affectsLists(
   sql: Transaction,
   customerId: string,
+  rules: LockedRules,
   fields: readonly CompanyField[],
 ): Promise<boolean> {
+  if (rules.isEmpty) return false;
   const [row] = await sql<{ concerns: boolean }[]>`
     select exists (select 1 from lists where customer_id = ${customerId} and ${usesCompanyFields(sql, fields)}) as concerns`;
   return row!.concerns;

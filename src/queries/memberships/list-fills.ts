@@ -13,7 +13,7 @@ import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 import { endCopying, findNextParts, removeList, removeNextMembers, writeParts } from './large-lists.ts';
 import { lockContacts } from '../records/contact-locks.ts';
 import { refreshList } from './list-members.ts';
-import { lockRulesShared, bumpRuleVersion } from './list-rules.ts';
+import { bumpRuleVersion, lockRulesShared, type WithExclusiveRules } from './list-rules.ts';
 
 /**
  * Background work on one list: workers write its members after its rules changed or after it was copied, or remove its
@@ -34,11 +34,11 @@ const batchSize = 2_000;
 
 /**
  * Updates the members of a list after its rules have changed. If the customer has more than `batchSize` contacts, or
- * the list is still being copied, workers do this later. The caller must have locked the customer's rules.
+ * the list is still being copied, workers do this later.
  */
 export async function beginFill(
   sql: Transaction,
-  customerId: string,
+  customerId: WithExclusiveRules,
   listId: string,
   rules: readonly Rule[],
   last: LastWrites,
@@ -62,11 +62,13 @@ export async function beginFill(
 export const beginCopy = (sql: Transaction, customerId: string, listId: string, last: LastWrites): Promise<void> =>
   mark(sql, customerId, listId, sql`filled_to = ${highestId}`, last);
 
-/**
- * Marks a list as deleted, so that reads ignore it, and makes workers remove its members. The caller must have locked
- * the customer's rules.
- */
-export const beginRemoval = (sql: Transaction, customerId: string, listId: string, last: LastWrites): Promise<void> =>
+/** Marks a list as deleted, so that reads ignore it, and makes workers remove its members. */
+export const beginRemoval = (
+  sql: Transaction,
+  customerId: WithExclusiveRules,
+  listId: string,
+  last: LastWrites,
+): Promise<void> =>
   mark(sql, customerId, listId, sql`filled_to = null, rules = '[]', deleted_at = (select clock_timestamp())`, last);
 
 async function mark(

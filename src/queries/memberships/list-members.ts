@@ -201,8 +201,8 @@ export async function findManualLists(
 }
 
 /**
- * Returns those of the given ids (in lower case) that belong to lists of the customer. The caller must have locked the
- * rules of the customer's lists, so that no list is deleted until the transaction ends.
+ * Returns those of the given ids (in lower case) that belong to lists of the customer. While the customer's rules are
+ * locked, none of them is deleted.
  */
 export async function findLists(sql: Transaction, customerId: string, ids: readonly string[]): Promise<Set<string>> {
   if (ids.length === 0) return new Set();

@@ -1,6 +1,7 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 import { conflict, type DomainError } from '../../errors.ts';
 import { ruleLimits, type Rule } from '../../schemas/lists.ts';
+import type { WithExclusiveRules } from './list-rules.ts';
 
 /** The rules of one list before and after a change. For a new list, `before` is empty. */
 interface RuleChange {
@@ -10,13 +11,13 @@ interface RuleChange {
 
 /**
  * Checks that a change of a list's rules does not exceed the limits of the customer: the number of rules, and the
- * number of lists with rules. Call it before the change is written. The caller must have locked the customer's rules.
+ * number of lists with rules. Call it before the change is written.
  * @param path JSON pointer to the rules in the request, for the error
  * @throws DomainError `conflict` if a limit would be exceeded
  */
 export async function requireWithinRuleLimits(
   sql: Transaction,
-  customerId: string,
+  customerId: WithExclusiveRules,
   { before, after }: RuleChange,
   path: string,
 ): Promise<void> {

@@ -23,9 +23,12 @@ export interface LockedRules {
   lists: () => Iterable<readonly RuleList[]> | AsyncIterable<readonly RuleList[]>;
 }
 
-/**
- * Returns `LockedRules` for lists whose rules are already compiled. The caller must have locked the customer's rules.
- */
+declare const isExclusive: unique symbol;
+
+/** The id of a customer whose list rules this transaction has locked in exclusive mode. Only `lockRulesExclusive` returns one. */
+export type WithExclusiveRules = string & { readonly [isExclusive]: true };
+
+/** Returns `LockedRules` of lists that were read after the rules were locked. */
 export const rulesOf = (lists: readonly RuleList[]): LockedRules => ({
   isEmpty: lists.length === 0,
   lists: () => [lists],
@@ -60,18 +63,19 @@ export async function lockRulesShared(sql: Transaction, customerId: string): Pro
  * Locks the rules of the customer's lists in exclusive mode until the transaction ends. Meanwhile, other transactions
  * cannot change rules or write contacts or companies. Take this lock before any row lock.
  */
-export async function lockRulesExclusive(sql: Transaction, customerId: string): Promise<void> {
+export async function lockRulesExclusive(sql: Transaction, customerId: string): Promise<WithExclusiveRules> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${lockName(customerId)}, 0))`;
+  return customerId as WithExclusiveRules;
 }
 
 const lockName = (customerId: string): string => `rules:${customerId}`;
 
 /**
  * Gives the rules of the customer's lists a new version number. Other processes then know that their cached rules are
- * out of date. The caller must have locked the rules in exclusive mode.
+ * out of date.
  * @returns the new version
  */
-export async function bumpRuleVersion(sql: Transaction, customerId: string): Promise<string> {
+export async function bumpRuleVersion(sql: Transaction, customerId: WithExclusiveRules): Promise<string> {
   const [renewed] = await sql<{ version: string }[]>`
     insert into rule_versions (customer_id)
     values (${customerId})

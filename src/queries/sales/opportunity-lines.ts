@@ -49,7 +49,7 @@ export async function addLines(
       and s.id = ${opportunity.stage_id}`;
 }
 
-/** The caller must have checked the patch with `findAbsentLines` and `requireNewLines`. */
+/** Changes lines by a patch that fits them: see `findAbsentLines` and `requireNewLines`. */
 export async function updateLines(
   sql: Transaction,
   customerId: string,
