@@ -231,6 +231,11 @@ const questions: Record<string, string> = {
     select customer_id, prospect_id, count(*)
     from contacts
     where prospect_id is not null
+      and not exists (
+        select from job_results r
+        join jobs j on j.customer_id = r.customer_id and j.id = r.job_id
+        where r.customer_id = contacts.customer_id and r.item = contacts.id::text and j.type in ${typesOf('enrichment')}
+      )
     group by customer_id, prospect_id
     having count(*) > 1`,
   'a prospect that should have become a contact did not': `

@@ -1,4 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
+import { erase } from '../../src/catalog/rights/requests.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { jobBatches } from '../../src/jobs/job-batches.ts';
 import { checkCredits } from '../../src/queries/jobs/credit-checks.ts';
@@ -109,18 +110,23 @@ test('a contact is found by its own values, and its empty fields are filled for 
   expect((await creditsOf(customer)).subscription).toEqual({ balance: 7, reserved: 0 });
 });
 
-test('of several contacts of a person, the first that is filled comes from the person, so an erasure finds it', async () => {
+test('every contact that is filled from a person comes from the person, so an erasure marks all of them, merged ones too', async () => {
   const customer = await customerWith(app, { subscription: 10 });
   const { _id: id, work_email } = await add();
-  const [full, filled, later] = [
-    await contact(customer, { work_email, job_title: 'Boss' }),
-    await contact(customer, { work_email }),
-    await contact(customer, { work_email }),
-  ];
-  const contact_ids = [full, filled, later];
+  const contact_ids = [await contact(customer, { work_email, job_title: 'Boss' })];
+  for (let i = 0; i < 4; i += 1) contact_ids.push(await contact(customer, { work_email }));
+  const [, first, second, third, fourth] = contact_ids;
   const { results } = await enrich(customer, { contact_ids, fields: ['job_title'], max_credits: 10 });
-  expect(contact_ids.map((one) => results.get(one)!['reason'])).toEqual(['nothing_new', null, null]);
-  expect(await app.owner`select id from contacts where prospect_id = ${id}`).toEqual([{ id: filled }]);
+  expect(contact_ids.map((one) => results.get(one)!['reason'])).toEqual(['nothing_new', null, null, null, null]);
+  const kept = [await contact(customer), await contact(customer)];
+  await customer.post('/contacts/merge', { id: kept[0], merge_ids: [third], fields: { work_email: kept[0] } });
+  await customer.post('/contacts/merge', { id: kept[1], merge_ids: [fourth], fields: { work_email: kept[1] } });
+  await app.owner`update contacts set prospect_id = null where id = any(${kept}::uuid[])`;
+  await erase({ ...app, notify: () => undefined }, { kind: 'id', value: id }, { operator: 'tests' });
+  const marked = await customer.post('/contacts/list', { filters: { removal_requested_at: { is_null: false } } });
+  expect(marked.body.map(({ id: one }: { id: string }) => one).toSorted()).toEqual(
+    [first!, second!, ...kept].toSorted(),
+  );
 });
 
 test('never more than `max_credits` is spent, and nothing for people who are unlocked, fill nothing or are ambiguous', async () => {

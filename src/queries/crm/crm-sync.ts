@@ -153,7 +153,7 @@ async function lockStored(sql: Transaction, customerId: string, inCatalog: reado
   const prospectIds = inCatalog.map(({ prospect_id }) => prospect_id!);
   const merged = await findByMergedProspect(sql, customerId, prospectIds);
   const found = (await findContacts(sql, customerId, inCatalog)).map(({ id }) => id);
-  const ids = [...new Set([...found, ...merged.values()])];
+  const ids = [...new Set([...found, ...merged.map(({ merged_into }) => merged_into)])];
   if (ids.length === 0) return { stored: [], merged: new Map() };
   // Both statements are sent together. The second statement's snapshot is taken after the first has the locks, so it also
   // sees a company that another transaction created for one of these contacts.
@@ -184,9 +184,17 @@ async function lockStored(sql: Transaction, customerId: string, inCatalog: reado
 }
 
 /** Returns the contacts that replace merged contacts, by the prospect from which the merged contact came. */
-function rowsOfMerged(stored: readonly SyncedRow[], merged: ReadonlyMap<string, string>): Map<string, SyncedRow> {
+function rowsOfMerged(
+  stored: readonly SyncedRow[],
+  merged: readonly { prospect_id: string; merged_into: string }[],
+): Map<string, SyncedRow> {
   const byId = new Map<string | undefined, SyncedRow>(stored.map((row) => [row.id, row]));
-  return new Map([...merged].flatMap(([prospectId, id]) => (byId.has(id) ? [[prospectId, byId.get(id)!]] : [])));
+  return new Map(
+    merged.flatMap(({ prospect_id, merged_into }) => {
+      const row = byId.get(merged_into);
+      return row ? [[prospect_id, row]] : [];
+    }),
+  );
 }
 
 /**

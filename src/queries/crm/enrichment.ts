@@ -163,18 +163,10 @@ export async function lockEnrichments(
   await lockContacts(sql, customerId, [...new Set([...seen.values()].map(({ id }) => id))]);
   // A new statement, because the contacts may have changed before they were locked.
   const current = requireUnmerged(seen, await readEnriched(sql, customerId, [...matched.keys()]));
-  const prospectIds = prospects.map(({ _id }) => _id);
-  const linked = await findLinked(sql, customerId, prospectIds);
   const enrichments: LockedEnrichments['enrichments'] = new Map();
   for (const [id, prospect] of matched) {
     const contact = current.get(id);
-    if (!contact) continue;
-    const enrichment = enrichmentOf(contact, prospect, codeOf, options);
-    // Only one contact comes from a prospect.
-    if (contact.prospect_id === null && linked.has(prospect._id)) enrichment.filled.prospect_id = null;
-    // One that is not written does not come from it.
-    if (enrichment.changed.length > 0 && enrichment.filled.prospect_id === prospect._id) linked.add(prospect._id);
-    enrichments.set(id, enrichment);
+    if (contact) enrichments.set(id, enrichmentOf(contact, prospect, codeOf, options));
   }
   return { rules, companies, enrichments };
 }
@@ -191,17 +183,6 @@ function requireUnmerged(
   const distinct = new Set([...current.values()].map(({ id }) => id));
   if (!isLocked || distinct.size < current.size) throw new RecordsChanged();
   return current as ReadonlyMap<string, Locked<EnrichedContact>>;
-}
-
-/** Returns those of the prospects from which a contact comes. */
-async function findLinked(sql: Transaction, customerId: string, prospectIds: string[]): Promise<Set<string>> {
-  const rows = await sql<{ prospect_id: string }[]>`
-    select prospect_id
-    from contacts
-    where customer_id = ${customerId}
-      and prospect_id is not null
-      and prospect_id = any(${prospectIds}::uuid[])`;
-  return new Set(rows.map((row) => row.prospect_id));
 }
 
 /** Writes enrichments of different contacts. */

@@ -26,7 +26,7 @@ export async function markRemovalRequested(
     where customer_id = ${customerId}
       and (
         (prospect_id is not null and prospect_id = any(${prospectIds as string[]}::uuid[]))
-        or id = any(${[...merged.values()]}::uuid[])
+        or id = any(${merged.map(({ merged_into }) => merged_into)}::uuid[])
       )
       and removal_requested_at is null
     ${lockedInOrder(sql)}`;

@@ -115,9 +115,9 @@ export async function findByMergedProspect(
   sql: Transaction,
   customerId: string,
   prospectIds: readonly string[],
-): Promise<Map<string, string>> {
-  if (prospectIds.length === 0) return new Map();
-  const rows = await sql<{ prospect_id: string; merged_into: string }[]>`
+): Promise<{ prospect_id: string; merged_into: string }[]> {
+  if (prospectIds.length === 0) return [];
+  return sql<{ prospect_id: string; merged_into: string }[]>`
     select prospect_id, merged_into
     from merged_records
     where customer_id = ${customerId}
@@ -125,7 +125,6 @@ export async function findByMergedProspect(
       and prospect_id = any(${prospectIds as string[]}::uuid[])
       and merged_at > now() - ${remembered}::interval
     order by merged_at, id`;
-  return new Map(rows.map(({ prospect_id, merged_into }) => [prospect_id, merged_into]));
 }
 
 export async function forgetOldMerges(sql: Transaction): Promise<number> {
