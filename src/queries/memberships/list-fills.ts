@@ -10,10 +10,12 @@ import type { BatchOutcome } from '../records/turns.ts';
 import { readCount } from '../records/counters.ts';
 import { findCustomersWith } from '../records/finders.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
+import { findSuccessors } from '../records/merged-records.ts';
 import { endCopying, findNextParts, removeList, removeNextMembers, writeParts } from './large-lists.ts';
 import { lockContacts } from '../records/contact-locks.ts';
 import { refreshList } from './list-members.ts';
 import { bumpRuleVersion, lockRulesShared, type WithExclusiveRules } from './list-rules.ts';
+import { addToLists } from './manual-members.ts';
 
 /**
  * Background work on one list: workers write its members after its rules changed or after it was copied, or remove its
@@ -123,7 +125,12 @@ async function writeBatch(sql: Transaction, { customerId, listId }: Fill, last: 
   const parts = await findNextParts(sql, customerId, listId);
   if (parts.length === 0) return endCopying(sql, customerId, listId);
   const contactIds = parts.flatMap(({ contact_ids }) => contact_ids);
-  await writeParts(sql, customerId, listId, parts, await lockContacts(sql, customerId, contactIds), last);
+  // A merge that committed while the list was copied has added the contact that stays to the original only.
+  const successors = new Set((await findSuccessors(sql, customerId, contactIds)).values());
+  const locked = await lockContacts(sql, customerId, [...new Set([...contactIds, ...successors])]);
+  await writeParts(sql, customerId, listId, parts, locked, last);
+  const added = locked.filter((id) => successors.has(id));
+  if (added.length > 0) await addToLists(sql, customerId, { list_ids: [listId], contact_ids: added }, last);
 }
 
 async function isFilling(sql: Transaction, customerId: string): Promise<boolean> {

@@ -1,5 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { fillLists } from '../../../src/jobs/fill-lists.ts';
+import { mergeContacts } from '../../../src/queries/crm/merges/contact-merges.ts';
 import { fillNextBatch } from '../../../src/queries/memberships/list-fills.ts';
 import { contextOf } from '../../jobs/working.ts';
 import type { Transaction } from '../../../src/database/db.ts';
@@ -191,6 +192,18 @@ describe('a copy of a large list', () => {
     expect(await membersOf(copy)).toEqual(contacts.filter((id) => !removed.has(id)));
     await expectSettled();
   });
+});
+
+test('a contact that takes the place of a member while a large list is copied is in the copy once a worker has written it', async () => {
+  const kept = await make(customer, '/contacts', contactBody());
+  const [merged, ...others] = contacts as [string, ...string[]];
+  const copy = await app.db.for({ customerId: customer.id }, 'api').transaction(async (sql) => {
+    await mergeContacts(sql, customer.id, { id: kept, merge_ids: [merged] });
+    return duplicate(); // does not see the merge
+  });
+  await work();
+  for (const id of [list, copy]) expect(await membersOf(id)).toEqual([...others, kept].toSorted());
+  await expectSettled();
 });
 
 describe('a large list that is deleted', () => {
