@@ -113,6 +113,17 @@ describe('POST /api/auth/login', () => {
     expect(await owner`select from sessions where user_id = ${userId}`).toHaveLength(0);
   });
 
+  test('ends the oldest session of a user who has 1,000 others', async () => {
+    const { id } = await customer();
+    const { email, userId } = await makeLogin(app, id);
+    const [oldest, second] = [await openSession(app, email), await openSession(app, email)];
+    await owner`
+      insert into sessions (token_hash, customer_id, user_id, expires_at)
+      select sha256(uuidv7()::text::bytea), ${id}, ${userId}, now() + interval '12 hours' from generate_series(1, 998)`;
+    const last = await openSession(app, email);
+    expect([await alive(oldest), await alive(second), await alive(last)]).toEqual([false, true, true]);
+  });
+
   test("deletes the user's expired sessions, and only those", async () => {
     const { id } = await customer();
     const [old, kept] = [await makeSession(app, id), await makeSession(app, id)];

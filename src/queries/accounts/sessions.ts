@@ -29,7 +29,7 @@ export const findSessions = (sql: Sql, hashes: TokenHash[]): Promise<SessionStat
     where s.token_hash = any(${sql.array(hashes)})`;
 
 /**
- * Creates a session of 12 hours, and deletes the user's expired ones.
+ * Creates a session of 12 hours, and deletes the user's expired ones, and the oldest past `maxSessions`.
  * @returns the expiry time; undefined, with nothing done, if the account is not active, or its password has changed
  * since `account` was read
  */
@@ -56,7 +56,7 @@ export async function createSession(
     from unchanged
     returning expires_at`;
   if (!session) return undefined;
-  await deleteExpiredSessions(sql, account.customer_id, account.id);
+  await deleteOldSessions(sql, account.customer_id, account.id);
   await recordEvent(sql, { event: 'user.logged_in', customerId: account.customer_id, userId: account.id, by });
   return session.expires_at;
 }
@@ -69,12 +69,25 @@ export async function blockLogins(sql: Transaction, userId: string): Promise<voi
 
 const accountLock = (sql: Transaction, userId: string) => sql`hashtextextended(${`account:${userId}`}, 0)`;
 
-async function deleteExpiredSessions(sql: Transaction, customerId: string, userId: string): Promise<void> {
+/** Whoever knows a password cannot fill the table. */
+const maxSessions = 1_000;
+
+async function deleteOldSessions(sql: Transaction, customerId: string, userId: string): Promise<void> {
   await sql`
     delete from sessions
     where customer_id = ${customerId}
       and user_id = ${userId}
-      and expires_at <= now()`;
+      and (
+        expires_at <= now()
+        or token_hash in (
+          select token_hash
+          from sessions
+          where customer_id = ${customerId}
+            and user_id = ${userId}
+          order by expires_at desc
+          offset ${maxSessions}
+        )
+      )`;
 }
 
 export async function deleteSession(
