@@ -222,9 +222,12 @@ export const ConfigSchema = Type.Object({
   CORS_ORIGINS: optionalText('origins that browsers may call from, comma-separated', { minLength: 1 }),
   RATE_LIMITS: onOff('rate limits; `off` turns off every limit below', 'on'),
   RATE_LIMIT_DEFAULT: perMinute('requests of one API key', 6_000),
-  RATE_LIMIT_PROSPECTS: perMinute('lists and counts of prospects, per API key', 600),
+  RATE_LIMIT_PROSPECTS: perMinute('lists, counts and matches of prospects, per API key', 600),
   RATE_LIMIT_JOBS: perMinute('calls that start a job, per API key', 60),
-  RATE_LIMIT_BULK: perMinute('batches and exports, per API key', 600),
+  RATE_LIMIT_BULK: perMinute(
+    'batches, exports, duplicates, merges, and the start and file of an import, per API key',
+    600,
+  ),
   RATE_LIMIT_KEYS: perMinute('calls of `/api/api-key`, `/api/webhook` and `/api/auth` with a session, per user', 60),
   RATE_LIMIT_PAGES: perMinute('requests for pages under `/app`, per user', 600),
   RATE_LIMIT_LOGIN: perMinute(
