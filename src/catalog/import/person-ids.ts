@@ -1,6 +1,7 @@
 import { createHash, createHmac } from 'node:crypto';
 import type { Database } from '../../database/db.ts';
 import { findPersonIdSecret } from '../../queries/catalog/catalog-imports.ts';
+import type { Identifier } from '../../queries/catalog/identifiers.ts';
 import { findUnlockingCustomers } from '../../queries/catalog/unlocks.ts';
 import type { Catalog } from '../catalog.ts';
 import type { CatalogDocument } from '../document.ts';
@@ -39,10 +40,13 @@ export class PersonIds {
     return { id: toUuid(digest, 8), former: uuidOfUrl(`mailto:${address}`) };
   }
 
-  /** Returns all ids that a person may have because of an address. */
-  allOfEmail(email: string): string[] {
-    const { id, former } = this.ofEmail(email);
-    return former === undefined ? [id] : [id, former];
+  /** Returns the ids that a person may have because of an identifier. Of a profile: by the usual spellings of its URL. */
+  allOf({ kind, value }: Identifier): string[] {
+    if (kind === 'id') return [value];
+    const { id, former } = this.ofEmail(value);
+    if (kind === 'email') return former === undefined ? [id] : [id, former];
+    const written = ['', 'http://', 'https://'].flatMap((scheme) => [`${scheme}${value}`, `${scheme}www.${value}`]);
+    return written.flatMap((url) => [this.ofUrl(url).id, this.ofUrl(`${url}/`).id]);
   }
 }
 

@@ -1,5 +1,4 @@
-import type { Identifier } from '../../queries/catalog/identifiers.ts';
-import { identifiersOf } from '../../queries/catalog/identifiers.ts';
+import { identifiersOf, valuesOf, type Identifier } from '../../queries/catalog/identifiers.ts';
 import {
   countMentions,
   listContactsOf,
@@ -10,7 +9,7 @@ import {
   type Mentions,
   type UnlockOfPerson,
 } from '../../queries/catalog/privacy-reports.ts';
-import { insertPrivacyAction, listPrivacyActions, type LoggedAction } from '../../queries/catalog/privacy-log.ts';
+import { listPrivacyActions, notePrivacyAction, type LoggedAction } from '../../queries/catalog/privacy-log.ts';
 import { findSuppressions, openDigests, type Suppression } from '../../queries/catalog/suppressions.ts';
 import { PersonIds } from '../import/person-ids.ts';
 import { findPeople, type Copy } from './find-people.ts';
@@ -42,51 +41,47 @@ export async function report(
   action: 'find' | 'export',
 ): Promise<Report> {
   const people = await findPeople(services, identifier);
-  const traits = await traitsOf(services, identifier, people);
+  const identifiers = await identifiersFor(services, identifier, people);
   const all = ofAll(services);
-  const linked = await all.search((sql) => listContactsOf(sql, { ...traits, ids: [] }));
+  const linked = await all.search((sql) => listContactsOf(sql, identifiers));
   // Contacts that were changed since have only the prospect in common with those that have the address.
-  const prospectIds = distinct([...traits.prospectIds, ...linked.flatMap(({ prospect_id }) => prospect_id ?? [])]);
+  const known = [...identifiers, ...linked.flatMap(({ prospect_id }) => (prospect_id ? [idOf(prospect_id)] : []))];
+  const prospectIds = valuesOf(known, 'id');
   const merged = await all.search((sql) => listMergedContactsOf(sql, prospectIds));
-  const contacts = await all.search((sql) => listContactsOf(sql, { ...traits, ids: merged, prospectIds }));
+  const contacts = await all.search((sql) => listContactsOf(sql, known, merged));
   const unlocks = await all.search((sql) => listUnlocksOf(sql, prospectIds));
-  const mentions = await all.search((sql) => countMentions(sql, [...traits.emails, ...traits.profiles]));
-  const ids = distinct([...contacts, ...unlocks, ...mentions].map(({ customer_id }) => customer_id));
+  const mentions = await all.search((sql) =>
+    countMentions(sql, [...valuesOf(known, 'email'), ...valuesOf(known, 'profnet_url')]),
+  );
+  const ids = [...new Set([...contacts, ...unlocks, ...mentions].map(({ customer_id }) => customer_id))];
   const names = await services.db.lookup((sql) => namesOfCustomers(sql, ids));
   const named = <T extends { customer_id: string }>(rows: T[]): Named<T>[] =>
     rows.map((row) => ({ ...row, customer: names.get(row.customer_id) ?? '' }));
-  const known = await noteAndRead(services, identifier, people, noted, action);
-  return { people, unlocks: named(unlocks), contacts: named(contacts), mentions: named(mentions), ...known };
+  const noticed = await noteAndRead(services, identifier, people, noted, action);
+  return { people, unlocks: named(unlocks), contacts: named(contacts), mentions: named(mentions), ...noticed };
 }
 
-async function traitsOf({ db }: RightsServices, given: Identifier, people: Copy[]) {
+/** With the ids that an import may have made: a person may be gone from the catalog, and still be unlocked. */
+async function identifiersFor({ db }: RightsServices, given: Identifier, people: Copy[]): Promise<Identifier[]> {
   const identifiers = [given, ...people.flatMap(({ person }) => identifiersOf(person))];
-  const ofKind = (kind: Identifier['kind']) =>
-    distinct(identifiers.filter((own) => own.kind === kind).map(({ value }) => value));
   const ids = await PersonIds.open(db);
-  // Ids that an import without `_id` gives: a person may be gone from the catalog, and still be unlocked.
-  const derived = ofKind('email').flatMap((email) => ids.allOfEmail(email));
-  return { prospectIds: [...ofKind('id'), ...derived], emails: ofKind('email'), profiles: ofKind('profnet_url') };
+  return [...identifiers, ...identifiers.flatMap((own) => ids.allOf(own)).map(idOf)];
 }
 
-const noteAndRead = (
+const idOf = (value: string): Identifier => ({ kind: 'id', value });
+
+async function noteAndRead(
   { db }: RightsServices,
   identifier: Identifier,
   people: Copy[],
   noted: Noted,
   action: 'find' | 'export',
-): Promise<Pick<Report, 'suppressions' | 'actions'>> =>
-  db.transaction(async (sql) => {
-    const digests = await openDigests(sql);
-    const key = keyOf(digests, identifier);
-    const actions = await listPrivacyActions(sql, key);
-    await insertPrivacyAction(sql, { action, key, ...noted, details: { people: people.length } });
-    const keys = [identifier, ...people.flatMap(({ person }) => identifiersOf(person))];
-    const rows = await findSuppressions(
-      sql,
-      keys.map((own) => keyOf(digests, own)),
-    );
-    return { suppressions: rows.map(({ digest: _digest, ...row }) => row), actions: [...actions] };
-  });
-
-const distinct = (texts: string[]): string[] => [...new Set(texts)];
+): Promise<Pick<Report, 'suppressions' | 'actions'>> {
+  const digests = await db.lookup(openDigests);
+  const key = keyOf(digests, identifier);
+  const actions = await db.lookup((sql) => listPrivacyActions(sql, key));
+  await notePrivacyAction(db, { action, key, ...noted }, () => Promise.resolve({ people: people.length }));
+  const keys = [identifier, ...people.flatMap(({ person }) => identifiersOf(person))].map((own) => keyOf(digests, own));
+  const rows = await db.lookup((sql) => findSuppressions(sql, keys));
+  return { suppressions: rows.map(({ digest: _digest, ...row }) => row), actions: [...actions] };
+}

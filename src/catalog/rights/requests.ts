@@ -1,6 +1,7 @@
 import type { Transaction } from '../../database/db.ts';
 import { identifiersOf, type Identifier } from '../../queries/catalog/identifiers.ts';
-import { insertPrivacyAction, type PrivacyAction } from '../../queries/catalog/privacy-log.ts';
+import { notePrivacyAction, type PrivacyAction } from '../../queries/catalog/privacy-log.ts';
+import { listContactsOf } from '../../queries/catalog/privacy-reports.ts';
 import {
   deleteSuppressions,
   findSuppressionsOfCase,
@@ -62,11 +63,18 @@ export async function erase(
   return { ...sumOf(effects, await sweepCatalog(services)), suppressed };
 }
 
-/** Returns the ids under which customers have unlocked somebody with this id, or with an id made of this address. */
-async function findUnlockedIds(services: RightsServices, { kind, value }: Identifier): Promise<string[]> {
-  const ofEmail = async () => (await PersonIds.open(services.db)).allOfEmail(value);
-  const ids = kind === 'id' ? [value] : kind === 'email' ? await ofEmail() : [];
-  return [...(await ofAll(services).search((sql) => findUnlockingCustomers(sql, ids))).keys()];
+/**
+ * Returns the ids under which customers have unlocked the person: ids that imports make of the identifier, and those from
+ * which contacts with the identifier came, unless they belong to somebody without it.
+ */
+async function findUnlockedIds(services: RightsServices, identifier: Identifier): Promise<string[]> {
+  const made = (await PersonIds.open(services.db)).allOf(identifier);
+  const all = ofAll(services);
+  const linked = await all.search((sql) => listContactsOf(sql, [identifier]));
+  const ids = new Set(made);
+  for (const value of new Set(linked.flatMap(({ prospect_id }) => prospect_id ?? [])))
+    if ((await findPeople(services, { kind: 'id', value })).length === 0) ids.add(value);
+  return [...(await all.search((sql) => findUnlockingCustomers(sql, [...ids]))).keys()];
 }
 
 /**
@@ -129,8 +137,8 @@ export interface SavedList {
 }
 
 export async function list({ db }: RightsServices, noted: Noted): Promise<SavedList> {
+  await notePrivacyAction(db, { action: 'list', ...noted }, () => Promise.resolve({}));
   return db.transaction(async (sql) => {
-    await insertPrivacyAction(sql, { action: 'list', ...noted });
     const rows = await listSuppressions(sql);
     return {
       secret_check: checkOf(await openDigests(sql)),
@@ -163,18 +171,18 @@ export async function apply(
 }
 
 /** Changes suppressions and notes the action, in one transaction. No job unlocks the people after it. */
-const changeSuppressions = (
+async function changeSuppressions(
   { db }: RightsServices,
   action: PrivacyAction['action'],
   identifier: Identifier | undefined,
   noted: Noted,
   change: (sql: Transaction, digests: KeyedDigests) => Promise<number>,
-): Promise<number> =>
-  db.transaction(async (sql) => {
-    const digests = await openDigests(sql);
+): Promise<number> {
+  const digests = await db.lookup(openDigests);
+  const key = identifier && keyOf(digests, identifier);
+  const { changed } = await notePrivacyAction(db, { action, key, ...noted }, async (sql) => {
     await lockSuppressions(sql);
-    const changed = await change(sql, digests);
-    const key = identifier && keyOf(digests, identifier);
-    await insertPrivacyAction(sql, { action, key, ...noted, details: { changed } });
-    return changed;
+    return { changed: await change(sql, digests) };
   });
+  return changed!;
+}

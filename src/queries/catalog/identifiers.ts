@@ -38,5 +38,10 @@ export function identifiersOf({ _id, work_email, emails, profnet_url }: Identifi
   ];
 }
 
+/** Returns the values of the identifiers of one kind, each once. */
+export const valuesOf = (identifiers: readonly Identifier[], kind: IdentifierKind): string[] => [
+  ...new Set(identifiers.filter((own) => own.kind === kind).map(({ value }) => value)),
+];
+
 /** True for `n/a`, and for a text without letters and digits, such as `-`: what many people have identifies nobody. */
 export const isPlaceholder = (text: string): boolean => /^\s*(?:#?n\/a|[^\p{L}\p{N}]*)\s*$/iu.test(text);

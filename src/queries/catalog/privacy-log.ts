@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Database, Sql, Transaction } from '../../database/db.ts';
 import type { IdentifierKind } from './identifiers.ts';
 
 /** What an operator did. */
@@ -10,27 +10,41 @@ export interface PrivacyAction {
   key?: { kind: IdentifierKind; digest: Buffer } | undefined;
   case_ref?: string | undefined;
   reason?: string | undefined;
-  /** Numbers only: it must not contain what identifies a person. */
-  details?: Record<string, number>;
 }
+
+/** Numbers only: what is noted must not identify a person. */
+type PrivacyDetails = Record<string, number>;
 
 export type LoggedAction = Pick<PrivacyAction, 'action' | 'operator'> & {
   case_ref: string | null;
   reason: string | null;
-  details: Record<string, number>;
+  details: PrivacyDetails;
   created_at: string;
 };
 
-export async function insertPrivacyAction(
-  sql: Transaction,
-  { action, operator, key, case_ref, reason, details = {} }: PrivacyAction,
-): Promise<void> {
-  await sql`
-    insert into privacy_log (action, operator, kind, digest, case_ref, reason, details)
-    values (
-      ${action}, ${operator}, ${key?.kind ?? null}, ${key?.digest ?? null}, ${case_ref ?? null}, ${reason ?? null},
-      ${sql.json(details)}
-    )`;
+/**
+ * Runs `work` in a transaction, and notes the action with what it returns. Can be retried after a commit whose answer was
+ * lost: then nothing is done or noted twice.
+ */
+export async function notePrivacyAction(
+  db: Database,
+  { action, operator, key, case_ref, reason }: PrivacyAction,
+  work: (sql: Transaction) => Promise<PrivacyDetails>,
+): Promise<PrivacyDetails> {
+  const [{ id }] = await db.lookup((sql) => sql<[{ id: string }]>`select uuidv7() as id`);
+  return db.transaction(async (sql) => {
+    const [noted] = await sql<{ details: PrivacyDetails }[]>`select details from privacy_log where id = ${id}`;
+    if (noted) return noted.details;
+    const details = await work(sql);
+    await sql`
+      insert into privacy_log (id, action, operator, kind, digest, case_ref, reason, details)
+      values (
+        ${id}, ${action}, ${operator}, ${key?.kind ?? null}, ${key?.digest ?? null}, ${case_ref ?? null},
+        ${reason ?? null}, ${sql.json(details)}
+      )
+      on conflict do nothing -- the commit whose answer was lost ended meanwhile`;
+    return details;
+  });
 }
 
 /** What was done about an identifier, the oldest first. */

@@ -1,4 +1,6 @@
 import type { Sql } from '../../database/db.ts';
+import { valuesOf, type Identifier } from './identifiers.ts';
+import { profileKey } from '../../text/normalise.ts';
 
 /** A person whom a customer has unlocked. */
 export interface UnlockOfPerson {
@@ -30,15 +32,6 @@ export const listUnlocksOf = (sql: Sql, prospectIds: readonly string[]): Promise
   where prospect_id = any(${prospectIds as string[]}::uuid[])
   order by unlocked_at, customer_id`;
 
-/** What contacts are found by. Texts are in lower case. */
-export interface ContactTraits {
-  /** Ids of contacts. */
-  ids: readonly string[];
-  prospectIds: readonly string[];
-  emails: readonly string[];
-  profiles: readonly string[];
-}
-
 /** Returns the ids of the contacts that replace merged contacts which came from these prospects. */
 export const listMergedContactsOf = async (sql: Sql, prospectIds: readonly string[]): Promise<string[]> => {
   const rows = await sql<{ merged_into: string }[]>`
@@ -48,24 +41,45 @@ export const listMergedContactsOf = async (sql: Sql, prospectIds: readonly strin
   return rows.map(({ merged_into }) => merged_into);
 };
 
-/** Reads all contacts of all customers. */
-export const listContactsOf = (
+/**
+ * Returns contacts that came from these people, or have one of their addresses or profiles, and those with these ids.
+ * Reads all contacts of all customers.
+ */
+export async function listContactsOf(
   sql: Sql,
-  { ids, prospectIds, emails, profiles }: ContactTraits,
-): Promise<ContactOfPerson[]> => sql<ContactOfPerson[]>`
-  select customer_id, id, prospect_id, removal_requested_at
-  from contacts c
-  where id = any(${ids as string[]}::uuid[])
-    or prospect_id = any(${prospectIds as string[]}::uuid[])
-    or lower(work_email) = any(${emails as string[]}::text[])
-    or lower(personal_email) = any(${emails as string[]}::text[])
-    or exists (select 1 from unnest(other_emails) as other where lower(other) = any(${emails as string[]}::text[]))
-    or exists (
-      select 1
-      from unnest(${profiles as string[]}::text[]) as profile
-      where position(profile in lower(concat_ws(' ', profnet_url, social1_url, social2_url))) > 0
-    )
-  order by customer_id, id`;
+  identifiers: readonly Identifier[],
+  ids: readonly string[] = [],
+): Promise<ContactOfPerson[]> {
+  const [prospectIds, emails, profiles] = [
+    valuesOf(identifiers, 'id'),
+    valuesOf(identifiers, 'email'),
+    valuesOf(identifiers, 'profnet_url'),
+  ];
+  const rows = await sql<(ContactOfPerson & { is_found: boolean; urls: string[] })[]>`
+    select customer_id, id, prospect_id, removal_requested_at, is_found, urls
+    from contacts c
+    cross join lateral (
+      select
+        array_remove(array[profnet_url, social1_url, social2_url], null) as urls,
+        id = any(${ids as string[]}::uuid[])
+          or coalesce(prospect_id = any(${prospectIds}::uuid[]), false)
+          or lower(work_email) = any(${emails}::text[])
+          or coalesce(lower(personal_email) = any(${emails}::text[]), false)
+          or exists (select 1 from unnest(other_emails) as other where lower(other) = any(${emails}::text[]))
+          as is_found
+    ) traits
+    where is_found
+      or exists (
+        select 1
+        from unnest(${profiles}::text[]) as profile
+        where position(profile in lower(array_to_string(urls, ' '))) > 0
+      )
+    order by customer_id, id`;
+  // The profile of another person can begin with the same text.
+  return rows
+    .filter(({ is_found, urls }) => is_found || urls.some((url) => profiles.includes(profileKey(url))))
+    .map(({ is_found: _found, urls: _urls, ...contact }) => contact);
+}
 
 /** Counts rows that contain one of the texts, which are in lower case: what customers gave to jobs and imports. */
 export const countMentions = async (sql: Sql, texts: readonly string[]): Promise<Mentions[]> =>

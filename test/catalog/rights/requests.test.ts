@@ -2,8 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
 import type { Catalog } from '../../../src/catalog/catalog.ts';
 import { PersonIds } from '../../../src/catalog/import/person-ids.ts';
+import { report } from '../../../src/catalog/rights/report.ts';
 import { apply, erase, lift, list } from '../../../src/catalog/rights/requests.ts';
-import type { Database, SharedDatabase } from '../../../src/database/db.ts';
+import type { Database, SharedDatabase, Transaction } from '../../../src/database/db.ts';
+import { retryingDatabase } from '../../../src/database/retrying-database.ts';
+import { unavailable } from '../../../src/errors.ts';
+import { toIdentifier } from '../../../src/queries/catalog/identifiers.ts';
 import { unlockPeople } from '../../../src/queries/catalog/unlock-people.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
 import type { Prospect } from '../../../src/schemas/prospects.ts';
@@ -124,22 +128,76 @@ test('who is erased again, after the first erasure was lifted, is told again, on
   for (const [i, { removed_at }] of (await removedAt()).entries()) expect(removed_at > first[i]!.removed_at).toBe(true);
 });
 
-test.each(['id', 'email'] as const)(
+test.each(['id', 'email', 'profnet_url'] as const)(
   'customers learn of the erasure, by %s, of a person whom the catalog has no more',
   async (kind) => {
-    const address = `${randomUUID()}@work.example`;
+    const own = randomUUID();
+    const [address, profile] = [`${own}@work.example`, `profnet.example/in/${own}`];
     const ids = await PersonIds.open(app.db);
-    const one = await addUnlocked([await app.customer(), await app.customer()], {
-      _id: ids.ofEmail(address).id,
-      work_email: address,
-    });
+    const { id } = kind === 'profnet_url' ? ids.ofUrl(`https://www.${profile}/`) : ids.ofEmail(address);
+    const one = await addUnlocked([await app.customer(), await app.customer()], { _id: id, work_email: address });
     await app.catalog.remove([one._id]);
     await app.owner`delete from job_results where item = ${one._id}`;
-    const identifier = { kind, value: kind === 'id' ? one._id : address } as const;
+    const identifier = { kind, value: { id, email: address, profnet_url: profile }[kind] };
     await erase({ ...app, notify: () => undefined }, identifier, { operator: 'tests', case_ref: one._id });
     expect(await leftOf(one)).toMatchObject({ told: 2, marked: 1, events: 2, positions: 0 });
   },
 );
+
+test.each(['email', 'profnet_url'] as const)(
+  'customers learn of the erasure, by %s, of a person who is only known from a contact; not of somebody else to whom the contact belonged',
+  async (kind) => {
+    const customers = [await app.customer(), await app.customer()];
+    const [gone, other] = [await addUnlocked(customers), await addUnlocked(customers)];
+    await app.catalog.remove([gone._id]);
+    await app.owner`delete from job_results where item = ${gone._id}`;
+    const { work_email: email, profnet_url: profile } = gone;
+    await app.owner`
+      update contacts set work_email = ${email}, profnet_url = ${profile} where prospect_id = ${other._id}`;
+    const identifier = toIdentifier(kind, { email, profnet_url: profile! }[kind])!;
+    const services = { ...app, notify: () => undefined };
+    await erase(services, identifier, { operator: 'tests', case_ref: gone._id });
+    expect(await leftOf(gone)).toMatchObject({ told: 2, marked: 1, events: 2 });
+    expect(await leftOf(other)).toMatchObject({ people: 1, told: 0, marked: 0 });
+  },
+);
+
+test('the profile of another person that begins with the same text is not the person’s', async () => {
+  const one = await addUnlocked([await app.customer()]);
+  await addUnlocked([await app.customer()], { profnet_url: `${one.profnet_url}-2` });
+  await app.catalog.remove([one._id]);
+  const found = await report(
+    { ...app, notify: () => undefined },
+    toIdentifier('profnet_url', one.profnet_url!)!,
+    { operator: 'tests' },
+    'export',
+  );
+  expect(found.contacts).toMatchObject([{ prospect_id: one._id }]);
+  expect(found.unlocks).toMatchObject([{ prospect_id: one._id }]);
+});
+
+test('an action whose commit is answered by nobody stands once in the log, with what it changed', async () => {
+  const identifier = { kind: 'email', value: `${randomUUID()}@work.example` } as const;
+  const noted = { operator: 'tests', case_ref: randomUUID() };
+  // Every transaction is committed, and its first answer is lost.
+  const answered = new Set<unknown>();
+  const lossy = {
+    ...app.db,
+    transaction: async <T>(work: (sql: Transaction) => Promise<T>): Promise<T> => {
+      const result = await app.db.transaction(work);
+      if (answered.has(work)) return result;
+      answered.add(work);
+      throw unavailable('the connection was lost');
+    },
+  };
+  const services = { ...app, db: retryingDatabase(lossy), notify: () => undefined };
+  expect(await erase(services, identifier, noted)).toMatchObject({ suppressed: 1 });
+  await report(services, identifier, noted, 'find');
+  await list(services, noted);
+  expect(await app.owner`select action from privacy_log where case_ref = ${noted.case_ref} order by id`).toEqual(
+    ['erase', 'find', 'list'].map((action) => ({ action })),
+  );
+});
 
 test('a saved list that names somebody twice suppresses the person once', async () => {
   const services = { ...app, notify: () => undefined };
