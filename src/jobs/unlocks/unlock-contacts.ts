@@ -9,29 +9,29 @@ import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './un
 /** Stored with the job. The next batch resumes from it. */
 interface Progress {
   after?: ProspectPosition;
-  isExhausted?: boolean;
+  isExhausted?: true;
 }
 
 export const unlockContacts: JobBatch = async (context, job) => {
-  const { after, isExhausted = false } = (job.progress ?? {}) as Progress;
+  const { after, isExhausted } = (job.progress ?? {}) as Progress;
   const limit = Math.min(await unlockBatchSize(context, job), job.total - job.succeeded);
   if (limit === 0 || isExhausted) return completeUnlocks(context, job);
   const search = searchOf(job.customer_id, job.request as UnlockContacts);
   const found = await context.catalog.search(search, { limit, after });
   const isSearchExhausted = found.length < limit;
-  const last = found.at(-1);
-  const progress: Progress = {
-    ...(last ? { after: positionOf(last, search.order) } : {}),
-    isExhausted: isSearchExhausted,
-  };
   let unlockedIds = new Set<string>();
   const settled = await settle(context, job, async (sql, held) => {
-    ({ unlocked: unlockedIds } = await unlockPeople(sql, held.customer_id, found, held.id));
+    const { unlocked, suppressed } = await unlockPeople(sql, held.customer_id, found, held.id);
+    unlockedIds = unlocked;
     // Another job may have unlocked some of these prospects since the search, or the search index did not know it yet.
     // Others may have been suppressed.
     const prospects = found.filter(({ _id }) => unlockedIds.has(_id));
     const contacts = await toContacts(sql, held, prospects);
     const results = prospects.map((prospect, i) => unlockResult(held, held.succeeded + i + 1, prospect, contacts));
+    // The values of somebody who is being erased are not kept. With nobody else, the search would never pass them.
+    const last = found.findLast(({ _id }) => !suppressed.has(_id)) ?? found.at(-1);
+    const progress: Progress =
+      isSearchExhausted || !last ? { isExhausted: true } : { after: positionOf(last, search.order) };
     return { results, progress, mayComplete: false };
   });
   await context.catalog.syncUnlocks([...unlockedIds]);

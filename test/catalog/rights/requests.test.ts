@@ -7,13 +7,18 @@ import { apply, erase, lift, list } from '../../../src/catalog/rights/requests.t
 import type { Database, SharedDatabase, Transaction } from '../../../src/database/db.ts';
 import { retryingDatabase } from '../../../src/database/retrying-database.ts';
 import { unavailable } from '../../../src/errors.ts';
+import { jobBatches } from '../../../src/jobs/job-batches.ts';
+import { takeTurn } from '../../../src/jobs/turns.ts';
 import { toIdentifier } from '../../../src/queries/catalog/identifiers.ts';
 import { unlockPeople } from '../../../src/queries/catalog/unlock-people.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
 import type { Prospect } from '../../../src/schemas/prospects.ts';
+import { customerWith } from '../../jobs/calls.ts';
+import { contextOf } from '../../jobs/working.ts';
 import { startApp } from '../../setup/app.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
 import { person, writePeople } from '../people.ts';
+import { suppress } from '../suppress.ts';
 
 const app = await startApp();
 
@@ -197,6 +202,28 @@ test('an action whose commit is answered by nobody stands once in the log, with 
   expect(await app.owner`select action from privacy_log where case_ref = ${noted.case_ref} order by id`).toEqual(
     ['erase', 'find', 'list'].map((action) => ({ action })),
   );
+});
+
+test('a job that runs keeps the values of the last person who is not suppressed, if there is one', async () => {
+  const customer = await customerWith(app, { subscription: 10 });
+  const job_title = `Sculptor ${randomUUID()}`;
+  const people = await Promise.all([9, 8, 7, 6, 5].map((score) => addUnlocked([], { score, job_title })));
+  const filters = { job_title: [job_title] };
+  const { body } = await customer.post('/service-handler/unlock-contacts', { filters, total_records: 3 });
+  const context = contextOf(app);
+  const progress: unknown[] = [];
+  const search: Catalog['search'] = async (...given) => {
+    const [job] = await app.owner<[{ progress: unknown }]>`select progress from jobs where id = ${body.id}`;
+    progress.push(job.progress);
+    const found = await context.catalog.search(...given);
+    await suppress(app.db, [['email', people[2]!.work_email]]);
+    return found;
+  };
+  const take = takeTurn('unlock', jobBatches);
+  // Each turn is one batch if other customers wait.
+  for (let turn = 0; turn < 4; turn += 1)
+    await take({ ...context, catalog: { ...context.catalog, search } }, { customerId: customer.id });
+  expect(progress).toMatchObject([null, { after: { id: people[1]!._id } }, { after: { id: people[2]!._id } }]);
 });
 
 test('a saved list that names somebody twice suppresses the person once', async () => {
