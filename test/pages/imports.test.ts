@@ -114,6 +114,26 @@ describe('an import with the pages', () => {
     expect(again.status).toBe(409);
   });
 
+  test('is checked with a new list, which is there only once the records are imported', async () => {
+    const { customer, visitor } = await start();
+    const page = (await upload(visitor, { mode: 'create', match: '' }, people)).location!;
+    const lists = async () => (await customer.post('/list-contact/list', {})).body;
+    const refused = await visitor.submit(page, { name: 'x'.repeat(300), do: 'check' });
+    expect([refused.status, await lists()]).toEqual([400, []]);
+    const { location } = await visitor.submit(page, { name: 'Messe & Co', do: 'check' });
+    expect(location).toBe(`${page}?list_id=new&name=Messe+%26+Co`);
+    await workAtAll(app, customer);
+    const checked = await visitor.get(location!);
+    expect(checked.body).toMatch(/name="name"[^>]* value="Messe &#38; Co"/);
+    expect([filledFields(checked.body, page)['list_id'], await lists()]).toEqual(['new', []]);
+    const token = filledFields(checked.body, page);
+    const sent = { ...token, name: 'Messe & Co', do: 'import' };
+    expect((await visitor.post(page, sent)).status).toBe(303);
+    expect((await visitor.post(page, sent)).status).toBe(409);
+    await workAtAll(app, customer);
+    expect(await lists()).toMatchObject([{ name: 'Messe & Co', contacts_count: 1 }]);
+  });
+
   test('of an Excel file shows its sheets, and the columns of the one that is chosen', async () => {
     const { visitor } = await start();
     const rows = (...names: string[]) => [names, ['Ada', 'ada@example.com']];

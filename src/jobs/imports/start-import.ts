@@ -122,7 +122,8 @@ export async function changeImport(
 
 /**
  * Starts an import that waits, or a completed dry run again, for real.
- * @throws DomainError `not_found`; `conflict` if no file is uploaded yet, the import has started and is no dry run whose
+ * @param lists of its contacts, if they change
+ * @throws DomainError `not_found`, also of a list; `conflict` if no file is uploaded yet, the import has started and is no dry run whose
  * file is kept, or the customer has too many unfinished imports
  */
 export async function startUploaded(
@@ -130,11 +131,13 @@ export async function startUploaded(
   customerId: string,
   { id, visible }: { id: string; visible: VisibleImports },
   { dry_run: dryRun }: ImportStart = {},
+  lists: Pick<ImportPatch, 'list_ids'> = {},
 ): Promise<void> {
   const found = await lockImport(sql, customerId, id, visible);
-  if (dryRun === false && found.dry_run && found.status === 'COMPLETED') return startForReal(sql, customerId, found);
-  requireUploaded(found);
-  if (dryRun !== undefined) await updateImport(sql, customerId, found, { dry_run: dryRun });
+  const isChecked = dryRun === false && found.dry_run && found.status === 'COMPLETED';
+  if (!isChecked) requireUploaded(found);
+  if (dryRun !== undefined) await updateImport(sql, customerId, found, { ...lists, dry_run: dryRun });
+  if (isChecked) return startForReal(sql, customerId, found);
   await beginWork(sql, customerId, found.id);
 }
 

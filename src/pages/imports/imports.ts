@@ -16,6 +16,7 @@ import {
 import { ImportPatch, type Import } from '../../schemas/imports.ts';
 import { finalStatuses, type FinalStatus } from '../../schemas/jobs.ts';
 import { defaultLimit } from '../../schemas/base/wire.ts';
+import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
 import {
@@ -28,6 +29,7 @@ import {
   queryOf,
   text,
   type Faults,
+  type Fields,
 } from '../base/forms.ts';
 import { count, counted, empty, facts, html, moment, notice, pager, table, type Html } from '../base/html.ts';
 import { failureTable } from './failure-table.ts';
@@ -38,7 +40,7 @@ import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
 import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { progressBar, statusBadge } from '../base/progress.ts';
 import { fieldWord } from '../base/words.ts';
-import { chosenList, listControls, namesList } from '../records/chosen-acts.ts';
+import { chosenList, chosenListId, listControls, namesList } from '../records/chosen-acts.ts';
 
 /** The list of imports, the upload, the preview with the column mapping, and the progress. */
 export async function imports(app: FastifyInstance): Promise<void> {
@@ -85,7 +87,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
       const { faults, status } = refusalOf(error);
       return showImport(request, reply, faults, status);
     }
-    return goTo(reply, `${section}/${id}`);
+    return goTo(reply, `${section}/${id}${action === 'import' ? '' : newListIn(fields)}`);
   });
 
   /** Changes the settings of an import that waits, then starts it if the user wants that. */
@@ -101,21 +103,10 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const patch = isOther ? source : changesOf(preview, fields);
     const faults = faultsOf(check, patch);
     if (Object.keys(faults).length > 0) return faults;
-    const changes = await db.transaction(async (sql) => {
-      const lists = await listsOf(request, sql, state);
-      const all = { ...patch, ...(lists ? { list_ids: lists } : {}), dry_run: action === 'check' };
-      await changeImport(sql, caller.customerId, ref, all);
-      return all;
-    });
+    const changes = { ...patch, ...(await listsOf(request, state)), dry_run: action === 'check' };
+    await db.transaction((sql) => changeImport(sql, caller.customerId, ref, changes));
     if (!starts || (await startImport(request, id, changes))) return {};
     return { do: 'The import is not started: see below why it would fail.' };
-  }
-
-  /** Undefined: the form shows no lists. */
-  async function listsOf(request: FastifyRequest, sql: Transaction, state: ImportState): Promise<string[] | undefined> {
-    const fields = fieldsOf(request);
-    if (!showsLists(state) || !('list_id' in fields)) return undefined;
-    return namesList(fields) ? [await chosenList(request, sql)] : [];
   }
 
   app.get('/imports/:id/cancel', forMembers, async (request, reply) => {
@@ -149,6 +140,28 @@ export async function imports(app: FastifyInstance): Promise<void> {
 const showsLists = ({ object, list_ids }: Pick<ImportState, 'object' | 'list_ids'>): boolean =>
   object === 'contacts' && list_ids.length <= 1;
 
+/**
+ * Returns the lists that a submitted form chooses, if it shows any. A new list is created only with `sql`, so that there
+ * is none if nothing is imported.
+ */
+async function listsOf(
+  request: FastifyRequest,
+  state: ImportState,
+  sql?: Transaction,
+): Promise<Pick<ImportPatch, 'list_ids'>> {
+  const fields = fieldsOf(request);
+  if (!showsLists(state) || !('list_id' in fields)) return {};
+  if (!namesList(fields)) return { list_ids: [] };
+  const id = sql ? await chosenList(request, sql) : chosenListId(fields);
+  return { list_ids: id === undefined ? [] : [id] };
+}
+
+/** Returns the query of the next page's address, which names a list that is not created yet. */
+const newListIn = (fields: Fields): string =>
+  namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined
+    ? `?${new URLSearchParams({ list_id: 'new', name: text(fields, 'name') }).toString()}`
+    : '';
+
 const findImport = (request: FastifyRequest): Promise<Import> => {
   const id = idOf(request, 'import');
   return request.db.lookup((sql) => requireImport(sql, request.caller.customerId, id, allImports));
@@ -181,20 +194,25 @@ async function readWaiting(
 async function startImport(request: FastifyRequest, id: string, changes: ImportPatch): Promise<boolean> {
   const { db, caller } = request;
   const ref = { id, visible: allImports };
-  const { found, preview } = await readWaiting(request, id);
+  const { found, state, preview } = await readWaiting(request, id);
   if (obstaclesTo(found, preview).length > 0) return false;
   await db.transaction(async (sql) => {
+    const lists = changes.dry_run ? {} : await listsOf(request, state, sql);
     // Again, because somebody else can have changed the settings, `dry_run` too.
-    await changeImport(sql, caller.customerId, ref, changes);
+    await changeImport(sql, caller.customerId, ref, { ...changes, ...lists });
     await startUploaded(sql, caller.customerId, ref);
   });
   return true;
 }
 
 /** Runs a check again, for real. */
-async function importChecked({ db, caller }: FastifyRequest, id: string): Promise<Faults> {
-  const ref = { id, visible: allImports };
-  await db.transaction((sql) => startUploaded(sql, caller.customerId, ref, { dry_run: false }));
+async function importChecked(request: FastifyRequest, id: string): Promise<Faults> {
+  const { db, caller } = request;
+  const state = await stateOf(request, id);
+  await db.transaction(async (sql) => {
+    const lists = await listsOf(request, state, sql);
+    await startUploaded(sql, caller.customerId, { id, visible: allImports }, { dry_run: false }, lists);
+  });
   return {};
 }
 
@@ -204,7 +222,7 @@ async function showImport(
   faults: Faults = {},
   status = 200,
 ): Promise<FastifyReply> {
-  const found = await findImport(request);
+  const [found, state] = [await findImport(request), await stateOf(request, idOf(request, 'import'))];
   const isFinal = finalStatuses.includes(found.status as FinalStatus);
   const isWaiting = found.status === 'UPLOADED';
   const isRunning = !isFinal && !isWaiting;
@@ -219,33 +237,40 @@ async function showImport(
     actions: isFinal ? '' : cancel,
     body: html`!${formFaults(faults, [])}
       <div !${isRunning ? 'data-live' : ''}>
-        !${isWaiting ? '' : outcomeOf(found)} !${isFinal ? await importButton(request, reply, found) : ''}
+        !${isWaiting ? '' : outcomeOf(found, state)} !${isFinal ? await importButton(request, reply, found, state) : ''}
         <div class="card">!${isWaiting ? '' : progressBar(found, 'records')} !${factsOf(found)}</div>
       </div>
-      !${isWaiting ? await settings(request, reply, found) : await failuresOf(request, found)}`,
+      !${isWaiting ? await settings(request, reply, found) : await failuresOf(request, found, state)}`,
   });
 }
 
 /** Returns the preview of an import that has not started, with the form that starts it. */
 async function settings(request: FastifyRequest, reply: FastifyReply, { id }: Import): Promise<Html> {
   const { found, state, preview } = await readWaiting(request, id);
-  const lists = showsLists(state) ? await listControls(request, {}, 'no list', state.list_ids[0]) : '';
-  const body = mappingForm(found, preview, state.sheet, lists);
+  const body = mappingForm(found, preview, state.sheet, await listsFor(request, state));
   return form(request, reply, { action: `${section}/${id}`, body, attributes: 'data-keep' });
 }
 
+const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Html> =>
+  showsLists(state) ? listControls(request, {}, 'no list', state.list_ids[0]) : '';
+
 /** Returns the button that runs a check again, for real. Else an empty string. */
-async function importButton(request: FastifyRequest, reply: FastifyReply, found: Import): Promise<Html> {
+async function importButton(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  found: Import,
+  state: ImportState,
+): Promise<Html> {
   const { id, dry_run: isCheck, status, created, updated } = found;
   if (!isCheck || status !== 'COMPLETED') return '';
-  const { is_kept: isKept } = await stateOf(request, id);
-  if (!isKept) return html`<p class="quiet">The file is no longer kept. To import it, upload it again.</p>`;
+  if (!state.is_kept) return html`<p class="quiet">The file is no longer kept. To import it, upload it again.</p>`;
   if (created + updated === 0) return html`<p class="quiet">Nothing of the file would be written.</p>`;
-  const body = html`<div class="buttons">
-    <button name="do" value="import">Import these ${count(created + updated)} now</button>
-    <a href="${section}/new" role="button" class="secondary outline">Upload another file</a>
-  </div>`;
-  return form(request, reply, { action: `${section}/${id}`, body });
+  const body = html`!${await listsFor(request, state)}
+    <div class="buttons">
+      <button name="do" value="import">Import these ${count(created + updated)} now</button>
+      <a href="${section}/new" role="button" class="secondary outline">Upload another file</a>
+    </div>`;
+  return html`<div class="card narrow">!${form(request, reply, { action: `${section}/${id}`, body })}</div>`;
 }
 
 const stateOf = ({ db, caller }: FastifyRequest, id: string): Promise<ImportState> =>
@@ -254,10 +279,13 @@ const stateOf = ({ db, caller }: FastifyRequest, id: string): Promise<ImportStat
 const failuresAtOnce = 25;
 
 /** Returns one page of the records that failed or have warnings, each reason beside its cell. */
-async function failuresOf(request: FastifyRequest, { id, object, total, failed, warnings }: Import): Promise<Html> {
+async function failuresOf(
+  request: FastifyRequest,
+  { id, object, total, failed, warnings }: Import,
+  state: ImportState,
+): Promise<Html> {
   if (total === null) return '';
   const { db, caller } = request;
-  const state = await stateOf(request, id);
   if (state.is_expired)
     return failed + warnings > 0 ? html`<p class="quiet">The records were kept for 30 days.</p>` : '';
   const cursor = text(queryOf(request), 'cursor') || undefined;
@@ -279,7 +307,7 @@ async function failuresOf(request: FastifyRequest, { id, object, total, failed, 
 }
 
 /** Returns a message for an import that has completed or failed, and a link to the file of its failed records, if any. */
-function outcomeOf(found: Import): Html {
+function outcomeOf(found: Import, { list_ids: [list] }: ImportState): Html {
   const { status, dry_run: isCheck, error, failed, total, warnings, id } = found;
   const errors =
     failed + warnings > 0
@@ -295,11 +323,11 @@ function outcomeOf(found: Import): Html {
   const tone =
     failed === 0 ? (isCheck ? 'busy' : warnings > 0 ? 'warning' : 'good') : failed === total ? 'bad' : 'warning';
   const done = isCheck ? checkText(found) : `The import is complete.${failureText(found)}`;
-  return html`!${notice(done, tone)}!${errors}!${isCheck ? '' : nextSteps(found)}`;
+  return html`!${notice(done, tone)}!${errors}!${isCheck ? '' : nextSteps(found, list)}`;
 }
 
 /** A corrected file holds records that are written already: they are changed, not created again. */
-function nextSteps({ object, match, failed, warnings }: Import): Html {
+function nextSteps({ object, match, failed, warnings }: Import, list: string | undefined): Html {
   const again = new URLSearchParams({
     object,
     mode: 'upsert',
@@ -307,6 +335,7 @@ function nextSteps({ object, match, failed, warnings }: Import): Html {
   });
   return html`<p>
     Next: <a href="/app/${object}">see the ${object}</a> ·
+    !${list === undefined ? '' : html`<a href="/app/lists/${list}">see their list</a> ·`}
     <a href="/app/duplicates?by=${object === 'contacts' ? 'work_email' : 'name'}">look for duplicates</a>!${
       failed + warnings > 0
         ? html` · <a href="${`${section}/new?${again.toString()}`}">upload the corrected records</a>`

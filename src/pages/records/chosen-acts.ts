@@ -98,12 +98,12 @@ export const namesList = (fields: Fields): boolean =>
   text(fields, 'list_id') !== '' || text(fields, 'name').trim() !== '';
 
 /**
- * Returns the controls that choose a list, or name a new one.
+ * Returns the controls that choose a list, or name a new one. They show what the form or the address of the page says.
  * @param none what the choice of no list is called, if it is one
  * @param stored the list that is chosen until now
  */
 export async function listControls(request: FastifyRequest, faults: Faults, none = '', stored = ''): Promise<Html> {
-  const [lists, fields] = [await listChoices(request), fieldsOf(request)];
+  const [lists, fields] = [await listChoices(request), { ...queryOf(request), ...fieldsOf(request) }];
   const chosen = text(fields, 'list_id') || stored;
   return html`!${field(
     { name: 'list_id', label: none === '' ? 'List' : 'Put them into a list', faults },
@@ -114,7 +114,12 @@ export async function listControls(request: FastifyRequest, faults: Faults, none
       </select>`,
   )}
   !${field(
-    { name: 'name', label: 'Name of the new list', faults },
+    {
+      name: 'name',
+      label: 'Name of the new list',
+      faults,
+      ...(none === '' ? {} : { hint: 'To put them into a new list.' }),
+    },
     (attributes) => html`<input !${attributes} value="${text(fields, 'name')}" maxlength="255" autocomplete="off" />`,
   )}`;
 }
@@ -122,18 +127,25 @@ export async function listControls(request: FastifyRequest, faults: Faults, none
 type Transaction = Parameters<Parameters<FastifyRequest['db']['transaction']>[0]>[0];
 
 /**
- * Returns the id of the list that a form names. Creates the list if it is a new one.
+ * Returns the id of the list that a form chooses, or undefined if it names a new one.
  * @throws DomainError `validation_failed` if the name of a new list is not valid, or the id is none
  */
-export async function chosenList(request: FastifyRequest, sql: Transaction, source?: 'PROSPECT'): Promise<string> {
-  const { caller } = request;
-  const fields = fieldsOf(request);
+export function chosenListId(fields: Fields): string | undefined {
   const id = canonicalId(text(fields, 'list_id'));
-  if (id !== undefined) return id;
-  const body = { name: text(fields, 'name') };
-  const valid = checkList(body);
+  const valid = id !== undefined || checkList({ name: text(fields, 'name') });
   if (valid !== true) throw valid.error;
-  return (await createList(sql, caller.customerId, caller.userId, body, source)).id;
+  return id;
+}
+
+/**
+ * Returns the id of the list that a form names. Creates the list if it is a new one.
+ * @throws DomainError as `chosenListId`
+ */
+export async function chosenList(request: FastifyRequest, sql: Transaction, source?: 'PROSPECT'): Promise<string> {
+  const { customerId, userId } = request.caller;
+  const fields = fieldsOf(request);
+  const body = { name: text(fields, 'name') };
+  return chosenListId(fields) ?? (await createList(sql, customerId, userId, body, source)).id;
 }
 
 const verifying: Act<ContactDetail> = {
