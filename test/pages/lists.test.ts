@@ -165,6 +165,11 @@ test('an opportunity is created and changed by a form: company by name, contacts
     details: [{ name: 'Engine', quantity: 3 }, { name: 'Service' }],
     updated_at: expect.anything(),
   });
+  const written = await shown();
+  const unchanged = { ...(await admin.fieldsOf(`${location}/edit`)), contact: id, product: [engine!, service!] };
+  const lines = { price: ['12.5', '1'], quantity: ['3', '4'] };
+  expect((await admin.post(`${location}/edit`, { ...unchanged, ...lines })).status).toBe(303);
+  expect(await shown()).toEqual(written);
   const refused = await admin.post(`${location}/edit`, { ...edit, name: 'Four' });
   expect([refused.status, textOf(refused)]).toEqual([
     412,

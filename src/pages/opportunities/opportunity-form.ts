@@ -21,6 +21,7 @@ import {
 } from '../base/forms.ts';
 import { html, type Html } from '../base/html.ts';
 import { opportunityWords, priorityWords } from '../base/words.ts';
+import { money } from '../base/values.ts';
 import { nameOfContact } from '../records/contact-kind.ts';
 import { usersOf } from '../records/record-edit.ts';
 
@@ -140,12 +141,13 @@ export async function opportunityOf(
   const company = text(fields, 'company').trim();
   const companyId = company === text(before, 'company') ? undefined : await companyNamed(request, company, faults);
   const lines = linesOf(fields);
+  const contacts = [
+    ...values(fields, 'contact').map(idOf),
+    ...(await contactsAt(request, text(fields, 'emails'), faults)),
+  ];
   const body = {
     ...Object.fromEntries([...plain, ...dates]),
-    contacts_ids: [
-      ...values(fields, 'contact').map(idOf),
-      ...(await contactsAt(request, text(fields, 'emails'), faults)),
-    ],
+    ...(stored?.contacts_ids.join() === contacts.join() ? {} : { contacts_ids: contacts }),
     ...(companyId === undefined || (companyId === null && !stored) ? {} : { company_id: companyId }),
     products: stored ? linesPatch(stored, lines) : lines,
   };
@@ -218,7 +220,9 @@ export async function opportunityControls(
   const active = users.filter(({ active, id }) => active || id === text(draft, 'user_id_assigned'));
   const known = new Map<string, string>([
     ...stored.map(({ product_id, name }) => [product_id, name] as const),
-    ...products.filter((one) => one.active).map(({ id, name, price }) => [id, `${name} (${price})`] as const),
+    ...products
+      .filter((one) => one.active)
+      .map(({ id, name, price, currency }) => [id, `${name} (${money(price, currency)})`] as const),
   ]);
   return html`<fieldset class="card">
       <legend>Opportunity</legend>
