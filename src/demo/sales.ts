@@ -33,7 +33,7 @@ const lists: ListCreate[] = [
   },
   {
     name: 'Software and finance in Europe',
-    description: 'AND binds tighter than OR',
+    description: 'Two industries, without the Americas',
     rules: [
       { field: 'company.industry', operator: 'in', value: 'Software, Financial Services' },
       { field: 'location_country', operator: 'not_in', value: 'US, BR' },

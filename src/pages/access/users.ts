@@ -94,8 +94,8 @@ export async function users(app: FastifyInstance): Promise<void> {
       const { word, may } = roleWords[role];
       return confirm(request, reply, user.id, role, {
         title: `Make ${word.toLowerCase()}`,
-        text: html`<strong>${user.name}</strong> is ${roleWords[user.role].word.toLowerCase()} now. A user who is
-          ${word.toLowerCase()} ${may}.`,
+        text: html`<strong>${user.name}</strong> is ${withArticle(user.role)} now. As ${withArticle(role)}, the user
+          ${may}.`,
         tone: '',
       });
     });
@@ -180,6 +180,9 @@ function stateOf(linkEnds: string | undefined): Html {
     : html`!${badge('has a link', 'busy')} <span class="quiet">until !${moment(linkEnds)}</span>`;
 }
 
+/** Returns e.g. `an admin`. */
+const withArticle = (role: Role): string => (role === 'admin' ? 'an admin' : 'a member');
+
 function showNew(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -202,10 +205,18 @@ function showNew(
   const body = html`!${formFaults(faults, ['name', 'email', 'role'])} !${input('name', 'Name', 'text')}
     !${input('email', 'E-mail address', 'email')}
     !${field(
-      { name: 'role', label: 'Role', faults },
+      {
+        name: 'role',
+        label: 'Role',
+        hint: roles
+          .toReversed()
+          .map((role) => `${roleWords[role].word}: ${roleWords[role].may}.`)
+          .join(' '),
+        faults,
+      },
       (attributes) =>
         html`<select !${attributes}>
-          !${roles.toReversed().map((role) => option(role, `${roleWords[role].word}: ${roleWords[role].may}`, text(fields, 'role')))}
+          !${roles.toReversed().map((role) => option(role, roleWords[role].word, text(fields, 'role')))}
         </select>`,
     )}
     <div class="buttons">

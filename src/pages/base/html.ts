@@ -54,12 +54,14 @@ export const empty = (title: string, text: string, link: Html = '', drawing: Pic
  * Returns a table in a frame of its own, in which it scrolls if it is wider than the screen; the first column stays. On
  * a narrow screen each row is a card, in which each cell has the head of its column.
  */
-export const table = (label: string, heads: readonly string[], rows: readonly Html[]): Html =>
-  html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">
+export function table(label: string, heads: readonly string[], rows: readonly Html[]): Html {
+  // Heads of numbers stand above them, at the right.
+  const numeric = [...(rows[0] ?? '').matchAll(/<t[dh](?=[\s>])( class="number")?/g)].map(([, number]) => number);
+  return html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">
     <table>
       <thead>
         <tr>
-          !${heads.map((head) => html`<th scope="col">${head}</th>`)}
+          !${heads.map((head, i) => html`<th scope="col" !${numeric[i] ? 'class="number"' : ''}>${head}</th>`)}
         </tr>
       </thead>
       <tbody>
@@ -67,6 +69,7 @@ export const table = (label: string, heads: readonly string[], rows: readonly Ht
       </tbody>
     </table>
   </div>`;
+}
 
 /** Adds the head of its column to each cell. Values in a row are escaped, so `<td` is never a part of one. */
 function withHeads(row: Html, heads: readonly string[]): Html {

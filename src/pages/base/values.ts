@@ -35,6 +35,12 @@ export function verification(status: keyof typeof verificationWords): Html {
 export const mailLink = (address: string | null): Html =>
   address ? html`<a href="${`mailto:${encodeURIComponent(address).replaceAll('%40', '@')}`}">${address}</a>` : '';
 
+/** Returns a link that calls a phone number. A number with words, such as an extension, is returned as text. */
+export const phoneLink = (number: string): Html =>
+  /^[+\d\s()./-]+$/.test(number)
+    ? html`<a href="${`tel:${number.replaceAll(/[^+\d]/g, '')}`}">${number}</a>`
+    : html`${number}`;
+
 /**
  * Returns a web address as a link that opens it, without the scheme in its text. A text that is no http(s) URL is
  * returned as text.

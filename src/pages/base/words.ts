@@ -163,8 +163,8 @@ export const priorityWords: Readonly<Record<Opportunity['priority'], { word: str
 };
 
 export const roleWords: Readonly<Record<Role, { word: string; may: string }>> = {
-  admin: { word: 'Admin', may: 'may spend credits, and manage keys and users' },
-  member: { word: 'Member', may: 'works with contacts, companies, lists and opportunities' },
+  admin: { word: 'Admin', may: 'may also spend credits, and manage keys and users' },
+  member: { word: 'Member', may: 'may work with contacts, companies, lists and opportunities' },
 };
 
 export const poolWords: Readonly<Record<Pool, { word: string; purpose: string }>> = {

@@ -160,13 +160,11 @@ function showForm(
   { faults = {}, status = 400 }: { faults?: Faults; status?: number } = {},
 ): FastifyReply {
   const body = html`!${formFaults(faults, shown)}
-    <div class="card">
+    <div class="card narrow">
       <fieldset class="choices">
         <legend>The file contains</legend>
         !${choices('object', importObjects, text(fields, 'object') || 'contacts')} !${faultText('object', faults)}
       </fieldset>
-    </div>
-    <div class="card">
       !${field(
         {
           name: 'mode',
@@ -192,17 +190,18 @@ function showForm(
             !${matches.map((match) => option(match, fieldWord('contacts', match), text(fields, 'match')))}
           </select>`,
       )}
-    </div>
-    <div class="card">
-      !${field(
-        { name: 'name', label: 'Name of the import', hint: 'Optional. Else the name of the file.', faults },
-        (attributes) =>
-          html`<input !${attributes} value="${text(fields, 'name')}" maxlength="255" autocomplete="off" />`,
-      )}
-      <fieldset class="choices">
-        <legend>Format</legend>
-        !${choices('format', importFormats, text(fields, 'format') || 'auto')} !${faultText('format', faults)}
-      </fieldset>
+      <details !${text(fields, 'name') !== '' || faults['format'] || faults['name'] ? 'open' : ''}>
+        <summary>Name and format</summary>
+        !${field(
+          { name: 'name', label: 'Name of the import', hint: 'Optional. Else the name of the file.', faults },
+          (attributes) =>
+            html`<input !${attributes} value="${text(fields, 'name')}" maxlength="255" autocomplete="off" />`,
+        )}
+        <fieldset class="choices">
+          <legend>Format</legend>
+          !${choices('format', importFormats, text(fields, 'format') || 'auto')} !${faultText('format', faults)}
+        </fieldset>
+      </details>
       !${field(
         {
           name: 'file',

@@ -180,7 +180,7 @@ const heads = [
   'Name',
   prospectWords.job_title,
   prospectWords.job_company_name,
-  prospectWords.location_country,
+  'Place',
   prospectWords.verification_status,
   prospectWords.work_email,
   prospectWords.mobile_phone,

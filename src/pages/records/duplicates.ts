@@ -144,11 +144,12 @@ const choice = (by: DuplicateKey): Html =>
     <select name="by" aria-label="What is the same">
       !${Object.entries(searches).map(([key, { words }]) => option(key, words, by))}
     </select>
-    <button class="secondary outline">Show</button>
+    <button class="secondary">Show</button>
   </form>`;
 
 function groupsOf(by: DuplicateKey, page: number, groups: readonly DuplicateGroup[]): Html {
-  if (groups.length === 0) return empty('No duplicates', 'No two records have this in common.', '', 'search');
+  if (groups.length === 0)
+    return empty('No duplicates', 'No two records have this in common. Look for something else above.', '', 'done');
   const address = (number: number) => `${section}?by=${by}&page=${number}`;
   const rows = groups.map(
     ({ value, count: records, ids }) =>

@@ -59,8 +59,8 @@ export async function sendListForm(request: FastifyRequest, reply: FastifyReply,
     <fieldset class="card">
       <legend>Rules</legend>
       <p class="quiet">
-        Contacts that match the rules are in the list by themselves. Without rules, you put contacts in by hand. “And”
-        binds tighter than “or”.
+        Contacts that match the rules are in the list by themselves. Without rules, you put contacts in by hand. Rules
+        joined by “and” belong together; “or” begins other rules, which are enough as well.
       </p>
       !${ruleRows(draft.rules)}
     </fieldset>

@@ -37,7 +37,7 @@ export function recordList<Row extends ShownRecord>(app: FastifyInstance, kind: 
     return sendPage(request, reply, {
       title,
       section: path,
-      actions: html`<a role="button" class="secondary outline" href="/app/imports/new">Import</a>
+      actions: html`<a role="button" class="secondary outline" href="${importPath(kind)}">Import</a>
         <a role="button" href="${path}/new">New ${kind.noun}</a>`,
       body: html`!${doneText(request, kind)} !${filterForm(kind, view, lists)}
       !${page.rows.length > 0 ? heading(kind, view, matches) : none(kind, view, isFiltered)} !${rows}
@@ -45,6 +45,8 @@ export function recordList<Row extends ShownRecord>(app: FastifyInstance, kind: 
     });
   });
 }
+
+const importPath = ({ object }: { object: string }): string => `/app/imports/new?object=${object}`;
 
 const isAdmin = (request: FastifyRequest): boolean => sessionOf(request).role === 'admin';
 
@@ -116,7 +118,7 @@ function chooser<Row extends ShownRecord>(
   { rows, matches, isAdmin }: { rows: readonly Row[]; matches: number; isAdmin: boolean },
 ): Html {
   const { path, title } = kind;
-  const heads = kind.columns.map(({ head }) => head);
+  const columns = filledColumns(kind, rows);
   const all =
     matches > rows.length
       ? html`<label><input type="checkbox" name="all" value="1" /> all ${numberOf(matches)} that match</label>`
@@ -125,8 +127,8 @@ function chooser<Row extends ShownRecord>(
     !${[...parametersIn(view)].map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}
     !${table(
       title,
-      heads,
-      rows.map((row) => rowOf(kind, row)),
+      columns.map(({ head }) => head),
+      rows.map((row) => rowOf(kind, columns, row)),
     )}
     <div class="chosen">
       <label data-choose-page hidden><input type="checkbox" /> this page</label>
@@ -150,12 +152,15 @@ const parametersIn = ({ values, sort }: View): [string, string][] => [
   ...(sort === '' ? [] : [['sort', sort] as [string, string]]),
 ];
 
+/** Returns the columns of a table of these rows, without those that are empty in all of them. */
+const filledColumns = <Row extends ShownRecord>({ columns }: RecordKind<Row>, rows: readonly Row[]) =>
+  columns.filter(({ cell }, i) => i === 0 || rows.some((row) => cell(row) !== ''));
+
 /** Returns records as a table in which none can be chosen. */
-export const rowsOf = <Row extends ShownRecord>(
-  { title, path, nameOf, columns }: RecordKind<Row>,
-  rows: readonly Row[],
-): Html =>
-  table(
+export function rowsOf<Row extends ShownRecord>(kind: RecordKind<Row>, rows: readonly Row[]): Html {
+  const { title, path, nameOf } = kind;
+  const columns = filledColumns(kind, rows);
+  return table(
     title,
     columns.map(({ head }) => head),
     rows.map(
@@ -166,9 +171,13 @@ export const rowsOf = <Row extends ShownRecord>(
         </tr>`,
     ),
   );
+}
 
-function rowOf<Row extends ShownRecord>({ path, columns, nameOf }: RecordKind<Row>, row: Row): Html {
-  const [, ...others] = columns;
+function rowOf<Row extends ShownRecord>(
+  { path, nameOf }: RecordKind<Row>,
+  [, ...others]: RecordKind<Row>['columns'],
+  row: Row,
+): Html {
   const name = nameOf(row);
   return html`<tr>
     <td class="chosen-first">
@@ -180,17 +189,14 @@ function rowOf<Row extends ShownRecord>({ path, columns, nameOf }: RecordKind<Ro
   </tr>`;
 }
 
-function none<Row extends ShownRecord>(
-  { path, title, noun, advice, picture }: RecordKind<Row>,
-  view: View,
-  isFiltered: boolean,
-): Html {
+function none<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, isFiltered: boolean): Html {
+  const { path, title, noun, advice, picture } = kind;
   if (view.cursor !== '') return notice(`There are no more ${title.toLowerCase()}.`, 'plain');
   if (isFiltered) {
     const clear = html`<a role="button" class="secondary outline" href="${path}">Show all</a>`;
     return empty(`No ${noun} matches`, 'Search for less, or take a filter away.', clear, 'search');
   }
-  const add = html`<a role="button" href="/app/imports/new">Import a file</a>`;
+  const add = html`<a role="button" href="${importPath(kind)}">Import a file</a>`;
   return empty(`No ${title.toLowerCase()} yet`, advice, add, picture);
 }
 

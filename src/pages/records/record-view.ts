@@ -6,7 +6,7 @@ import { sendPage } from '../base/layout.ts';
 import { requireRecord, usersOf } from './record-edit.ts';
 import { formText } from './record-form.ts';
 import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
-import { countryName, mailLink, webLink } from '../base/values.ts';
+import { countryName, mailLink, phoneLink, webLink } from '../base/values.ts';
 import type { User } from '../../schemas/users.ts';
 
 const done: Record<string, string> = { created: 'is created', changed: 'is saved', listed: 'lists are changed' };
@@ -75,7 +75,7 @@ export function valueOf<Row extends ShownRecord>(
     case 'phones':
       return given
         .split('\n')
-        .map((line) => html`<span class="line">${line}</span>`)
+        .map((line) => html`<span class="line">!${control === 'phones' ? phoneLink(line) : mailLink(line)}</span>`)
         .join('');
     default:
       return html`${given}`;

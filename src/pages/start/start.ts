@@ -52,8 +52,8 @@ async function figuresOf({ db, caller: { customerId } }: FastifyRequest): Promis
   return html`<div class="figures">
     !${records.map(({ name, path, number }) => figure(name, path, number, ''))}
     !${pools.map((pool) => {
-      const note = `credits left; ${count(spent.get(pool) ?? 0)} spent this month`;
-      return figure(poolWords[pool].word, '/app/credits', credits[pool].balance, note);
+      const note = `left; ${count(spent.get(pool) ?? 0)} spent this month`;
+      return figure(`Credits for ${poolWords[pool].word.toLowerCase()}`, '/app/credits', credits[pool].balance, note);
     })}
   </div>`;
 }

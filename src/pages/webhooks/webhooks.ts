@@ -213,7 +213,12 @@ function showList(request: FastifyRequest, reply: FastifyReply, endpoints: reado
   const body = html`!${noticeOf(request)}
   !${
     endpoints.length === 0
-      ? empty('No endpoints yet', 'An endpoint is a URL of yours that gets a message when something changes.', add)
+      ? empty(
+          'No endpoints yet',
+          'An endpoint is a URL of yours that gets a message when something changes.',
+          add,
+          'hook',
+        )
       : html`<ul class="keys">
           !${endpoints.map(card)}
         </ul>`

@@ -9,7 +9,7 @@ import { sendPage } from '../base/layout.ts';
 import { poolWords } from '../base/words.ts';
 
 const section = '/app/credits';
-const days = 30;
+const shownDays = 30;
 
 /** Balances, credits spent in the last 30 days, and all credit changes. */
 export async function credits(app: FastifyInstance): Promise<void> {
@@ -19,7 +19,7 @@ export async function credits(app: FastifyInstance): Promise<void> {
     const ledger = await listEntries(db, caller.customerId, cursor === '' ? {} : { cursor });
     const [balances, charges] = await Promise.all([
       db.lookup((sql) => findCredits(sql, caller.customerId)),
-      db.search((sql) => listDailyCharges(sql, caller.customerId, days)),
+      db.search((sql) => listDailyCharges(sql, caller.customerId, shownDays)),
     ]);
     const body = html`!${
         cursor === ''
@@ -54,19 +54,21 @@ const kinds: Record<EntryKind, { name: string; tone: Tone }> = {
   adjust: { name: 'corrected', tone: 'warning' },
 };
 
+const days = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
+
 function poolCard(pool: Pool, balances: Credits, charges: readonly DailyCharge[]): Html {
   const { word: title, purpose } = poolWords[pool];
   const { balance, reserved } = balances[pool];
   const bars = charges
     .filter((charge) => charge.pool === pool)
-    .map(({ day, amount }) => ({ name: day, value: amount }));
+    .map(({ day, amount }) => ({ name: days.format(new Date(day)), value: amount }));
   const spent = bars.reduce((sum, { value }) => sum + value, 0);
   return html`<section class="card">
     <h2>${title}</h2>
     <p class="figure">${count(balance)}</p>
     <p class="quiet">available ${purpose}${reserved > 0 ? `; ${count(reserved)} more are reserved for jobs` : ''}</p>
-    !${barChart(`${title}: ${count(spent)} credits spent in the last ${days} days`, bars)}
-    <p class="quiet">${count(spent)} spent in the last ${days} days</p>
+    !${spent > 0 ? barChart(`${title}: ${count(spent)} credits spent in the last ${shownDays} days`, bars) : ''}
+    <p class="quiet">${count(spent)} spent in the last ${shownDays} days</p>
     !${spent > 0 ? daily(bars) : ''}
   </section>`;
 }

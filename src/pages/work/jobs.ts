@@ -95,7 +95,7 @@ const filterForm = ({ status = '' as never, type = '' as never }: Filters): Html
         !${option('', 'any', type)} !${jobTypes.map((one) => option(one, jobWords[one], type))}
       </select>
     </label>
-    <button class="secondary outline">Show</button>
+    <div class="filter-buttons"><button class="secondary">Show</button></div>
   </form>`;
 
 const row = ({ id, type, status, processed, total, created_at, credits }: Job): Html =>
@@ -187,7 +187,7 @@ const resultRow = (row: JobItem): Html => {
   return html`<tr>
     <td>!${nameOf(row)}</td>
     <td>!${statusBadge(status)} ${reason === null ? '' : reason.replaceAll('_', ' ')}</td>
-    <td>${foundBy(result)}</td>
+    <td class="long">${foundBy(result)}</td>
     <td class="number">${count(charged)}</td>
     <td>!${moment(finished_at)}</td>
   </tr>`;
