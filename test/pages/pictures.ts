@@ -18,6 +18,21 @@ const schemes = ['light', 'dark'] as const;
 const folder = process.env['PICTURES'] ?? 'pictures';
 const only = process.env['ONLY'] ?? '';
 
+const fairList = Buffer.from(
+  'Vorname;Nachname;E-Mail;Firma;Land;Telefon;Notizen\n' +
+    'Käthe;von der Heide;kaethe@nordwerk.example;Nordwerk GmbH;Deutschland;+49 511 1234567;interested in 40 seats\n' +
+    'Jean;Martin;jean@atelier.example;Atelier Martin;Frankreich;+33 4 72 00 00 00;\n' +
+    'Max;Muster;no address;Muster AG;Germoney;12;call back\n',
+);
+
+/** Pages to which no link leads: forms lead there, or mistakes. */
+const others = [
+  ['/app/prospects/unlock?do=first&number=20', 'app-prospects-unlock'],
+  ['/app/contacts/chosen?all=1&search=sales&do=list', 'app-contacts-chosen'],
+  ['/app/contacts?search=nobody', 'app-contacts-none'],
+  ['/app/nothing', 'app-nothing'],
+] as const;
+
 const data = await mkdtemp(join(tmpdir(), 'pictures-'));
 const port = String(await freePort());
 const url = `http://127.0.0.1:${port}`;
@@ -31,11 +46,13 @@ try {
   const page = await browser.context.newPage();
   await shoot(page, '/app/login');
   await logIn(page, email, password);
+  await fill(page);
   const pages = await crawl(async (path) => {
     const answer = await browser.context.request.get(`${url}${path}`);
     return { status: answer.status(), body: await answer.text() };
   });
   for (const { path } of pages.filter(({ path }) => kindOf(path).includes(only))) await shoot(page, path);
+  for (const [path, name] of others) if (path.includes(only)) await shoot(page, path, name);
 } finally {
   await browser.close();
   server.kill('SIGTERM');
@@ -60,15 +77,51 @@ async function logIn(page: Page, email: string, password: string): Promise<void>
   await page.waitForURL(`${url}/app`);
 }
 
-async function shoot(page: Page, path: string): Promise<void> {
-  const kind = kindOf(path);
-  const name = kind.replaceAll(':id', 'one').replaceAll(/\W+/g, '-').slice(1) || 'start';
+/** Makes what the demo lacks: duplicates, an endpoint, and imports that are checked and that wait. */
+async function fill(page: Page): Promise<void> {
+  const press = (name: string) => page.getByRole('button', { name, exact: true }).click();
+  for (const first of ['Ada', 'Augusta Ada']) {
+    await page.goto(`${url}/app/contacts/new`);
+    await page.getByLabel('First name').fill(first);
+    await page.getByLabel('Last name').fill('Lovelace');
+    await page.getByLabel('Work e-mail').fill('ada@lovelace.example');
+    await press('Create the contact');
+  }
+  await page.goto(`${url}/app/webhooks/new`);
+  await page.getByLabel('URL', { exact: true }).fill('https://hooks.example/sales');
+  await page.getByLabel('Credits are low').check();
+  await press('Create the endpoint');
+  await take(page, 'app-webhooks-secret');
+  for (const name of ['Fair in Hannover.csv', 'Fair in Lyon.csv']) {
+    await page.goto(`${url}/app/imports/new`);
+    await page.getByLabel('File', { exact: true }).setInputFiles({ name, mimeType: 'text/csv', buffer: fairList });
+    await press('Upload and preview');
+    await take(page, 'app-imports-preview');
+    if (name === 'Fair in Lyon.csv') break;
+    await press('Check first');
+    await page.getByRole('button', { name: /^Import these/ }).waitFor();
+    await take(page, 'app-imports-checked');
+  }
+}
+
+function nameOf(path: string): string {
+  return kindOf(path).replaceAll(':id', 'one').replaceAll(/\W+/g, '-').slice(1) || 'start';
+}
+
+async function shoot(page: Page, path: string, name = nameOf(path)): Promise<void> {
   const answer = await page.goto(`${url}${path}`);
-  process.stdout.write(`${answer!.status()} ${kind}\n`);
+  process.stdout.write(`${answer!.status()} ${kindOf(path)}\n`);
+  await take(page, name);
+}
+
+async function take(page: Page, name: string): Promise<void> {
   for (const colorScheme of schemes) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     for (const width of widths) {
       await page.setViewportSize({ width, height: 900 });
+      // What sticks to the window's edge stands at the page's.
+      const height = (await page.locator('html').boundingBox())!.height;
+      await page.setViewportSize({ width, height: Math.ceil(height) });
       await page.screenshot({ path: join(folder, `${name}-${width}-${colorScheme}.png`), fullPage: true });
     }
   }
