@@ -99,7 +99,7 @@ async function fill(page: Page): Promise<void> {
     await take(page, 'app-imports-preview');
     if (name === 'Fair in Lyon.csv') break;
     await press('Check first');
-    await page.getByRole('button', { name: /^Import these/ }).waitFor();
+    await page.getByRole('button', { name: /^Import these/ }).waitFor({ timeout: 120_000 });
     await take(page, 'app-imports-checked');
   }
 }

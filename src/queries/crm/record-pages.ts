@@ -1,6 +1,7 @@
 import type { Database, Sql, Transaction } from '../../database/db.ts';
 import { isLongText, withLongTexts, type Position } from '../../filters/cursor.ts';
 import {
+  firstOfNewest,
   hasManyWithoutTerms,
   isIndexable,
   isNewestFirst,
@@ -214,10 +215,24 @@ async function hasTerms(sql: Sql | Transaction, query: ExactQuery): Promise<bool
   return !row!.many;
 }
 
-async function isCommon(sql: Sql | Transaction, query: RecordQuery): Promise<boolean> {
+/** Returns true if at least `many` of the newest records match. */
+async function isCommon(sql: Sql | Transaction, query: RecordQuery, many = manyOfNewest): Promise<boolean> {
   const { from, where } = newestClauses(recorder, { ...query, order: defaultOrder, after: undefined });
-  const rows = await run(sql, recorder`select from ${from} where ${where} limit ${manyOfNewest}::bigint`);
-  return rows.length === manyOfNewest;
+  const rows = await run(sql, recorder`select from ${from} where ${where} limit ${many}::bigint`);
+  return rows.length === many;
+}
+
+/** How much longer it takes to read a record by its terms than in a scan of all. */
+const costOfCandidate = 3;
+
+/**
+ * Returns how many of the newest records have to match so that a count up to `most` is cheaper without terms. Where a
+ * share of all records matches, a scan reads `most / share` records until it ends, and terms select `total * share`.
+ */
+async function manyToCount(sql: Sql | Transaction, query: RecordQuery, most: number): Promise<number> {
+  const total = await readCount(sql, query.customerId, query.source.table);
+  const share = Math.sqrt(most / (costOfCandidate * Math.max(total, most)));
+  return Math.max(manyOfNewest, Math.ceil(share * firstOfNewest(query)));
 }
 
 /**
@@ -255,10 +270,11 @@ async function countExactly(sql: Sql | Transaction, query: ExactQuery, most?: nu
 
 /** Returns the SQL clauses that count the matching records. Uses an index if this is cheaper. */
 async function countOfMatches(sql: Sql | Transaction, query: ExactQuery, most?: number) {
-  const isByIndex =
-    isIndexable(recorder, query) &&
-    (await hasTerms(sql, query)) &&
-    !((most !== undefined || filterUsesCompany(query.source, query.filter)) && (await isCommon(sql, query)));
+  const isTooCommon = async () =>
+    most === undefined
+      ? filterUsesCompany(query.source, query.filter) && (await isCommon(sql, query))
+      : isCommon(sql, query, await manyToCount(sql, query, most));
+  const isByIndex = isIndexable(recorder, query) && (await hasTerms(sql, query)) && !(await isTooCommon());
   const clauses = isByIndex ? candidateCountClauses(recorder, query) : countClauses(recorder, query);
   if (most === undefined) return { total: recorder`count(*)`, ...clauses };
   return {
