@@ -1,3 +1,4 @@
+import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { declaredRoutes } from '../contract/declared.ts';
 import { patient, startApp, type TestApp } from '../setup/app.ts';
@@ -156,6 +157,17 @@ test('logs and metrics name the route, without what follows the question mark', 
   const { body } = await app.fastify.inject('/metrics');
   expect(body).toMatch(/route="\/app\/keys"/);
   expect(body).not.toContain('a-secret-of-mine');
+});
+
+test('files are compressed for browsers that can read it', async () => {
+  const visitor = new Visitor(app.fastify);
+  for (const url of filesOf(await visitor.get('/app/login'))) {
+    const plain = await visitor.get(url, { 'accept-encoding': 'identity' });
+    const { rawPayload, headers } = await app.fastify.inject({ url, headers: { 'accept-encoding': 'br, gzip' } });
+    expect([headers['content-encoding'], plain.headers['content-encoding']]).toEqual(['gzip', undefined]);
+    expect(gunzipSync(rawPayload).toString()).toBe(plain.body);
+    expect(headers['vary']).toContain('accept-encoding');
+  }
 });
 
 test('only the file of this release is kept for good', async () => {

@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import staticFiles from '@fastify/static';
+import { gzipSync } from 'node:zlib';
 import type { FastifyInstance } from 'fastify';
 import { forAll } from './access.ts';
 
@@ -29,12 +28,19 @@ function versionOf(path: string): string {
 export const assetUrl = (name: Asset): string => `/app/files/${name}?v=${versions[name]}`;
 
 export async function assets(app: FastifyInstance): Promise<void> {
-  await app.register(staticFiles, { root: dirname(files['style.css']), serve: false });
-  for (const name of names)
-    app.get(`/files/${name}`, forAll, (request, reply) => {
+  for (const name of names) {
+    const content = readFileSync(files[name]);
+    const packed = gzipSync(content, { level: 9 });
+    app.get(`/files/${name}`, forAll, async (request, reply) => {
       // While releases are replaced, a page of the other release may ask for its own file.
       const isOwn = (request.query as { v?: unknown }).v === versions[name];
-      const caching = isOwn ? { maxAge: '1y', immutable: true } : { maxAge: 0 };
-      return reply.sendFile(basename(files[name]), dirname(files[name]), caching);
+      const isPacked = /\bgzip\b/.test(request.headers['accept-encoding'] ?? '');
+      if (isPacked) void reply.header('content-encoding', 'gzip');
+      return reply
+        .type(name.endsWith('.css') ? 'text/css; charset=utf-8' : 'text/javascript; charset=utf-8')
+        .header('vary', 'accept-encoding')
+        .header('cache-control', isOwn ? 'public, max-age=31536000, immutable' : 'public, max-age=0')
+        .send(isPacked ? packed : content);
     });
+  }
 }
