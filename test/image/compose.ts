@@ -35,7 +35,7 @@ const build = (tag: string, folder: string) => run('docker', ['build', '--networ
 export const standIns = (): Record<string, { image: string }> =>
   Object.fromEntries(replaced.map(([service, [name]]) => [service, { image: tagOf(name) }]));
 
-/** Builds the images before the test files, which run at the same time. */
+/** Builds the images once, before the test files. */
 export default async function setup(): Promise<void> {
   for (const [, [name]] of replaced) await build(tagOf(name), join('test', 'image', 'stand-ins', name));
   await build('sales-data-api', '.');

@@ -5,7 +5,7 @@ export default defineConfig({
     include: ['test/image/*.test.ts'],
     globalSetup: './test/image/compose.ts',
     testTimeout: 120_000,
-    maxWorkers: 2,
+    fileParallelism: false,
     reporters: ['default', './test/setup/reporter.ts'],
   },
 });
