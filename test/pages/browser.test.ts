@@ -130,6 +130,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     const page = await open('/app/imports/new');
     await page.getByLabel('What to do with its records').selectOption('upsert');
     await page.getByLabel('Find stored records by').selectOption('work_email');
+    await page.getByText('Name and format').click();
     await page.getByLabel('Name of the import').fill('People');
     await page
       .getByLabel('File', { exact: true })
