@@ -146,8 +146,10 @@ function readPhones(phones: readonly PhoneNumber[], { reader, country, report }:
     if (found.length === 0) report(noPhone(text));
     return found;
   });
+  const left = read.slice(maxPhones).map((phone) => quoted(asWritten(phone)));
+  if (left.length > 0) report(`has more than ${maxPhones} numbers: ${left.join(', ')}`);
   // Nothing that can be read is not the same as no phone numbers.
-  return read.length === 0 && texts.length > 0 ? undefined : read;
+  return read.length === 0 && texts.length > 0 ? undefined : read.slice(0, maxPhones);
 }
 
 /** Returns undefined for a value that cannot be read, and reports it. */
@@ -185,7 +187,7 @@ const union = (emails: unknown, more: readonly string[]): string[] => [
 ];
 
 /** Of a contact. */
-const maxOtherEmails = 20;
+const [maxOtherEmails, maxPhones] = [20, 20];
 
 /** Leaves out the addresses that are too many, and returns a fault that names them. */
 function cutEmails(item: Json): Fault[] {
