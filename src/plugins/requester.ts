@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { CatalogReads } from '../catalog/catalog.ts';
 import type { Database } from '../database/db.ts';
-import { unavailable } from '../errors.ts';
+import { DomainError, unavailable } from '../errors.ts';
 import { FairSlots } from '../limits/gate.ts';
 import { CallerHungUp, serviceItself, type Requester } from '../credentials/requester.ts';
 import { exemptFromTimeout } from './answers/client-error.ts';
@@ -133,4 +133,10 @@ function answerLate(request: FastifyRequest, reply: FastifyReply): void {
   if (request.isAnswered || reply.sent) return;
   if (!request.raw.complete) void reply.header('connection', 'close');
   void reply.send(request.requester.signal!.reason);
+  // The handler fails of the same reason later, which Fastify would log as an error.
+  const { log } = reply;
+  const error = (details: { err?: unknown }, message: string) => {
+    if (!(details.err instanceof DomainError && details.err.code === 'unavailable')) log.error(details, message);
+  };
+  reply.log = Object.create(log, { error: { value: error } }) as typeof log;
 }

@@ -5,6 +5,7 @@ import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import { parseConfig } from '../../src/process/config.ts';
+import { LogOutput } from '../../src/process/log-output.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { startApp } from '../setup/app.ts';
 import { asSuperuser, isOnCitus } from '../setup/database.ts';
@@ -29,6 +30,10 @@ beforeAll(async () => {
   const config = parseConfig({ ...limits, DATABASE_URL: testApp.url });
   db = openDatabase(config, testApp.url);
   app = buildApp({ config, db, catalog: testApp.catalog });
+  app.get('/late', { config: { access: { public: true } } }, async (request) => {
+    await sleep(700);
+    throw request.requester.timeUp!.reason;
+  });
   await app.listen({ host: '127.0.0.1', port: 0 });
 });
 afterAll(async () => {
@@ -112,6 +117,20 @@ describe.skipIf(isOnCitus())('a request whose time is up (needs one server)', ()
     await release();
     // A busy machine may need longer than the short time limit of this test.
     await expect.poll(() => answerOf(send('POST', '/contacts/list', filtered)), patience).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
+  test('is one 503, and no error in the log if its handler fails of it later', async () => {
+    const lines: string[] = [];
+    const { write } = LogOutput.prototype;
+    LogOutput.prototype.write = (line: string) => void lines.push(line);
+    try {
+      const response = await fetch(`http://127.0.0.1:${(app.server.address() as AddressInfo).port}/late`);
+      expect(response.status).toBe(503);
+      await sleep(500);
+    } finally {
+      LogOutput.prototype.write = write;
+    }
+    expect(lines.filter((line) => line.includes('"level":50'))).toEqual([]);
   });
 
   test('before its body has arrived is 503, and its connection is closed', async () => {
