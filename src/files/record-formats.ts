@@ -25,8 +25,6 @@ export interface RecordFormat {
    * @param isLast true if the file ends with this text
    */
   find(text: string, from: number, isLast: boolean): FoundRecord;
-  /** Blank lines and rows of separators alone, from a place on. They are no records. */
-  emptyRows?: { separator: number; at: RegExp };
 }
 
 const [quote, newline, carriageReturn] = [0x22, 0x0a, 0x0d];
@@ -151,10 +149,7 @@ export function csvFormat(separator: string, maxCells: number): RecordFormat {
     }
   }
 
-  if (separator === '\t') return { crEndsLine: true, find }; // is white space: such rows are blank lines
-  const cell = String.raw`[^\S\r\n]*`;
-  const row = String.raw`${cell}(?:[${separator}]${cell}){0,${Math.max(maxCells - 1, 0)}}(?:\r?\n|\r(?=[^\n]))`;
-  return { crEndsLine: true, find, emptyRows: { separator: separatorCode, at: new RegExp(`(?:${row})+`, 'y') } };
+  return { crEndsLine: true, find };
 }
 
 /**

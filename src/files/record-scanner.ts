@@ -94,14 +94,13 @@ export class RecordScanner {
   }
 
   /**
-   * One regular expression, because reading millions of blank lines, or of rows of separators, one by one would be slow.
+   * One regular expression, because reading millions of blank lines one by one would be slow.
    * @returns the index after the blank lines
    */
   #skipBlankLines(piece: Piece, at: number, isLast: boolean): number {
     const first = piece.text.charCodeAt(at);
-    const rows = this.#dropped === nothing ? this.#format.emptyRows : undefined;
-    if (first > 0x20 && first < 0x80 && first !== rows?.separator) return at;
-    const blank = isLast ? blankEnd : (rows?.at ?? blankLines);
+    if (first > 0x20 && first < 0x80) return at;
+    const blank = isLast ? blankEnd : blankLines;
     blank.lastIndex = at;
     const [skipped = ''] = blank.exec(piece.text) ?? [];
     if (skipped === '') return at;

@@ -97,20 +97,6 @@ describe('a reader that continues after a fault', () => {
   });
 });
 
-test('rows of separators that are skipped together are the same as those that are skipped one by one', async () => {
-  const format = csvFormat(';', 3);
-  const { emptyRows: _together, ...oneByOne } = format;
-  const parts = fc.array(fc.constantFrom(';', ';', '\n', '\r', '\r\n', ' ', '\t', '\u00a0', 'é', '"'), {
-    maxLength: 40,
-  });
-  const sizes = fc.array(fc.integer({ min: 1, max: 30 }), { minLength: 1, maxLength: 5 });
-  const check = fc.asyncProperty(parts, sizes, async (given, pieces) => {
-    const content = given.join('');
-    expect(await scan(content, pieces, format)).toEqual(await scan(content, pieces, oneByOne));
-  });
-  await fc.assert(check, { numRuns: 500 });
-});
-
 test('measures records in the encoding of the file', () => {
   const scanner = new RecordScanner(csv, { bytes: 0, line: 1 }, { bytesOf: (text) => 2 * text.length });
   const records = [...scanner.scan('\ufeffé,東\n'), ...scanner.scan('😀'), ...scanner.end()];
