@@ -94,7 +94,8 @@ export const givePositions = (db: Database, customerId: string): Promise<Head & 
 
 // Not one statement with the lock: its snapshot is taken when the lock is held, so it sees the positions that others
 // gave before. The update joins one row of arrays, not a row for each event: for a new customer, or in a partition that
-// was just emptied, the planner expects few events, and would compare each kept one with each waiting one.
+// was just emptied, the planner expects few events, and would compare each kept one with each waiting one. The elements
+// are read in subqueries, because an element of a joined array as the new value crashes Citus 14.0.1.
 async function givePositionsFrom(
   sql: Transaction,
   customerId: string,
@@ -129,8 +130,8 @@ async function givePositionsFrom(
     given as (
       update events e
       set
-        last_position = positions[width_bucket(e.number, numbers)],
-        previous_id = previous_ids[width_bucket(e.number, numbers)]
+        last_position = (select positions[width_bucket(e.number, numbers)] from places),
+        previous_id = (select previous_ids[width_bucket(e.number, numbers)] from places)
       from places
       where e.customer_id = ${customerId}
         and e.last_position is null
