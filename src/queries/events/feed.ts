@@ -88,6 +88,8 @@ const mostBeforeGap = 2_000;
  * one stay before the gap. They are not returned to anybody who begins here, because nobody could go on behind them.
  */
 async function findStart(db: Database, customerId: string, behind: number): Promise<Place> {
+  // Read first: if no event is found, those that get their positions meanwhile are behind this end.
+  const end = endOf(await readHead(db, customerId));
   const [start] = await db.lookup(
     (sql) => sql<{ position: number }[]>`
       select position
@@ -106,7 +108,7 @@ async function findStart(db: Database, customerId: string, behind: number): Prom
       order by position desc
       limit 1`,
   );
-  return start ?? endOf(await readHead(db, customerId));
+  return start ?? end;
 }
 
 const endOf = ({ position, last_id }: { position: number; last_id: string | null }): FeedPosition => ({

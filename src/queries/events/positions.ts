@@ -1,5 +1,4 @@
-import type postgres from 'postgres';
-import type { Database, Sql, Transaction } from '../../database/db.ts';
+import type { Database, Transaction } from '../../database/db.ts';
 
 /** Maximum number of rows that get their positions in one transaction. */
 const mostRows = 1_000;
@@ -36,38 +35,30 @@ interface StoredHead extends Head {
   look_from: number;
 }
 
-/** @param lock SQL clause that locks the row; empty: none */
-async function findHead(
-  sql: Sql | Transaction,
-  customerId: string,
-  lock: postgres.Fragment,
-): Promise<StoredHead | undefined> {
-  const [head] = await sql<(Head & { settled: number; is_due: boolean })[]>`
-    select position, last_id, settled, swept_at < now() - ${sweepEvery}::interval as is_due
-    from event_heads
-    where customer_id = ${customerId}
-    ${lock}`;
-  if (!head) return undefined;
-  const { position, last_id, settled, is_due } = head;
-  return { position, last_id, look_from: is_due ? 0 : settled };
-}
-
-/** Returns the end of the customer's feed, and whether committed events wait for their positions. */
+/**
+ * Returns the end of the customer's feed, and whether committed events wait for their positions. Both are read in one
+ * statement: between two, other readers could give positions, which neither would see.
+ */
 export const readHead = (db: Database, customerId: string): Promise<Head & { isWaiting: boolean }> =>
   db.lookup(async (sql) => {
-    const { position, last_id, look_from } = (await findHead(sql, customerId, sql``)) ?? noHead;
-    const [waiting] = await sql`
+    const [head] = await sql<(Head & { is_waiting: boolean })[]>`
       select
-      from events
-      where customer_id = ${customerId}
-        and last_position is null
-        and number > ${look_from}
-      limit 1`;
-    return { position, last_id, isWaiting: waiting !== undefined };
+        position,
+        last_id,
+        exists (
+          select
+          from events
+          where customer_id = ${customerId}
+            and last_position is null
+            and number > h.settled * (h.swept_at >= now() - ${sweepEvery}::interval)::int
+        ) as is_waiting
+      from event_heads h
+      where customer_id = ${customerId}`;
+    // Nobody has read this feed yet.
+    if (!head) return { position: 0, last_id: null, isWaiting: true };
+    const { position, last_id, is_waiting } = head;
+    return { position, last_id, isWaiting: is_waiting };
   });
-
-/** Of a customer whose feed nobody has read yet. */
-const noHead: StoredHead = { position: 0, last_id: null, look_from: 0 };
 
 /** The last of the rows that got their positions in one transaction, and the number of these rows (`rows`). */
 interface Given {
@@ -146,13 +137,21 @@ async function givePositionsFrom(
 }
 
 async function lockHead(sql: Transaction, customerId: string): Promise<StoredHead> {
-  const head = await findHead(sql, customerId, sql`for update`);
-  if (head) return head;
-  await sql`
-    insert into event_heads (customer_id)
-    values (${customerId})
-    on conflict (customer_id) do nothing`;
-  return (await findHead(sql, customerId, sql`for update`))!;
+  const lock = () => sql<(Head & { settled: number; is_due: boolean })[]>`
+    select position, last_id, settled, swept_at < now() - ${sweepEvery}::interval as is_due
+    from event_heads
+    where customer_id = ${customerId}
+    for update`;
+  let [head] = await lock();
+  if (!head) {
+    await sql`
+      insert into event_heads (customer_id)
+      values (${customerId})
+      on conflict (customer_id) do nothing`;
+    [head] = await lock();
+  }
+  const { position, last_id, settled, is_due } = head!;
+  return { position, last_id, look_from: is_due ? 0 : settled };
 }
 
 /** Saves the new end of the feed. A search for rows with any number is done when it leaves none waiting. */

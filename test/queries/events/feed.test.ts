@@ -255,18 +255,40 @@ test('twenty readers beside a writer that holds its transaction for 3 s: all get
   expect(longest, 'the longest read (ms): each must answer within the limit of a request').toBeLessThan(10_000);
 });
 
+test('a read while another reader gives positions returns what was committed before it', async () => {
+  let { next } = await read(start);
+  for (let i = 0; i < 200; i += 1) {
+    await record(`${i}`);
+    const [page] = await Promise.all([read(next), givePositions(app.db, customer.id)]);
+    expect(idsOf(page.events)).toEqual([`${i}`]);
+    next = page.next;
+  }
+});
+
+test('whoever begins while another reader gives the first positions gets all events', async () => {
+  for (let i = 0; i < 100; i += 1) {
+    customer = await app.customer();
+    await record('first');
+    const [page] = await Promise.all([read(oldest), givePositions(app.db, customer.id)]);
+    expect(idsOf(page.events)).toEqual(['first']);
+  }
+});
+
 /** Makes all rows of the customer as if the clock had been, when they were written, ahead by so many days. */
 async function shiftClock(days: number): Promise<void> {
-  const by = `${days} days`;
+  const by = days * 86_400;
+  // In forms that Citus takes for a column: a sum of a time and an interval is none.
   await app.owner`
     update events
     set
-      occurred_at = occurred_at + ${by}::interval,
-      part = (extract(epoch from occurred_at + ${by}::interval)::bigint / 345600 % 16)::smallint
+      occurred_at = to_timestamp(extract(epoch from occurred_at at time zone 'UTC') + ${by}::int),
+      part = ((extract(epoch from occurred_at at time zone 'UTC') + ${by}::int)::bigint / 345600 % 16)::smallint
     where customer_id = ${customer.id}`;
   await app.owner`
     update event_heads
-    set candidate_at = candidate_at + ${by}::interval, swept_at = swept_at + ${by}::interval
+    set
+      candidate_at = to_timestamp(extract(epoch from candidate_at at time zone 'UTC') + ${by}::int),
+      swept_at = to_timestamp(extract(epoch from swept_at at time zone 'UTC') + ${by}::int)
     where customer_id = ${customer.id}`;
 }
 
