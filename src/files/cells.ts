@@ -20,8 +20,9 @@ export interface Cell {
  * - `phones`: an array of phone numbers, separated by `;`, or as JSON.
  * - `json`: any JSON value.
  * - `custom`: the value of a custom field. It is read as text, and converted later to the type of its column.
+ * - `sheet number`: the same, but a number of a sheet is a number: it has no decimal comma.
  */
-export type CellType = 'text' | 'instant' | 'number' | 'texts' | 'phones' | 'json' | 'custom';
+export type CellType = 'text' | 'instant' | 'number' | 'texts' | 'phones' | 'json' | 'custom' | 'sheet number';
 
 interface Rules {
   /** For a value that is not null. */
@@ -37,6 +38,12 @@ interface Rules {
 
 const asItIs: Rules = { write: (text: string) => text, read: ({ text }) => text };
 
+const custom: Rules = {
+  write: (value: string | number | boolean) => (typeof value === 'string' ? value : JSON.stringify(value)),
+  read: ({ text }) => text,
+  isQuoted: (value: unknown) => typeof value === 'string' && mayBeLiteral(value),
+};
+
 const rules: Record<CellType, Rules> = {
   text: asItIs,
   instant: asItIs,
@@ -51,11 +58,8 @@ const rules: Record<CellType, Rules> = {
   },
   phones: { write: writePhones, read: ({ text }) => readPhones(text) },
   json: { write: (value: unknown) => JSON.stringify(value), read: ({ text }) => readJson(text) },
-  custom: {
-    write: (value: string | number | boolean) => (typeof value === 'string' ? value : JSON.stringify(value)),
-    read: ({ text }) => text,
-    isQuoted: (value: unknown) => typeof value === 'string' && mayBeLiteral(value),
-  },
+  custom,
+  'sheet number': { ...custom, read: ({ text, isQuoted }) => (!isQuoted && isNumber(text) ? toNumber(text) : text) },
 };
 
 /** Null, unquoted. */

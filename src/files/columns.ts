@@ -17,6 +17,7 @@ import { customKey } from '../schemas/filters.ts';
 import { listNames } from '../schemas/labels.ts';
 import type { CustomType } from '../schemas/imports.ts';
 import type { CellType } from './cells.ts';
+import type { DecimalMark } from './values/custom-values.ts';
 import type { ValueKind } from './values/read-value.ts';
 
 /** A column of a CSV file, or a property of each object in an NDJSON file. */
@@ -30,6 +31,8 @@ export interface FileColumn {
   kind?: ValueKind | undefined;
   /** Of a custom field in an import: the type of its values. */
   customType?: CustomType | undefined;
+  /** Of numbers in a custom field: undefined if the cells of the column do not show it. */
+  decimalMark?: DecimalMark | undefined;
   /**
    * The value's place in a response: a field, and a property if the field is an object, such as `['custom_fields',
    * 'region']`.

@@ -71,7 +71,7 @@ export async function* surveyRecords(
     read(raw) {
       refuseWholeFile(file, raw);
       if (layout && raw.fault === undefined && !isHeader(raw.cells, layout.headers))
-        observe(layout, raw.cells, raw.line);
+        observe(file, layout, raw.cells, raw.line);
       return { next: raw.next };
     },
   });
@@ -209,14 +209,18 @@ const recordFault = (message: string): ReadItem => ({ item: {}, faults: [{ path:
 
 function cellReader(
   file: ImportFile,
-  { headers, columns: fields, types }: CsvLayout,
+  { headers, columns: fields, types, decimalMarks }: CsvLayout,
   values: ValueReader,
 ): (raw: RawRecord) => ReadItem {
   if (fields.includes(recordHeader)) return recordReader(file, fields.indexOf(recordHeader));
   const places = [...fields.keys()].filter((i) => fields[i] !== null);
   const columns = places.map((i) => {
     const column = importColumn(file.object, fields[i]!)!;
-    return column.type === 'custom' ? { ...column, customType: types?.[i] ?? 'text' } : column;
+    if (column.type !== 'custom') return column;
+    const customType = types?.[i] ?? 'text';
+    const type = file.format === 'xlsx' && customType === 'number' ? 'sheet number' : 'custom';
+    // Layouts without marks are of earlier versions, which read `1.200` with a decimal point.
+    return { ...column, type, customType, decimalMark: decimalMarks ? (decimalMarks[i] ?? undefined) : '.' } as const;
   });
   return ({ cells, cellCount }) => {
     if (cellCount > headers.length)

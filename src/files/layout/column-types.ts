@@ -1,11 +1,13 @@
 import type { CustomType } from '../../schemas/imports.ts';
 import { isNumber, type Cell } from '../cells.ts';
+import { decimalMarkOf, type DecimalMark } from '../values/custom-values.ts';
 import { isNothing } from '../values/read-value.ts';
 
 /** What the cells of a column were so far, as bits. */
 const sawText = 1;
 const sawNumber = 2;
 const sawBoolean = 4;
+const sawMark: Record<DecimalMark, number> = { '.': 8, ',': 16 };
 
 /** Digits with which each number is printed back exactly. */
 const safeDigits = 15;
@@ -27,4 +29,16 @@ export function seenWith(seen: number, cell: Cell): number {
 export function typeSeen(seen: number): CustomType {
   if (seen === sawNumber) return 'number';
   return seen === sawBoolean ? 'boolean' : 'text';
+}
+
+/** The same as `seenWith` for a column of numbers: which decimal marks it has been written with. */
+export function marksSeenWith(seen: number, cell: Cell): number {
+  const mark = decimalMarkOf(cell.text);
+  return mark ? seen | sawMark[mark] : seen;
+}
+
+/** Returns the decimal mark of a column whose cells were these; null if none or both were seen. */
+export function markSeen(seen: number): DecimalMark | null {
+  if (seen === sawMark['.']) return '.';
+  return seen === sawMark[','] ? ',' : null;
 }

@@ -5,6 +5,7 @@ import { customKey } from '../../schemas/filters.ts';
 import { pointerTo } from '../../text/json-pointer.ts';
 import { FileRefused } from '../file-refused.ts';
 import { ignoredFields, importColumn, matchOf, type ImportFile } from '../import-file.ts';
+import type { DecimalMark } from '../values/custom-values.ts';
 import { ValueReader } from '../values/read-value.ts';
 import { clashesOf, quoted } from './column-clashes.ts';
 import { firstColumns } from './column-names.ts';
@@ -22,6 +23,8 @@ export interface CsvLayout extends CsvHeader {
   meant?: (string | null)[];
   /** By column: the type of a custom field, as given, or as the first reading finds it. */
   types?: (CustomType | null)[];
+  /** By column: the decimal mark of a custom field's numbers, as the first reading finds it; null if it does not. */
+  decimalMarks?: (DecimalMark | null)[];
   /** What the cells of each column were so far (see column-types.ts). Only during the first reading. */
   seen?: number[];
   /** Columns that the errors file omits: those of an errors file, and those with neither header nor values. */

@@ -3,27 +3,30 @@ import type { Cell } from '../cells.ts';
 import { FileRefused } from '../file-refused.ts';
 import type { ImportFile } from '../import-file.ts';
 import { firstColumns } from './column-names.ts';
-import { seenWith, typeSeen } from './column-types.ts';
+import { markSeen, marksSeenWith, seenWith, typeSeen } from './column-types.ts';
 import { isCustom, isMapped, mappedFieldOf, type CsvLayout } from './layout.ts';
 
 /** Notes what the cells of a record show about its columns, during the first reading. */
-export function observe(layout: CsvLayout, cells: readonly Cell[], line: number): void {
+export function observe({ format }: ImportFile, layout: CsvLayout, cells: readonly Cell[], line: number): void {
   const seen = (layout.seen ??= layout.headers.map(() => 0));
   for (const i of watchedColumns(layout)) {
     const cell = cells[i];
     if (cell === undefined || cell.text.trim() === '') continue;
-    seen[i] = isUnnamed(layout, i) ? seen[i] || line : seenWith(seen[i]!, cell);
+    if (isUnnamed(layout, i)) seen[i] ||= line;
+    else if (layout.types?.[i] !== 'number') seen[i] = seenWith(seen[i]!, cell);
+    else if (format !== 'xlsx' || cell.isQuoted) seen[i] = marksSeenWith(seen[i]!, cell); // a number of a sheet has no mark
   }
 }
 
 const watched = new WeakMap<CsvLayout, number[]>();
 
-/** Custom fields of which no type is given, and columns without a header. */
+/** Custom fields of which no type is given, or that of numbers, and columns without a header. */
 function watchedColumns(layout: CsvLayout): number[] {
   const known = watched.get(layout);
   if (known) return known;
   const { headers, columns, types } = layout;
-  const found = [...headers.keys()].filter((i) => (isCustom(columns[i]!) && !types?.[i]) || isUnnamed(layout, i));
+  const isOpen = (i: number): boolean => isCustom(columns[i]!) && (types?.[i] ?? 'number') === 'number';
+  const found = [...headers.keys()].filter((i) => isOpen(i) || isUnnamed(layout, i));
   watched.set(layout, found);
   return found;
 }
@@ -48,6 +51,8 @@ export function settleLayout(file: ImportFile, layout: CsvLayout): CsvLayout {
   return {
     ...rest,
     types: columns.map((field, i) => (isCustom(field) ? (types[i] ?? typeSeen(seen[i] ?? 0)) : null)),
+    // Where no type is given, only JSON numbers are numbers.
+    decimalMarks: places.map((i) => (types[i] === 'number' ? markSeen(seen[i] ?? 0) : '.')),
     omitted: places.filter((i) => isOfErrorsFile(rest, i) || (isUnnamed(rest, i) && !seen[i])),
   };
 }

@@ -5,57 +5,65 @@ type CustomValue = string | number | boolean;
 
 /**
  * Reads the value of a custom field.
+ * @param mark of the numbers in the column, as far as its cells show it
  * @returns undefined for an empty value
  * @throws InvalidCell if the text is none of the type
  */
-export function readCustom(text: string, type: CustomType): CustomValue | undefined {
+export function readCustom(text: string, type: CustomType, mark?: DecimalMark): CustomValue | undefined {
   const trimmed = text.trim();
   if (trimmed === '' || (type !== 'text' && isNothing(trimmed))) return undefined;
-  return readers[type](trimmed);
+  return readers[type](trimmed, mark);
 }
 
-const readers: Record<CustomType, (text: string) => CustomValue> = {
+const readers: Record<CustomType, (text: string, mark?: DecimalMark) => CustomValue> = {
   text: (text) => text,
   number: readNumber,
   boolean: readBoolean,
   date: readDate,
 };
 
-const digits = /^[-+]?\d{1,15}(?:\.\d{1,15})?$/;
+/** What stands before the decimals of a number. */
+export type DecimalMark = '.' | ',';
 
 /** Thousands with blanks or apostrophes between them. */
 const spaced = /^[-+]?\d{1,3}(?:[\s\u00a0\u202f'’]\d{3})+(?!\d)/;
 
-/**
- * Reads a number as it is written in English, or as in other languages where that cannot be confused: `1,234` can be
- * two numbers.
- */
-function readNumber(text: string): number {
-  const signed = text.replace('\u2212', '-').replace(/^([-+])\s+/, '$1');
-  const plain = plainNumber(signed.replace(spaced, (thousands) => thousands.replaceAll(/[^-+\d]/g, '')));
-  if (plain === undefined || !digits.test(plain))
-    throw new InvalidCell(`${quoted(text)} is no number (such as 1234.5)`);
-  return Number(plain);
+/** Numbers as they are written with each mark. The other one can stand between thousands. */
+const written: Record<DecimalMark, RegExp> = {
+  '.': /^[-+]?(?:\d{1,15}|[1-9]\d{0,2}(?:,\d{3}){1,4})(?:\.\d{1,15})?$/,
+  ',': /^[-+]?(?:\d{1,15}|[1-9]\d{0,2}(?:\.\d{3}){1,4})(?:,\d{1,15})?$/,
+};
+
+/** Returns the number that a text is with this mark, or undefined. */
+function numberWith(mark: DecimalMark, text: string): number | undefined {
+  const signed = text
+    .trim()
+    .replace('\u2212', '-')
+    .replace(/^([-+])\s+/, '$1');
+  const joined = signed.replace(spaced, (thousands) => thousands.replaceAll(/[^-+\d]/g, ''));
+  if (!written[mark].test(joined)) return undefined;
+  const [whole, decimals = '0'] = joined.split(mark) as [string, string?];
+  return Number(`${whole.replaceAll(/[.,]/g, '')}.${decimals}`);
 }
 
-/** Returns a number without separators of thousands, and with a point. Undefined if it can be two numbers. */
-function plainNumber(text: string): string | undefined {
-  const [comma, point] = [text.lastIndexOf(','), text.lastIndexOf('.')];
-  if (comma < 0) return isGrouped(text, '.') ? text.replaceAll('.', '') : text;
-  if (point < 0) {
-    if (isGrouped(text, ',')) return text.replaceAll(',', '');
-    return text.indexOf(',') === comma && text.length - comma !== 4 ? text.replace(',', '.') : undefined;
+/** Returns the mark if the text is a number with this mark alone: `12,5` has a comma, `1.200` can have either. */
+export function decimalMarkOf(text: string): DecimalMark | undefined {
+  const [withPoint, withComma] = [numberWith('.', text), numberWith(',', text)];
+  if ((withPoint === undefined) === (withComma === undefined)) return undefined;
+  return withPoint === undefined ? ',' : '.';
+}
+
+/** @param mark that of the column's other numbers. It decides what a text such as `1.200` or `1,200` is. */
+function readNumber(text: string, mark?: DecimalMark): number {
+  const [withPoint, withComma] = [numberWith('.', text), numberWith(',', text)];
+  const number = mark === ',' ? (withComma ?? withPoint) : (withPoint ?? withComma);
+  if (number === undefined) throw new InvalidCell(`${quoted(text)} is no number (such as 1234.5)`);
+  if (mark === undefined && withPoint !== undefined && withComma !== undefined && withPoint !== withComma) {
+    const [small, large] = [withPoint, withComma].toSorted((a, b) => Math.abs(a) - Math.abs(b)) as [number, number];
+    throw new InvalidCell(`${quoted(text)} can be two numbers: write it as ${large} or ${small.toFixed(4)}`);
   }
-  const [decimal, group] = comma > point ? ([',', '.'] as const) : (['.', ','] as const);
-  const at = text.lastIndexOf(decimal);
-  const whole = text.slice(0, at);
-  const groups = group === '.' ? /^[-+]?\d{1,3}(?:\.\d{3})+$/ : /^[-+]?\d{1,3}(?:,\d{3})+$/;
-  return groups.test(whole) ? `${whole.replaceAll(group, '')}.${text.slice(at + 1)}` : undefined;
+  return number;
 }
-
-/** True for two groups of three digits or more: with one, `1.234` is a number with a point. */
-const isGrouped = (text: string, separator: '.' | ','): boolean =>
-  (separator === '.' ? /^[-+]?\d{1,3}(?:\.\d{3}){2,}$/ : /^[-+]?\d{1,3}(?:,\d{3}){2,}$/).test(text);
 
 const yes = new Set('true yes y 1 x ja wahr j oui vrai si sí verdadero'.split(' '));
 const no = new Set('false no n 0 nein falsch non faux falso'.split(' '));

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { validationFailed, type Fault } from '../../errors.ts';
 import type { CustomType, InvalidValues } from '../../schemas/imports.ts';
 import { pointerTo, tokensOf } from '../../text/json-pointer.ts';
-import { readCustom } from './custom-values.ts';
+import { readCustom, type DecimalMark } from './custom-values.ts';
 import { splitFullName } from './full-names.ts';
 import type { PhoneNumber } from './phones.ts';
 import {
@@ -23,6 +23,7 @@ type Json = Record<string, unknown>;
 interface Column {
   kind?: ValueKind | undefined;
   customType?: CustomType | undefined;
+  decimalMark?: DecimalMark | undefined;
   item: readonly [field: string, part?: string];
 }
 
@@ -164,8 +165,8 @@ function readOr(column: Column, value: unknown, context: Context): unknown {
 }
 
 /** @throws InvalidCell */
-function readAs({ kind, customType }: Column, value: unknown, context: Context): unknown {
-  if (customType !== undefined) return typeof value === 'string' ? readCustom(value, customType) : value;
+function readAs({ kind, customType, decimalMark }: Column, value: unknown, context: Context): unknown {
+  if (customType !== undefined) return typeof value === 'string' ? readCustom(value, customType, decimalMark) : value;
   if (kind === 'phones') return readPhones(value as PhoneNumber[], context);
   if (kind === 'emails') {
     const texts = (value as string[]).filter(isSomething);

@@ -88,7 +88,7 @@ async function addLayout(
   preview.mapping = byHeader(layout, (i) => mappedFieldOf(layout, i));
   preview.mapping_from = byHeader(layout, (i) => layout.origins?.[i] ?? null);
   preview.errors.push(...faults);
-  for (const cells of plan.beginning.sample) observe(layout, cells, layout.start.line);
+  for (const cells of plan.beginning.sample) observe(file, layout, cells, layout.start.line);
   const settled = settleSample(preview, found, layout);
   preview.columns = columnsOf(plan, layout, settled);
   preview.warnings.push(...leftOut(settled).map((i) => leftOutWarning(layout.headers[i]!)));

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { rowLine } from '../../../src/files/record-formats.ts';
 import { fitToStored } from '../../../src/files/values/values.ts';
 import { contacts, itemsOf, read } from '../reading.ts';
 
@@ -143,6 +144,34 @@ describe('a cell of a custom field', () => {
     const [item] = itemsOf(await read(file, `v\n"${text}"\n`));
     const isFault = typeof value === 'string' && value.startsWith('/');
     expect(item).toEqual(isFault ? value : { custom_fields: { v: value } });
+  });
+});
+
+describe('a number with one point or comma before three digits', () => {
+  const numbers = { ...contacts, mapping: { v: { field: 'custom_fields.v', type: 'number' } } } as const;
+  const refused = (text: string, choice: string) =>
+    `/custom_fields/v "${text}" can be two numbers: write it as ${choice}`;
+
+  test.each([
+    ['the comma of others', ['1.200', '-12,5'], [1200, -12.5]],
+    ['the thousands of others', ['1.200', '2.345.678'], [1200, 2_345_678]],
+    ['the point of others', ['1,200', '12.345', '0.5'], [1200, 12.345, 0.5]],
+    ['none', ['1.200', '950'], [refused('1.200', '1200 or 1.2000'), 950]],
+    ['none', ['-12,345'], [refused('-12,345', '-12345 or -12.3450')]],
+    ['both', ['1.200', '2.5', '2,5'], [refused('1.200', '1200 or 1.2000'), 2.5, 2.5]],
+  ])('is read by %s: %j', async (_mark, texts, values) => {
+    const items = itemsOf(await read(numbers, `v\n${texts.map((text) => `"${text}"`).join('\n')}\n`));
+    expect(items).toEqual(values.map((v) => (typeof v === 'number' ? { custom_fields: { v } } : v)));
+  });
+
+  test('is a number if a sheet has it as such, and says nothing about texts', async () => {
+    const rows = [['v', true] as const, ['1.234', false] as const, ['0.5', false] as const, ['1.200', true] as const];
+    const sheet = rows.map(([text, isText]) => `${rowLine([[0, text, isText]])}\n`).join('');
+    expect(itemsOf(await read({ ...numbers, format: 'xlsx' }, sheet))).toEqual([
+      { custom_fields: { v: 1.234 } },
+      { custom_fields: { v: 0.5 } },
+      refused('1.200', '1200 or 1.2000'),
+    ]);
   });
 });
 
