@@ -2,10 +2,11 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Sql } from '../../src/database/db.ts';
 import { lowestId } from '../../src/database/wire-types.ts';
 import { countDuplicates } from '../../src/jobs/count-duplicates.ts';
-import { findCountingCustomers } from '../../src/queries/crm/duplicate-counts.ts';
+import { askForCount, findCountingCustomers } from '../../src/queries/crm/duplicate-counts.ts';
 import { contextOf, waitingMessages } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { somebodyWaitsFor } from '../setup/locks.ts';
 
 let app: TestApp;
 let customer: TestCustomer;
@@ -114,6 +115,22 @@ describe('duplicates that workers count', () => {
     await count();
     expect(await app.owner`select from duplicate_counts where customer_id = ${customer.id}`).toHaveLength(0);
     expect(await app.owner`select from duplicate_groups where customer_id = ${customer.id}`).toHaveLength(0);
+  });
+
+  test('stay for a customer who asks again while they are being forgotten', async () => {
+    for (const name of ['ACME, Inc.', 'Acme Incorporated']) await company(name);
+    await companies('external_name');
+    await count();
+    await app.owner`
+      update duplicate_counts set asked_at = now() - interval '25 hours' where customer_id = ${customer.id}`;
+    const { forgetting } = await app.db.transaction(async (sql) => {
+      await askForCount(sql, customer.id, 'external_name');
+      const begun = { forgetting: count() };
+      await somebodyWaitsFor(sql, app.owner);
+      return begun;
+    });
+    await forgetting;
+    expect((await companies('external_name')).body).toMatchObject([{ count: 2 }]);
   });
 
   test('need the scope to read', async () => {

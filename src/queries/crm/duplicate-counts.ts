@@ -88,18 +88,24 @@ export async function countNextDuplicates(sql: Transaction, customerId: string):
     order by kind
     limit 1`;
   if (!due) return 'done';
+  // Before its groups: if the customer asks meanwhile, the count stays, and its groups must not be gone.
+  if (!due.is_wanted && !(await forget(sql, customerId, due.kind))) return 'more';
   await sql`
     delete from duplicate_groups
     where customer_id = ${customerId}
       and kind = ${due.kind}`;
   if (due.is_wanted) await count(sql, customerId, due);
-  else
-    await sql`
-      delete from duplicate_counts
-      where customer_id = ${customerId}
-        and kind = ${due.kind}
-        and asked_at < now() - ${countFor}::interval`;
   return 'more';
+}
+
+/** Returns false, with nothing deleted, if the customer has asked again. */
+async function forget(sql: Transaction, customerId: string, kind: CountedKey): Promise<boolean> {
+  const { count: forgotten } = await sql`
+    delete from duplicate_counts
+    where customer_id = ${customerId}
+      and kind = ${kind}
+      and asked_at < now() - ${countFor}::interval`;
+  return forgotten === 1;
 }
 
 async function count(
