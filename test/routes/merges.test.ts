@@ -387,9 +387,39 @@ describe('the request of a person to be removed', () => {
       expect((await read('/contacts', own)).removal_requested_at).not.toBeNull();
     }
   });
+
+  test('reaches the contact into which an earlier merge was merged in turn, while it is merged', async () => {
+    const [prospects, [stays, goes]] = await fromProspects();
+    await mergeContacts(stays!, [goes!]);
+    const last = await contact();
+    const { requesting } = await app.db.transaction(async (sql) => {
+      await mergeInTransaction(sql, customer.id, { id: last, merge_ids: [stays!] });
+      const requesting = requestRemoval(prospects[1]!).catch((error: { code: string }) => error.code);
+      await somebodyWaitsFor(sql, app.owner);
+      return { requesting };
+    });
+    if ((await requesting) === 'unavailable') await requestRemoval(prospects[1]!);
+    expect((await read('/contacts', last)).removal_requested_at).not.toBeNull();
+  });
 });
 
 describe('merges that race', () => {
+  test('with a later unlock of a merged prospect make no second contact', async () => {
+    const prospects = [person({ work_email: 'one@example.com' }), person({ work_email: 'two@example.com' })];
+    const sync = (some: typeof prospects) => app.db.transaction((sql) => syncProspects(sql, customer.id, some));
+    const [stays, goes] = [...(await sync(prospects)).values()];
+    await mergeContacts(stays!, [goes!], { other_emails: stays! });
+    const last = await contact();
+    const { syncing } = await app.db.transaction(async (sql) => {
+      await mergeInTransaction(sql, customer.id, { id: last, merge_ids: [stays!] });
+      const syncing = sync([prospects[1]!]).catch((error: { code: string }) => error.code);
+      await somebodyWaitsFor(sql, app.owner);
+      return { syncing };
+    });
+    if ((await syncing) === 'unavailable') await sync([prospects[1]!]);
+    expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(1);
+  });
+
   test('with a verification do not lose it: it is stored again, with the record that stays', async () => {
     const work_email = 'one@example.com';
     const [kept, merged] = [await contact({ work_email }), await contact({ work_email })];

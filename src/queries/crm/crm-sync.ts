@@ -5,8 +5,9 @@ import { contactFields } from '../../schemas/contacts.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
 import { findOrCreateNamed, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
+import { RecordsChanged } from '../records/batches.ts';
 import { lockContacts } from '../records/contact-locks.ts';
-import { findByMergedProspect } from '../records/merged-records.ts';
+import { findByMergedProspect, findSuccessors } from '../records/merged-records.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 import type { LockedValue } from '../records/value-locks.ts';
 import { countryCodes } from '../../files/values/country-codes.ts';
@@ -29,6 +30,7 @@ interface SyncedRow {
  * the same work email already exists, updates this contact instead.
  * @param listIds lists to which the contacts are added by hand
  * @returns a map from prospect id to contact id; prospects with the same email have the same contact
+ * @throws RecordsChanged if one of these contacts was merged into another one meanwhile
  */
 export async function syncProspects(
   sql: Transaction,
@@ -179,6 +181,9 @@ async function lockStored(sql: Transaction, customerId: string, inCatalog: reado
         and id = any(${ids}::uuid[])
       order by id`,
   ]);
+  const present = new Set<string>(contacts.map(({ id }) => id));
+  const gone = ids.filter((id) => !present.has(id));
+  if ((await findSuccessors(sql, customerId, gone)).size > 0) throw new RecordsChanged();
   const stored = contacts.map(({ id, ...contact }) => ({ id, stored: contact, contact }));
   return { stored, merged: rowsOfMerged(stored, merged) };
 }

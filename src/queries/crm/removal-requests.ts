@@ -1,7 +1,8 @@
 import type { LockedId, Transaction } from '../../database/db.ts';
+import { RecordsChanged } from '../records/batches.ts';
 import { lockedInOrder } from '../records/contact-locks.ts';
 import type { LastWrites } from '../records/last-writes.ts';
-import { findByMergedProspect } from '../records/merged-records.ts';
+import { findByMergedProspect, findSuccessors } from '../records/merged-records.ts';
 import { lockValues } from '../records/value-locks.ts';
 
 /**
@@ -9,6 +10,7 @@ import { lockValues } from '../records/value-locks.ts';
  * were erased from the catalog. A contact that has the note keeps it. The prospects and the rows stay locked until the
  * transaction ends.
  * @returns ids of the changed contacts
+ * @throws RecordsChanged if a contact that replaces a merged one was merged into another one meanwhile
  */
 export async function markRemovalRequested(
   sql: Transaction,
@@ -19,17 +21,18 @@ export async function markRemovalRequested(
   // Without these locks, a merge could give the prospect to a contact that is not found here.
   const values = prospectIds.map((value) => ({ kind: 'prospect_id' as const, value }));
   await lockValues(sql, customerId, values);
-  const merged = await findByMergedProspect(sql, customerId, prospectIds);
+  const merged = (await findByMergedProspect(sql, customerId, prospectIds)).map(({ merged_into }) => merged_into);
   const rows = await sql<{ id: LockedId; external_id: string | null }[]>`
     select id, external_id
     from contacts
     where customer_id = ${customerId}
       and (
         (prospect_id is not null and prospect_id = any(${prospectIds as string[]}::uuid[]))
-        or id = any(${merged.map(({ merged_into }) => merged_into)}::uuid[])
+        or id = any(${merged}::uuid[])
       )
       and removal_requested_at is null
     ${lockedInOrder(sql)}`;
+  if ((await findSuccessors(sql, customerId, merged)).size > 0) throw new RecordsChanged();
   const ids = rows.map(({ id }) => id);
   if (ids.length === 0) return [];
   const [{ now }] = await sql<[{ now: string }]>`select clock_timestamp()::timestamptz(3) as now`;
