@@ -1,9 +1,10 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import type { Sql, Transaction } from '../database/db.ts';
+import type { Transaction } from '../database/db.ts';
 import { answerOf, batchOf } from '../plugins/bodies/batches.ts';
 import { readCompanyBatch, writeCompanyBatch } from '../queries/crm/company-batches.ts';
 import { readContactBatch, writeContactBatch } from '../queries/crm/contact-batches.ts';
 import type { Batch, Outcome, ReadOutcome } from '../queries/records/batches.ts';
+import { snapshot } from '../queries/memberships/stale-lists.ts';
 import { withLastWrites, type LastWrites } from '../queries/records/last-writes.ts';
 import {
   BatchConflict,
@@ -25,7 +26,7 @@ interface Resource {
   plural: 'contacts' | 'companies';
   texts: { update: string; delete: string };
   write: (sql: Transaction, customerId: string, batch: Batch, last: LastWrites) => Promise<Outcome[]>;
-  read: (sql: Sql, customerId: string, batch: Pick<Batch, 'match' | 'items'>) => Promise<ReadOutcome<object>[]>;
+  read: (sql: Transaction, customerId: string, batch: Pick<Batch, 'match' | 'items'>) => Promise<ReadOutcome<object>[]>;
 }
 
 const resources: Resource[] = [
@@ -139,7 +140,7 @@ const batches: FastifyPluginAsyncTypebox = async (app) => {
       },
       async (request) => {
         const batch = await batchOf(request, kind, 'read');
-        return answerOf(await request.db.search((sql) => read(sql, request.caller.customerId, batch)));
+        return answerOf(await snapshot(request.db, (sql) => read(sql, request.caller.customerId, batch)));
       },
     );
   }

@@ -48,6 +48,29 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
       expect(found.body.data.results[i].record).toEqual((await customer.get(`${path}/${id}`)).body);
   });
 
+  test('that read find a record by a value that it has, while the value goes from one record to another', async () => {
+    const external_id = unique('x');
+    const ids = [await created({ external_id }), await created()];
+    const move = ([from, to]: string[]) => {
+      const items = [
+        { id: from, external_id: null },
+        { id: to, external_id },
+      ];
+      return send('update', { items, atomic: true });
+    };
+    const found: unknown[] = [];
+    for (let i = 0; i < 200; i += 1) {
+      const [{ body }, moved] = await Promise.all([
+        send('read', { match: 'external_id', items: [{ external_id }] }),
+        move(ids),
+      ]);
+      expect(moved.status).toBe(200);
+      found.push(body.data.results[0].record?.external_id ?? body.data.results[0].status);
+      ids.reverse();
+    }
+    expect(new Set(found)).toEqual(new Set([external_id]));
+  });
+
   test('of 1,000 items write each to its own record', async () => {
     const names = Array.from({ length: 1_000 }, (_, i) => `${unique('x')}-${i}`);
     const created = await send('create', {

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Transaction } from '../../database/db.ts';
 import { fileCompanies } from '../../schemas/batches.ts';
 import type { Company } from '../../schemas/companies.ts';
 import { assignExternalIds, externalIdsOf } from '../records/batch-external-ids.ts';
@@ -96,7 +96,7 @@ async function write(
 }
 
 export const readCompanyBatch = (
-  sql: Sql,
+  sql: Transaction,
   customerId: string,
   batch: Pick<Batch, 'match' | 'items'>,
 ): Promise<ReadOutcome<Company>[]> => readBatch(sql, customerId, companies, batch);

@@ -1,4 +1,4 @@
-import type { LockedId, Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
 import { fileContacts } from '../../schemas/batches.ts';
@@ -217,7 +217,7 @@ async function setUnchanged(
 }
 
 export const readContactBatch = (
-  sql: Sql,
+  sql: Transaction,
   customerId: string,
   batch: Pick<Batch, 'match' | 'items'>,
 ): Promise<ReadOutcome<ContactDetail>[]> => readBatch(sql, customerId, contacts, batch);

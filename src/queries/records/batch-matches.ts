@@ -71,7 +71,7 @@ export interface BatchRecords<Row extends object, Shown extends { id: string }> 
   /** The same kind for records of files, of which less is required. */
   fileKind: BatchKind;
   lock: (sql: Transaction, customerId: string, ids: string[], operation: Batch['operation']) => Promise<Locked<Row>[]>;
-  find: (sql: Sql, customerId: string, ids: string[]) => Promise<Shown[]>;
+  find: (sql: Sql | Transaction, customerId: string, ids: string[]) => Promise<Shown[]>;
 }
 
 export const contactTable: RecordTable = { kind: contactBatches, table: 'contacts', visible: 'true' };
@@ -186,9 +186,12 @@ export async function lockMatching<Row extends object>(
   }
 }
 
-/** Reads the records that the items identify. Returns one result for each item. */
+/**
+ * Reads the records that the items identify. Returns one result for each item. Call it in a `snapshot`: between two
+ * statements, others could give a value to another record, or merge the record.
+ */
 export async function readBatch<Shown extends { id: string }>(
-  sql: Sql,
+  sql: Transaction,
   customerId: string,
   records: BatchRecords<object, Shown>,
   { match, items: bodies }: Pick<Batch, 'match' | 'items'>,
@@ -199,7 +202,6 @@ export async function readBatch<Shown extends { id: string }>(
   const byId = new Map(found.map((record) => [record.id, record]));
   return items.map(({ value, outcome }) => {
     if (outcome?.status === 'failed') return outcome;
-    // It is missing if it was deleted meanwhile.
     const record = byId.get(matched.get(value!)!);
     return record
       ? { status: 'found', id: record.id, record }
