@@ -46,7 +46,7 @@ export const readHead = (db: Database, customerId: string): Promise<Head & { isW
         position,
         last_id,
         exists (
-          select
+          select 1
           from events
           where customer_id = ${customerId}
             and last_position is null
