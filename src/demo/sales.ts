@@ -42,12 +42,12 @@ const lists: ListCreate[] = [
 ];
 
 const products: ProductCreate[] = [
-  { name: 'Starter plan', price: 29, unit: 'seat', currency: 'EUR' },
-  { name: 'Team plan', price: 79.5, unit: 'seat', currency: 'EUR' },
-  { name: 'Onboarding workshop', price: 1250, unit: 'day', currency: 'EUR' },
-  { name: 'Data import', price: 0.0125, unit: 'record', currency: 'EUR' },
-  { name: 'Priority support', price: 490, unit: 'month', currency: 'EUR' },
-  { name: 'Printed handbook', price: 19.99, unit: 'piece', currency: 'EUR', active: false },
+  { name: 'Starter plan', price: 29, unit: 'seat' },
+  { name: 'Team plan', price: 79.5, unit: 'seat' },
+  { name: 'Onboarding workshop', price: 1250, unit: 'day' },
+  { name: 'Data import', price: 0.0125, unit: 'record' },
+  { name: 'Priority support', price: 490, unit: 'month' },
+  { name: 'Printed handbook', price: 19.99, unit: 'piece', active: false },
 ];
 
 /** Creates lists, products, and opportunities in every stage. Every call creates the same data, apart from dates. */

@@ -117,7 +117,7 @@ describe.runIf(hasBrowser)('a sales manager (needs Chromium: apt-get install chr
     await follow('Find other people of their companies');
     await sees('24 match, of which you have unlocked 0');
     await page.getByLabel('or the first').fill('20');
-    await press('Unlock so many');
+    await press('Unlock that many');
     await sees('At most 20 credits');
     await page.getByLabel('Name of the new list').fill('Colleagues');
     await press('Unlock now');

@@ -69,9 +69,10 @@ const row = ({ created_at, event, actor, address, user_id, details }: AuditEvent
     <td>${users.find(({ id }) => id === user_id)?.email ?? '–'}</td>
     <td>${actor}</td>
     <td class="mono">${address ?? '–'}</td>
-    <td>
-      ${Object.entries(details)
-        .map(([name, value]) => `${name.replaceAll('_', ' ')}: ${value}`)
-        .join('; ')}
-    </td>
+    <td>${detailsOf(details)}</td>
   </tr>`;
+
+const detailsOf = (details: AuditEvent['details']): string =>
+  Object.entries(details)
+    .map(([name, value]) => `${name.replaceAll('_', ' ')}: ${value}`)
+    .join('; ');

@@ -293,7 +293,7 @@ async function failuresOf(
   const { failures, nextCursor } = await readFailures(db, caller.customerId, ref, { limit: failuresAtOnce, cursor });
   const ofColumns =
     cursor === undefined && failures[0]?.line === 1 && failures[0].error === undefined ? failures.shift() : undefined;
-  return html`!${ofColumns ? notice(`Left out: ${ofColumns.warning!}.`, 'busy') : ''}
+  return html`!${ofColumns ? notice(`${ofColumns.warning![0]!.toUpperCase()}${ofColumns.warning!.slice(1)}.`, 'busy') : ''}
   !${
     failures.length === 0
       ? ''

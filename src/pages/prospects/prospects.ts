@@ -84,7 +84,7 @@ export async function prospects(app: FastifyInstance): Promise<void> {
           <label>Begins with <input type="search" name="q" value="${body.search}" maxlength="100" /></label>
           <div class="filter-buttons">
             <button class="secondary">Show</button>
-            <a href="${prospectAddress(section, view)}">Back to the search</a>
+            <a href="${prospectAddress(section, view)}">Back</a>
           </div>
         </form>
         !${
@@ -170,7 +170,7 @@ function results(rows: readonly Prospect[], view: ProspectView, locked: number, 
           >or the first
           <input type="number" name="number" min="1" max="10000" value="${Math.max(1, Math.min(25, locked))}" />
         </label>
-        <button name="do" value="first" class="secondary outline">Unlock so many</button>
+        <button name="do" value="first" class="secondary outline">Unlock that many</button>
       </div>
     </div>
   </form>`;
@@ -197,7 +197,7 @@ function rowOf(one: Prospect): Html {
     <td>${one.job_company_name}</td>
     <td>${[one.location_locality, one.location_country].filter(Boolean).join(', ')}</td>
     <td>!${verification(one.verification_status)}</td>
-    <td>${one.work_email}</td>
+    <td><span class="short">${one.work_email}</span></td>
     <td>${one.mobile_phone ?? ''}</td>
     <td>!${webLink(one.profnet_url)}</td>
   </tr>`;

@@ -9,7 +9,7 @@ export const pathOf = ({ id }: Pick<Endpoint, 'id'>): string => `${section}/${id
 /** What the number of waiting events says if there are more than are counted. */
 const mostCounted = 10_000;
 
-export function stateOf({ active, disabled_reason, failing_since }: Endpoint): Html {
+function stateOf({ active, disabled_reason, failing_since }: Endpoint): Html {
   if (disabled_reason !== null) return badge('disabled', 'bad');
   if (!active) return badge('inactive', 'plain');
   return failing_since === null ? badge('active', 'good') : badge('failing', 'warning');

@@ -37,16 +37,7 @@ import { empty, html, notice, pager, table, type Html } from '../base/html.ts';
 import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
 import { endpointForm, type EndpointDraft } from './endpoint-form.ts';
-import {
-  deliveryHeads,
-  deliveryRow,
-  factsOf,
-  outcomeOf,
-  pathOf,
-  section,
-  stateOf,
-  troubleOf,
-} from './endpoint-view.ts';
+import { deliveryHeads, deliveryRow, factsOf, outcomeOf, pathOf, section, troubleOf } from './endpoint-view.ts';
 
 const check = compile(EndpointRequest);
 
@@ -324,7 +315,7 @@ async function showEndpoint(request: FastifyRequest, reply: FastifyReply, done: 
       newer: page > 1 ? pageUrl(page - 1) : undefined,
       older: deliveries.length === defaultLimit ? pageUrl(page + 1) : undefined,
     })}`;
-  return sendPage(request, reply, { title: endpoint.url, section, body, actions: stateOf(endpoint) });
+  return sendPage(request, reply, { title: endpoint.url, section, body });
 }
 
 function showReplay(request: FastifyRequest, reply: FastifyReply, endpoint: Endpoint, { faults, status } = fine) {
