@@ -2,6 +2,8 @@
 export interface Formats {
   /** By the number of a cell's style: whether its numbers are dates or times. */
   isDate: readonly boolean[];
+  /** By the number of a cell's style: to how many digits its numbers are filled up with zeros. */
+  digits: readonly number[];
   /** Days count from 1904, as in workbooks of old Macs. */
   from1904: boolean;
 }
@@ -17,6 +19,10 @@ export function isDateFormat(code: string): boolean {
   const letters = positive.replaceAll(/"[^"]*"?|\[[^\]]*\]?|[\\_*]./g, '');
   return /[ymdhs]/i.test(letters) && !/general/i.test(letters);
 }
+
+/** Returns the number of digits of a format such as `00000`, in which people see a postal code. Else 0. */
+export const digitsOfFormat = (code: string): number =>
+  /^(?:\[[^\]]*\])?(0{2,20})(?:;|$)/.exec(code.slice(0, 255))?.[1]!.length ?? 0;
 
 const dayMs = 24 * 60 * 60 * 1000;
 /** 9999-12-31. */
@@ -46,6 +52,10 @@ export function numberText(text: string): string {
   if (text.trim() === '' || !Number.isFinite(number) || longInteger.test(text)) return text;
   return String(Number(number.toPrecision(15)));
 }
+
+/** Returns a whole number as a format such as `00000` shows it. */
+export const withZeros = (text: string, digits: number): string =>
+  digits > 0 && /^\d+$/.test(text) ? text.padStart(digits, '0') : text;
 
 const longInteger = /^-?[1-9]\d{15,}$/;
 

@@ -3,7 +3,7 @@ import { mayBeLiteral } from '../cells.ts';
 import { FileRefused } from '../file-refused.ts';
 import { maxRecordBytes } from '../raw-records.ts';
 import { rowLine, tooLongLine } from '../record-formats.ts';
-import { dateText, isoDateText, numberText, unescapeText, type Formats } from './cell-values.ts';
+import { dateText, isoDateText, numberText, unescapeText, withZeros, type Formats } from './cell-values.ts';
 import { maxCellLength, maxColumnNumber, maxRowNumber, maxRows, maxUnpackedBytes } from './limits.ts';
 import { readSharedStrings, type SharedStrings } from './shared-strings.ts';
 import { readFormats, readWorkbook, type Workbook } from './workbook.ts';
@@ -183,7 +183,7 @@ class SheetRows implements XmlHandler {
       case 'n':
         return (
           (this.#formats.isDate[this.#style] ? dateText(Number(value), this.#formats.from1904) : undefined) ??
-          numberText(value)
+          withZeros(numberText(value), this.#formats.digits[this.#style] ?? 0)
         );
       default:
         return value;

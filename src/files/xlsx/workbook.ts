@@ -1,6 +1,6 @@
 import { posix } from 'node:path';
 import { FileRefused } from '../file-refused.ts';
-import { isBuiltInDate, isDateFormat, type Formats } from './cell-values.ts';
+import { digitsOfFormat, isBuiltInDate, isDateFormat, type Formats } from './cell-values.ts';
 import { maxIndexBytes } from './limits.ts';
 import { readXml, type XmlHandler } from './xml.ts';
 import type { Zip } from './zip.ts';
@@ -51,26 +51,28 @@ export async function readWorkbook(zip: Zip): Promise<Workbook> {
 
 const isTrue = (text: string | undefined): boolean => text === '1' || text === 'true';
 
-/** Which styles show a number as a date. */
+/** Reads how styles show a number. */
 export async function readFormats({ zip, styles, from1904 }: Workbook): Promise<Formats> {
-  const isDate: boolean[] = [];
-  if (styles === undefined || zip.sizeOf(styles) === undefined) return { isDate, from1904 };
-  const own = new Map<string, boolean>();
+  const [isDate, digits]: [boolean[], number[]] = [[], []];
+  if (styles === undefined || zip.sizeOf(styles) === undefined) return { isDate, digits, from1904 };
+  const own = new Map<string, string>();
   let isCellStyle = false;
   await readIndex(zip, styles, {
     open(name, attributes) {
-      if (name === 'numFmt') own.set(attributes['numFmtId'] ?? '', isDateFormat(attributes['formatCode'] ?? ''));
+      if (name === 'numFmt') own.set(attributes['numFmtId'] ?? '', attributes['formatCode'] ?? '');
       else if (name === 'cellXfs') isCellStyle = true;
       else if (name === 'xf' && isCellStyle) {
         const id = attributes['numFmtId'] ?? '0';
-        isDate.push(own.get(id) ?? isBuiltInDate(Number(id)));
+        const code = own.get(id);
+        isDate.push(code === undefined ? isBuiltInDate(Number(id)) : isDateFormat(code));
+        digits.push(digitsOfFormat(code ?? ''));
       }
     },
     close(name) {
       if (name === 'cellXfs') isCellStyle = false;
     },
   });
-  return { isDate, from1904 };
+  return { isDate, digits, from1904 };
 }
 
 /** @param part the part whose relations these are; `''`: the whole file */
