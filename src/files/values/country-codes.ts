@@ -26,11 +26,15 @@ async function load(): Promise<CountryCodes> {
     for (const name of [alpha2, alpha3, short.of(alpha2)!]) add(name, alpha2);
   // Parts of the United Kingdom stand as countries in many files.
   for (const name of ['England', 'Scotland', 'Wales', 'Northern Ireland']) add(name, 'GB');
+  // Signs of cars, which Europeans use as codes.
+  for (const sign of carSigns.split(' ')) add(...(sign.split('=') as [string, string]));
   for (const language of names.getSupportedLanguages())
     for (const [alpha2, given] of Object.entries(names.getNames(language, { select: 'all' })))
       for (const name of given) add(name, alpha2);
   return memoised((name) => only(codes.get(keyOf(name))));
 }
+
+const carSigns = 'A=AT B=BE BRD=DE D=DE E=ES F=FR H=HU I=IT L=LU N=NO P=PT S=SE';
 
 /** A file has the same few countries again and again. */
 function memoised(codeOf: CountryCodes): CountryCodes {

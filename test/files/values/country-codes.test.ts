@@ -21,6 +21,8 @@ test.each([
   ['Scotland', 'GB'],
   ['Wales', 'GB'],
   ['Côte d’Ivoire', 'CI'],
+  ['D', 'DE'],
+  ['BRD', 'DE'],
   ['Syria', 'SY'],
   ['Trinidad & Tobago', 'TT'],
 ])('%s is %s', (name, code) => expect(codeOf(name)).toBe(code));
