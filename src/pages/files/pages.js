@@ -176,8 +176,10 @@ async function follow() {
       const fresh = page.querySelector('[data-live]');
       // Once it has ended, the whole page is loaded: it then offers other things.
       if (!fresh) return location.reload();
+      const focused = live.contains(document.activeElement) && document.activeElement.getAttribute('href');
       live.replaceChildren(...fresh.childNodes);
       enhance(live);
+      if (focused) live.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
     }
   } catch {
     // The service or the network is down: try again.
