@@ -73,11 +73,21 @@ async function load(): Promise<PhoneReader> {
 
 function findNumber(parse: typeof parsePhoneNumberFromString, written: string, country: CountryCode | undefined) {
   const text = plainNumber.test(written) ? written : withoutWords(written);
+  if (country && withoutPlus.test(text)) {
+    const own = parse(`+${text}`, { extract: false });
+    if (own?.country === country && own.isValid()) return own;
+  }
   // Without `extract`, words around a number are not dropped: such a text is no number.
   const found = parse(text, { ...(country ? { defaultCountry: country } : {}), extract: false });
   const isInternational = /^[\s(]*[+\uff0b]/.test(text);
   return found && (isInternational ? found.isPossible() : found.isValid()) ? found : undefined;
 }
+
+/**
+ * Spreadsheets make `4930901820` of `+49 30 901820`. If its country is Germany, it could be `04930 901820` too, which has
+ * lost its 0. That is rare.
+ */
+const withoutPlus = /^[1-9][\d\s./-]*$/;
 
 /** Nothing but a number. */
 const plainNumber = /^\+?[\d\s./()-]+$/;
