@@ -111,6 +111,20 @@ describe('the pages of jobs', () => {
 });
 
 describe('the page of the audit log', () => {
+  test('is at most 150 KB of HTML, and the next page goes on where it ends', async () => {
+    const { customer, visitor } = await start('admin');
+    await app.owner`
+      insert into audit_events (customer_id, event, actor, address, details)
+      select ${customer.id}, 'webhook.created', 'somebody@harbour-and-pine.example', '2001:db8:1:2:3:4:5:6',
+        jsonb_build_object('host', 'hooks' || n || '.example', 'webhook', uuidv7())
+      from generate_series(1, 150) n`;
+    const [first, second] = [await visitor.get('/app/audit'), await visitor.get('/app/audit?page=2')];
+    expect(Buffer.byteLength(first.body)).toBeLessThan(150_000);
+    const hosts = (body: string) => body.match(/hooks\d+\.example/g) ?? [];
+    expect(new Set([first, second].flatMap(({ body }) => hosts(body))).size).toBe(150);
+    expect(second.body).not.toContain('rel="next"');
+  });
+
   test('shows admins who did what', async () => {
     const { customer, visitor } = await start('admin');
     await visitor.submit(`/app/keys/${customer.keyId}/revoke`);

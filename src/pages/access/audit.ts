@@ -4,22 +4,23 @@ import { listUsers } from '../../queries/accounts/users.ts';
 import type { User } from '../../schemas/users.ts';
 import type { AuditEvent, AuditEventName } from '../../schemas/audit.ts';
 import { forAdmins } from '../base/access.ts';
-import { queryOf, text } from '../base/forms.ts';
-import { empty, html, moment, table, type Html } from '../base/html.ts';
+import { pageNumberOf } from '../base/forms.ts';
+import { empty, html, moment, pager, table, type Html } from '../base/html.ts';
 import { sendPage } from '../base/layout.ts';
 
 const section = '/app/audit';
-const fewEvents = 100;
-const manyEvents = 1000;
+const pageEvents = 100;
+const mostPages = 10;
 
 export async function audit(app: FastifyInstance): Promise<void> {
   app.get('/audit', forAdmins, async (request, reply) => {
-    const limit = text(queryOf(request), 'all') === '' ? fewEvents : manyEvents;
+    const page = Math.min(pageNumberOf(request), mostPages);
     const { db, caller } = request;
-    const [events, users] = await Promise.all([
-      db.search((sql) => listEvents(sql, caller.customerId, limit)),
+    const [newest, users] = await Promise.all([
+      db.search((sql) => listEvents(sql, caller.customerId, page * pageEvents)),
       db.lookup((sql) => listUsers(sql, caller.customerId)),
     ]);
+    const events = newest.slice((page - 1) * pageEvents);
     const body = html`<p class="lead">Who did what with keys, users and webhooks, from which address. Newest first.</p>
       !${
         events.length === 0
@@ -30,7 +31,10 @@ export async function audit(app: FastifyInstance): Promise<void> {
               events.map((event) => row(event, users)),
             )
       }
-      !${events.length === fewEvents ? html`<p><a href="${section}?all=1">Show the last ${manyEvents}</a></p>` : ''}`;
+      !${pager({
+        newer: page > 1 ? `${section}?page=${page - 1}` : undefined,
+        older: events.length === pageEvents && page < mostPages ? `${section}?page=${page + 1}` : undefined,
+      })}`;
     return sendPage(request, reply, { title: 'Audit log', section, body });
   });
 }
