@@ -138,8 +138,8 @@ function columnOf(fields: FileFields, name: string): FileColumn {
   if (Object.hasOwn(companyParts, name)) {
     const shown: Path = ['company', companyParts[name as keyof typeof companyParts]];
     const item: Path = ['company', name.slice('company.'.length)];
-    const kind = name === 'company.name' ? 'name' : 'text';
-    return { name, header: name, type: 'text', kind, shown, item, isNullable: false, mayBeEmpty: false };
+    // Not `name`: all contacts whose company is `-` would get one company.
+    return { name, header: name, type: 'text', kind: 'text', shown, item, isNullable: false, mayBeEmpty: false };
   }
   const { shown, create, patch } = fields;
   const written: TSchema = create.properties[name] ?? shown.properties[name]!;

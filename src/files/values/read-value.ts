@@ -65,26 +65,30 @@ const longestShown = 100;
 export const quoted = (text: string): string =>
   JSON.stringify(text.length > longestShown ? `${text.slice(0, longestShown - 1)}…` : text);
 
-const nothing = new Set(['n/a', '#n/a', '-', '—']);
+const nothing = new Set(['n/a', 'n.a.', '#n/a', '#nv', 'k.a.', 'k. a.', 'keine angabe', 'null', 'unspecified']);
+
+/** Dashes or question marks, such as `--`. */
+const noWord = /^(?:\p{Pd}+|\?+)$/u;
 
 /** How Outlook, databases and spreadsheets write a date that is not given, such as `0/0/00`. */
 const noDate = /^0{1,4}([./-])0{1,2}\1(?:0{1,2}|0{4})$/;
 
 /** True for what people and programs write into a cell without a value. */
 export const isNothing = (text: string): boolean =>
-  text.length <= longestNothing && (nothing.has(text.toLowerCase()) || noDate.test(text));
+  text.length <= longestNothing && (nothing.has(text.toLowerCase()) || noWord.test(text) || noDate.test(text));
 
-const longestNothing = '0000-00-0000'.length;
+const longestNothing = 12;
 
 // Of a date as people write it: digits, separators, and the name of a month or a zone.
 const dateLike = /^[\p{L}\d\s.,/:+-]{4,40}$/u;
+const emptyDate = /^(?:00?[./-]|(?:0?1[./-]){2}1900\b|1900-01-01)/;
 const fourDigits = /(?<!\d)\d{4}(?!\d)/g;
 
 /** @throws InvalidCell if the text has no year, or several */
 export function readYear(text: string): number {
   const years = dateLike.test(text) ? (text.replace(/(?<=:\d\d)\.\d+/, '').match(fourDigits) ?? []) : [];
-  // Spreadsheets show an empty date as 00.01.1900; in address books a birthday without a year is one of 1604.
-  if (years.length !== 1 || Number(years[0]) === 0 || years[0] === '1604' || /^00?[./-]/.test(text))
+  // Spreadsheets show an empty date as 00.01.1900 or 01.01.1900; in address books a birthday without a year is one of 1604.
+  if (years.length !== 1 || Number(years[0]) === 0 || years[0] === '1604' || emptyDate.test(text))
     throw new InvalidCell(`${quoted(text)} is no year (such as 1985) and no date with a year`);
   return Number(years[0]);
 }

@@ -176,12 +176,13 @@ function readAs({ kind, customType, decimalMark }: Column, value: unknown, conte
   if (kind === undefined || typeof value !== 'string') return value;
   const text = value.trim();
   const isName = kind === 'name' || kind === 'full name';
-  return text === '' || (!isName && isNothing(text)) ? undefined : readTexts[kind](text, context);
+  return text === '' || (!isName && !isSomething(text)) ? undefined : readTexts[kind](text, context);
 }
 
 const asWritten = ({ country_code, number }: PhoneNumber): string => `${country_code} ${number}`.trim();
 
-const isSomething = (text: string): boolean => text !== '' && !isNothing(text);
+/** In spreadsheets, a formula that shows an empty cell shows 0. In a custom field, 0 is a value. */
+const isSomething = (text: string): boolean => text !== '' && text !== '0' && !isNothing(text);
 
 const union = (emails: unknown, more: readonly string[]): string[] => [
   ...new Set([...((emails as string[] | null | undefined) ?? []), ...more]),

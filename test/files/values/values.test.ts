@@ -71,6 +71,7 @@ describe('a cell', () => {
     ['location_country', ' united states ', 'US'],
     ['location_country', 'AUT', 'AT'],
     ['location_country', 'Wales', 'GB'],
+    ['location_country', 'A', 'AT'],
     ['birth_year', '1985', 1985],
     ['birth_year', '12.03.1985', 1985],
     ['birth_year', '1985-03-12T00:00:00.000Z', 1985],
@@ -89,20 +90,26 @@ describe('a cell', () => {
     expect(await itemOf({ [field]: text })).toEqual({ [field]: value });
   });
 
-  test.each(['n/a', 'N/A', '#N/A', '-', '—', '0/0/00', '00.00.0000', '0000-00-00'])(
+  test.each(['n/a', 'N/A', '#N/A', '#NV', 'k.A.', 'NULL', '-', '—', '--', '?', '0/0/00', '00.00.0000', '0000-00-00'])(
     'with %j is empty',
     async (text) => {
-      expect(await itemOf({ job_title: text, location_country: text, birth_year: text, phone_numbers: text })).toEqual({
-        phone_numbers: [],
-      });
+      const cells = { job_title: text, location_country: text, birth_year: text, phone_numbers: text };
+      expect(await itemOf({ ...cells, 'company.name': text })).toEqual({ phone_numbers: [] });
     },
   );
+
+  test('with the 0 of a formula is empty, but in a custom field', async () => {
+    const cells = { job_title: '0', location_locality: '0', mobile_phone: '0', 'company.name': '0' };
+    expect(await itemOf({ ...cells, 'custom_fields.visits': '0' })).toEqual({ custom_fields: { visits: '0' } });
+  });
 
   test.each([
     ['location_country', 'Germoney', '/location_country "Germoney" is no country (a name, or a code such as DE)'],
     ['birth_year', '1985 or 1986', '/birth_year "1985 or 1986" is no year (such as 1985) and no date with a year'],
     ['work_email', 'ada@example.com; bob@', '/work_email "bob@" is no e-mail address'],
     ['birth_year', '00.01.1900', '/birth_year "00.01.1900" is no year (such as 1985) and no date with a year'],
+    ['birth_year', '01.01.1900', '/birth_year "01.01.1900" is no year (such as 1985) and no date with a year'],
+    ['birth_year', '1900-01-01', '/birth_year "1900-01-01" is no year (such as 1985) and no date with a year'],
     ['profnet_url', 'none', '/profnet_url "none" is no web address (such as https://example.com)'],
     ['phone_numbers', '1234', '/phone_numbers "1234" is no phone number'],
     ['mobile_phone', '4,91512E+12', '/mobile_phone "4,91512E+12" is no phone number'],
