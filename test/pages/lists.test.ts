@@ -105,12 +105,28 @@ test('opportunities stand in a column for each stage, with its total, and are mo
   const stages = await stagesOf(customer);
   const id = await make(customer, '/opportunities', await opportunityBody(customer, { name: 'Two engines' }));
   expect(textOf(await admin.get('/app/opportunities'))).toMatch(/Lead 1 10 % Two engines/);
-  const moved = await admin.submit('/app/opportunities', { stage_id: stages[4]!.id }, `/app/opportunities/${id}/move`);
+  const moved = await admin.submit(`/app/opportunities/${id}/move`, { stage_id: stages[4]!.id });
   expect(moved.status).toBe(303);
   expect(textOf(await admin.get('/app/opportunities'))).toMatch(/Won 1 100 % Two engines/);
   expect((await customer.get(`/opportunities/${id}`)).body.stage_id).toBe(stages[4]!.id);
   const stranger = await visitorOf(app.fastify, (await app.customer()).id);
   expect((await stranger.get(`/app/opportunities/${id}`)).status).toBe(404);
+});
+
+test('a full board, and a full page of lists with long rules, are at most 150 KB of HTML', async () => {
+  const name = 'Onboarding workshop for Gutmann, Leuschke and Motzenbäcker';
+  const body = await opportunityBody(customer, { name });
+  for (const { id } of await stagesOf(customer))
+    await Promise.all(Array.from({ length: 25 }, () => make(customer, '/opportunities', { ...body, stage_id: id })));
+  const rules = ['A', 'B', 'C', 'D', 'E'].map((letter) => ({
+    field: 'job_title',
+    operator: 'contains',
+    value: `Head of Sales and Business Development ${letter}`,
+  }));
+  for (let i = 0; i < 26; i += 1)
+    await customer.post('/list-contact', { name: `${name} ${i}`, description: name, rules });
+  for (const path of ['/app/opportunities', '/app/lists'])
+    expect(Buffer.byteLength((await admin.get(path)).body), path).toBeLessThan(150_000);
 });
 
 test('a list is created once by a form that is sent twice, and keeps the lines of its description', async () => {

@@ -57,7 +57,7 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
       actions: html`<a role="button" href="${section}/new">New opportunity</a>`,
       body: html`!${text(queryOf(request), 'done') === 'sent' ? sentBefore : ''}!${pipelines.length > 1 ? chooser(pipelines, chosen) : ''}
         <div class="board" role="region" aria-label="Stages" tabindex="0">
-          !${columns.map((column) => columnOf(request, reply, chosen, column))}
+          !${columns.map((column) => columnOf(chosen, column))}
         </div>`,
     });
   });
@@ -65,6 +65,24 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
   opportunityEdit(app, requireOpportunity);
 
   app.get('/opportunities/:id', forMembers, async (request, reply) => showOne(request, reply));
+
+  app.get('/opportunities/:id/move', forMembers, async (request, reply) => {
+    const found = await requireOpportunity(request);
+    const { stages, id } = await pipelineOf(request, found);
+    const body = html`<input type="hidden" name="pipeline" value="${id}" />
+      <label>${opportunityWords.stage_id} !${stageChoice(stages, found)}</label>
+      <div class="buttons">
+        <button>Move</button>
+        <a role="button" class="secondary outline" href="${boardOf(id)}" data-close>Leave it there</a>
+      </div>`;
+    return sendPage(request, reply, {
+      title: `Move ${found.name}`,
+      section,
+      body: html`<div class="card narrow">
+        !${form(request, reply, { action: `${section}/${found.id}/move`, body })}
+      </div>`,
+    });
+  });
 
   app.post('/opportunities/:id/move', forMembers, async (request, reply) => {
     const { db, caller } = request;
@@ -76,7 +94,7 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     if (faults.length > 0) throw validationFailed(faults);
     await db.transaction((sql) => updateOpportunity(sql, caller.customerId, id, patch));
     const pipeline = text(fields, 'pipeline');
-    return goTo(reply, pipeline === '' ? `${section}/${id}` : `${section}?pipeline=${encodeURIComponent(pipeline)}`);
+    return goTo(reply, pipeline === '' ? `${section}/${id}` : boardOf(pipeline));
   });
 
   deletion(app, {
@@ -91,6 +109,8 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     done: section,
   });
 }
+
+const boardOf = (pipeline: string): string => `${section}?pipeline=${encodeURIComponent(pipeline)}`;
 
 interface Column {
   stage: StageListItem;
@@ -117,43 +137,46 @@ const chooser = (pipelines: readonly Pipeline[], chosen: Pipeline): Html =>
     <div class="filter-buttons"><button class="secondary">Show</button></div>
   </form>`;
 
-function columnOf(request: FastifyRequest, reply: FastifyReply, pipeline: Pipeline, { stage, rows }: Column): Html {
+function columnOf(pipeline: Pipeline, { stage, rows }: Column): Html {
   const { total_opportunities: total, name, probability_percentage } = stage;
   return html`<section class="column">
     <h2>${name} <span class="quiet">${count(total)}</span></h2>
     <p class="quiet">${probability_percentage} %</p>
-    !${rows.map((row) => cardOf(request, reply, pipeline, row))}
+    !${rows.map((row) => cardOf(pipeline, row))}
     !${total > rows.length ? html`<p class="quiet">and ${count(total - rows.length)} older ones</p>` : ''}
   </section>`;
 }
 
-function cardOf(request: FastifyRequest, reply: FastifyReply, pipeline: Pipeline, one: Opportunity): Html {
-  const { id, name, price, priority, estimated_closing_date } = one;
+/** Moving has a page of its own: a choice in each card made the board three times as large. */
+function cardOf({ currency }: Pipeline, { id, name, price, priority, estimated_closing_date }: Opportunity): Html {
   return html`<article class="deal">
     <h3><a href="${section}/${id}">${name}</a></h3>
     <p>
-      <strong>${money(price, pipeline.currency)}</strong>
+      <strong>${money(price, currency)}</strong>
       !${priority === 'NONE' ? '' : badge(priorityWords[priority].word, priorityWords[priority].tone)}
     </p>
-    <p class="quiet">!${date(estimated_closing_date)}</p>
-    !${moveForm(request, reply, pipeline.stages, one, pipeline.id)}
+    <p class="below">
+      <span class="quiet">!${date(estimated_closing_date)}</span>
+      <a href="${section}/${id}/move" data-dialog aria-label="Move ${name}">Move</a>
+    </p>
   </article>`;
 }
 
-/** Returns a form that moves an opportunity to another stage. */
-function moveForm(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  stages: Pipeline['stages'],
-  { id, name, stage_id }: Opportunity,
-  pipeline: string,
-): Html {
-  const body = html`<input type="hidden" name="pipeline" value="${pipeline}" />
-    <select name="stage_id" aria-label="Stage of ${name}">
-      !${stages.map((stage) => option(stage.id, stage.name, stage_id))}
-    </select>
-    <button class="secondary outline" aria-label="Move ${name}">Move</button>`;
-  return form(request, reply, { action: `${section}/${id}/move`, body, attributes: 'class="inline-form move"' });
+const stageChoice = (stages: Pipeline['stages'], { name, stage_id }: Opportunity): Html =>
+  html`<select name="stage_id" aria-label="Stage of ${name}">
+    !${stages.map((stage) => option(stage.id, stage.name, stage_id))}
+  </select>`;
+
+/** Returns a form that moves an opportunity to another stage, and leads back to its page. */
+function moveForm(request: FastifyRequest, reply: FastifyReply, { stages }: Pipeline, one: Opportunity): Html {
+  const body = html`!${stageChoice(stages, one)}
+    <button class="secondary outline" aria-label="Move ${one.name}">Move</button>`;
+  return form(request, reply, { action: `${section}/${one.id}/move`, body, attributes: 'class="inline-form move"' });
+}
+
+async function pipelineOf({ db, caller }: FastifyRequest, { stage_id }: Opportunity): Promise<Pipeline> {
+  const pipelines = await db.search((sql) => listPipelinesWithStages(sql, caller.customerId));
+  return pipelines.find(({ stages }) => stages.some(({ id }) => id === stage_id))!;
 }
 
 /** @throws DomainError `not_found` */
@@ -168,13 +191,12 @@ async function showOne(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   const { db, caller } = request;
   const found = await requireOpportunity(request);
   const { contacts_ids, company_id, details, description, priority } = found;
-  const [pipelines, contacts, companies, users] = await Promise.all([
-    db.search((sql) => listPipelinesWithStages(sql, caller.customerId)),
+  const [pipeline, contacts, companies, users] = await Promise.all([
+    pipelineOf(request, found),
     db.search((sql) => findContacts(sql, caller.customerId, contacts_ids.slice(0, 100))),
     company_id === null ? [] : db.lookup((sql) => findCompanies(sql, caller.customerId, [company_id])),
     usersOf(request),
   ]);
-  const pipeline = pipelines.find(({ stages }) => stages.some(({ id }) => id === found.stage_id))!;
   const [company] = companies;
   const lines = details.map(
     ({ name, price, quantity, total }) =>
@@ -194,7 +216,7 @@ async function showOne(request: FastifyRequest, reply: FastifyReply): Promise<Fa
       <div class="card">
         !${facts([
           [opportunityWords.price, html`<strong>${money(found.price, pipeline.currency)}</strong>`],
-          [opportunityWords.stage_id, moveForm(request, reply, pipeline.stages, found, '')],
+          [opportunityWords.stage_id, moveForm(request, reply, pipeline, found)],
           [opportunityWords.priority, badge(priorityWords[priority].word, priorityWords[priority].tone)],
           [
             opportunityWords.company_id,

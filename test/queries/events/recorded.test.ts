@@ -239,7 +239,7 @@ describe('what a page writes makes one event', () => {
     const { body } = await customer.get(`/opportunities/${id}`);
     const stage_id = stages.find((stage) => stage.id !== body.stage_id)!.id;
     await news();
-    await admin.submit('/app/opportunities', { stage_id }, `/app/opportunities/${id}/move`);
+    await admin.submit(`/app/opportunities/${id}/move`, { stage_id });
     expect(await news()).toMatchObject([{ type: 'opportunity.updated', id, source: 'page', changed: ['stage_id'] }]);
     await admin.submit(`/app/opportunities/${id}/delete`);
     expect(await news()).toMatchObject([{ type: 'opportunity.deleted', id, source: 'page' }]);
