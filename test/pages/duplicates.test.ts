@@ -70,6 +70,22 @@ test('all records that equal an older one are merged at once, and groups in whic
   expect((await customer.post('/company/list', {})).body).toHaveLength(1);
 });
 
+test('equal records are found behind any number of groups in which something differs', async () => {
+  await app.owner`
+    insert into contacts (customer_id, first_name, last_name, work_email, folded)
+    select ${customer.id}, 'First' || n, 'Last', email, jsonb_build_object('last_name', 'last', 'work_email', email)
+    from generate_series(1, 1200) n, lateral (select 'many' || (n / 2) || '@x.example' as email) given`;
+  const equal = [
+    await contact({ work_email: 'z@x.example', gender: 'f' }),
+    await contact({ work_email: 'z@x.example' }),
+    await contact({ work_email: 'z@x.example' }),
+  ] as const;
+  const sent = await admin.submit('/app/duplicates/work_email/equal');
+  expect(sent.location).toBe('/app/duplicates?by=work_email&done=1');
+  expect((await read(equal[2])).merged_into).toBe(equal[1]);
+  expect((await read(equal[0])).id).toBe(equal[0]);
+});
+
 test('duplicates that workers count are shown once they are counted', async () => {
   expect(textOf(await admin.get('/app/duplicates?by=external_name'))).toContain('are being counted');
 });

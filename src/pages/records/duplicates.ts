@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { DomainError } from '../../errors.ts';
-import { findDuplicates } from '../../queries/crm/duplicates.ts';
+import { findDuplicates, listEqualDuplicates } from '../../queries/crm/duplicates.ts';
 import { mergeCompanies } from '../../queries/crm/merges/company-merges.ts';
 import { mergeContacts } from '../../queries/crm/merges/contact-merges.ts';
 import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data/duplicates.ts';
@@ -94,13 +94,14 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     const found = await findEqual(request, by);
     const { kind } = searches[by];
     if (found.length === 0) return goTo(reply, `${section}?by=${by}&done=0`);
-    const gone = found.reduce((sum, { merge_ids }) => sum + merge_ids.length, 0);
+    const gone = found.reduce((sum, ids) => sum + ids.length - 1, 0);
     return sendConfirmation(request, reply, {
       title: 'Merge equal ones',
       section,
-      text: html`In ${counted(found.length, 'group')}, ${counted(gone, kind.noun, kind.title.toLowerCase())} have the
-      same values in every field as an older one. They are merged into it: it gets their lists and opportunities, and
-      they are deleted. Groups in which anything differs stay.`,
+      text: html`In !${found.length === maxEqual ? 'at least ' : ''}!${counted(found.length, 'group')},
+      !${counted(gone, kind.noun, kind.title.toLowerCase())} have the same values in every field as an older one. They
+      are merged into it: it gets their lists and opportunities, and they are deleted. Groups in which anything differs
+      stay.`,
       action: `${section}/${by}/equal`,
       back: `${section}?by=${by}`,
       refusal: 'Not now',
@@ -112,11 +113,13 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     const by = keyOf(request.params as Fields);
     const end = performance.now() + maxMergeMs;
     let merged = 0;
-    for (const { id, merge_ids } of await findEqual(request, by)) {
+    const found = await findEqual(request, by);
+    for (const ids of found) {
       if (performance.now() > end) break;
-      merged += await db.transaction((sql) => mergeIfEqual(sql, caller.customerId, searches[by], [id, ...merge_ids]));
+      merged += await db.transaction((sql) => mergeIfEqual(sql, caller.customerId, searches[by], ids));
     }
-    return goTo(reply, `${section}?by=${by}&done=${merged}`);
+    const isMore = found.length > merged || found.length === maxEqual;
+    return goTo(reply, `${section}?by=${by}&done=${merged}${isMore ? '&more=1' : ''}`);
   });
 }
 
@@ -180,7 +183,9 @@ function doneText(request: FastifyRequest): Html {
   if (!/^\d{1,6}$/.test(done)) return '';
   return done === '0'
     ? notice('Nothing was merged: in every group something differs.', 'warning')
-    : notice(`${counted(Number(done), 'group is', 'groups are')} merged.`);
+    : notice(
+        `${counted(Number(done), 'group is', 'groups are')} merged.${text(queryOf(request), 'more') ? ' More are equal: merge them too.' : ''}`,
+      );
 }
 
 const idsIn = (fields: Fields): string[] =>
@@ -219,30 +224,18 @@ async function compare(
   return sendPage(request, reply, { title: words, section, status, body });
 }
 
-/** Groups that one form merges at most, and those that are looked at for it. */
-const most = { merged: 100, groups: 500 };
+/** Groups that one form merges at most. */
+const maxEqual = 1_000;
 
 /** Time for the merges of one form (ms). */
 const maxMergeMs = 6_000;
 
-/** Returns merges of records into an older one with the same values in all fields. */
-async function findEqual(request: FastifyRequest, by: DuplicateKey): Promise<Merge[]> {
-  const found: Merge[] = [];
-  const limit = 100;
-  for (let page = 1; page <= most.groups / limit && found.length < most.merged; page += 1) {
-    const groups = (await findUnlessCounting(request, by, page, limit)) ?? [];
-    const ids = groups.map((group) => group.ids.slice(0, maxCompared));
-    const rows = new Map((await readInOrder(request, searches[by], ids.flat())).map((row) => [row.id, row]));
-    for (const group of ids) {
-      const merge = mergeOfEqual(
-        searches[by],
-        group.flatMap((id) => rows.get(id) ?? []),
-      );
-      if (merge) found.push(merge);
-    }
-    if (groups.length < limit) break;
-  }
-  return found.slice(0, most.merged);
+/** Returns groups of records with the same values in all fields, the oldest of each first. */
+async function findEqual({ db, caller }: FastifyRequest, by: DuplicateKey): Promise<string[][]> {
+  const { fields } = searches[by];
+  const limits = { fields, limit: maxEqual, size: maxCompared };
+  const groups = await db.search((sql) => listEqualDuplicates(sql, caller.customerId, by, limits));
+  return groups.map(({ ids }) => ids);
 }
 
 /** Returns the merge of those records that equal the first one; undefined if there are none. */

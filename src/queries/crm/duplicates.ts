@@ -1,6 +1,6 @@
 import type { Database, Sql } from '../../database/db.ts';
 import { unavailable } from '../../errors.ts';
-import { constant } from '../../filters/sql.ts';
+import { constant, type Fragment } from '../../filters/sql.ts';
 import { maxDuplicateIds, type DuplicateGroup, type DuplicateKey } from '../../schemas/clean-data/duplicates.ts';
 import type { Paginate } from '../../schemas/base/wire.ts';
 import { limitAndOffset } from '../records/paging.ts';
@@ -28,6 +28,58 @@ export async function findDuplicates(
   return { groups: await db.search((sql) => listCountedDuplicates(sql, customerId, by, paginate)), asOf };
 }
 
+/**
+ * Returns groups of duplicates that are equal in all fields, the oldest record of each first.
+ * @param fields the fields that a merge writes
+ * @returns at most `limit` groups, of each at most `size` records; none until workers have counted the duplicates
+ */
+export function listEqualDuplicates(
+  sql: Sql,
+  customerId: string,
+  by: DuplicateKey,
+  { fields, limit, size }: { fields: readonly string[]; limit: number; size: number },
+): Promise<{ ids: string[] }[]> {
+  const { table, counts } = tables[by];
+  const columns = fields.map((name) => `r.${name === 'company' ? 'company_id' : name}`).join(', ');
+  return sql<{ ids: string[] }[]>`
+    ${isCounted(by) ? countedIn(sql, customerId, by) : sharedIn(sql, customerId, by)}
+    select (array_agg(r.id order by r.id))[1:${size}::integer] as ids
+    from g
+    join ${constant(sql, table)} r
+      on r.customer_id = ${customerId}::uuid
+      and ${constant(sql, counts)}
+      and ${constant(sql, isCounted(by) ? 'r.id = g.id' : indexedValues[by].hasValue)}
+    group by ${constant(sql, columns)}
+    having count(*) > 1
+    order by ids
+    limit ${limit}`;
+}
+
+const countedIn = (sql: Sql, customerId: string, kind: CountedKey): Fragment => sql`
+  with g as materialized (
+    select unnest(ids) as id
+    from duplicate_groups
+    where customer_id = ${customerId}
+      and kind = ${kind}
+  )`;
+
+function sharedIn(sql: Sql, customerId: string, by: keyof typeof indexedValues): Fragment {
+  const { table, value, counts } = indexedValues[by];
+  return sql`
+    with g as materialized (
+      select v.value
+      from (
+        select ${constant(sql, value)} as value
+        from ${constant(sql, table)} r
+        where r.customer_id = ${customerId}::uuid
+          and ${constant(sql, counts)}
+      ) v
+      where v.value <> ''
+      group by v.value
+      having count(*) > 1
+    )`;
+}
+
 /** A value by which duplicates are found as of now: one column with an index. */
 interface IndexedValue {
   table: 'contacts' | 'companies';
@@ -53,6 +105,12 @@ const indexedValues: Record<Exclude<DuplicateKey, CountedKey>, IndexedValue> = {
     hasValue: `hashtextextended(${profile}, 0) = hashtextextended(g.value, 0) and ${profile} = g.value`,
   },
   name: { table: 'companies', value: name, counts: 'r.deleted_at is null', hasValue: `${name} = g.value` },
+};
+
+const tables: Record<DuplicateKey, Pick<IndexedValue, 'table' | 'counts'>> = {
+  ...indexedValues,
+  name_and_company: { table: 'contacts', counts: 'true' },
+  external_name: { table: 'companies', counts: indexedValues.name.counts },
 };
 
 /**
