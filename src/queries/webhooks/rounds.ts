@@ -85,10 +85,10 @@ export async function saveRound(sql: Transaction, endpoint: EndpointRow, round: 
   await saveAttempts(sql, endpoint, attempts);
   if (disable) await recordDisabled(sql, endpoint.customer_id, endpoint, disable.reason);
   // What the round has skipped may be wanted now. So it is read again, and sent again: at least once.
-  const next = wantsMore(endpoint, round.settings)
-    ? { position: endpoint.position, id: endpoint.position_id }
-    : round.next;
-  return moveEndpoint(sql, endpoint, { ...round, next, attempts: isCurrent ? attempts : [], disable });
+  const { next, replay } = wantsMore(endpoint, round.settings)
+    ? { next: { position: endpoint.position, id: endpoint.position_id }, replay: undefined }
+    : round;
+  return moveEndpoint(sql, endpoint, { ...round, next, replay, attempts: isCurrent ? attempts : [], disable });
 }
 
 const wantsMore = ({ types, bulk }: EndpointRow, before: Round['settings']): boolean =>

@@ -347,6 +347,19 @@ describe('a replay', () => {
     answer(200);
     await expectOnly(receiver, id, ['one', 'two', 'one', 'two']);
   });
+
+  test('also sends what it has skipped, if that is wanted before its round ends', async () => {
+    const { customerId, receiver, id } = await start({ types: ['contact.created'] });
+    await record(app, customerId, [...contacts('one'), ['company.created', { name: 'two' }]]);
+    await expectOnly(receiver, id, ['one']);
+    receiver.received.length = 0;
+    const answer = hold(receiver);
+    await replayEndpoint(management(customerId), id, '2020-01-01T00:00:00Z');
+    await wait(() => expect(receiver.open).toBe(1));
+    await updateEndpoint(management(customerId), id, { types: ['contact.created', 'company.created'] });
+    answer(200);
+    await expectOnly(receiver, id, ['one', 'one', 'two']);
+  });
 });
 
 describe('what an old URL answers after its change', () => {
