@@ -4,11 +4,13 @@ import { takeTurn } from '../../src/jobs/turns.ts';
 import { jobBatches } from '../../src/jobs/job-batches.ts';
 import { checkCredits } from '../../src/queries/jobs/credit-checks.ts';
 import { insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
+import { readEnriched } from '../../src/queries/crm/enrichment.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { suppress } from '../catalog/suppress.ts';
 import { recount } from '../queries/memberships/recount.ts';
 import { startApp } from '../setup/app.ts';
+import { beforeStatement } from '../setup/between-statements.ts';
 import { contactBody, make, unique, type TestCustomer } from '../setup/factories.ts';
 import { creditsOf, customerWith, read } from './calls.ts';
 import { contextOf } from './working.ts';
@@ -242,6 +244,20 @@ test('contacts that are merged while their people are searched for are enriched 
     { item: kept, status: 'skipped', reason: 'duplicate', charged: 0 },
   ]);
   expect((await creditsOf(customer)).subscription).toEqual({ balance: 9, reserved: 0 });
+});
+
+test('a contact is read as the one that stays, or not at all, while that one is merged in turn', async () => {
+  const customer = await customerWith(app, { subscription: 10 });
+  const [id, merged, kept] = [await contact(customer), await contact(customer), await contact(customer)];
+  const merge = (into: string, one: string) => customer.post('/contacts/merge', { id: into, merge_ids: [one] });
+  await merge(merged, id);
+  const readBeside = (beside: () => Promise<unknown>) =>
+    app.db
+      .search((sql) => readEnriched(beforeStatement(sql, 3, beside), customer.id, [id]))
+      .then((found) => found.get(id)?.id)
+      .catch((error: { code: string }) => error.code);
+  expect(['unavailable', kept]).toContain(await readBeside(() => merge(kept, merged)));
+  expect(await readBeside(() => Promise.resolve())).toBe(kept);
 });
 
 test('a start takes ids, filters or both, and names its faults: unknown contacts, scopes, and too few credits', async () => {

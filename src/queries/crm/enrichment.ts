@@ -38,6 +38,7 @@ export interface Enrichment<Contact = EnrichedContact> {
 /**
  * Reads contacts, by the ids with which a job names them. A contact that was merged is read as the one that replaces it.
  * Deleted contacts are missing.
+ * @throws RecordsChanged if such a contact is merged or deleted meanwhile
  */
 export async function readEnriched(
   sql: Sql | Transaction,
@@ -48,7 +49,11 @@ export async function readEnriched(
   const missing = ids.filter((id) => !found.has(id));
   const successors = await findSuccessors(sql, customerId, missing);
   const merged = await selectContacts(sql, customerId, [...successors.values()]);
-  for (const [id, successor] of successors) if (merged.has(successor)) found.set(id, merged.get(successor)!);
+  for (const [id, successor] of successors) {
+    const contact = merged.get(successor);
+    if (!contact) throw new RecordsChanged();
+    found.set(id, contact);
+  }
   return found;
 }
 
