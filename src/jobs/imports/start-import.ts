@@ -22,7 +22,6 @@ import {
   type ImportFormat,
   type ImportObject,
   type ImportPatch,
-  type ImportStart,
   type MappedField,
   type Mapping,
 } from '../../schemas/imports.ts';
@@ -122,7 +121,6 @@ export async function changeImport(
 
 /**
  * Starts an import that waits, or a completed dry run again, for real.
- * @param lists of its contacts, if they change
  * @throws DomainError `not_found`, also of a list; `conflict` if no file is uploaded yet, the import has started and is no dry run whose
  * file is kept, or the customer has too many unfinished imports
  */
@@ -130,13 +128,12 @@ export async function startUploaded(
   sql: Transaction,
   customerId: string,
   { id, visible }: { id: string; visible: VisibleImports },
-  { dry_run: dryRun }: ImportStart = {},
-  lists: Pick<ImportPatch, 'list_ids'> = {},
+  changes: Pick<ImportPatch, 'dry_run' | 'list_ids'> = {},
 ): Promise<void> {
   const found = await lockImport(sql, customerId, id, visible);
-  const isChecked = dryRun === false && found.dry_run && found.status === 'COMPLETED';
+  const isChecked = changes.dry_run === false && found.dry_run && found.status === 'COMPLETED';
   if (!isChecked) requireUploaded(found);
-  if (dryRun !== undefined) await updateImport(sql, customerId, found, { ...lists, dry_run: dryRun });
+  await updateImport(sql, customerId, found, changes);
   if (isChecked) return startForReal(sql, customerId, found);
   await beginWork(sql, customerId, found.id);
 }

@@ -211,7 +211,7 @@ async function importChecked(request: FastifyRequest, id: string): Promise<Fault
   const state = await stateOf(request, id);
   await db.transaction(async (sql) => {
     const lists = await listsOf(request, state, sql);
-    await startUploaded(sql, caller.customerId, { id, visible: allImports }, { dry_run: false }, lists);
+    await startUploaded(sql, caller.customerId, { id, visible: allImports }, { dry_run: false, ...lists });
   });
   return {};
 }
