@@ -33,6 +33,8 @@ export async function notePrivacyAction(
 ): Promise<PrivacyDetails> {
   const [{ id }] = await db.lookup((sql) => sql<[{ id: string }]>`select uuidv7() as id`);
   return db.transaction(async (sql) => {
+    // Waits for a commit whose answer was lost, and which is still under way.
+    await sql`select pg_advisory_xact_lock(hashtextextended(${id}, 0))`;
     const [noted] = await sql<{ details: PrivacyDetails }[]>`select details from privacy_log where id = ${id}`;
     if (noted) return noted.details;
     const details = await work(sql);
@@ -41,8 +43,7 @@ export async function notePrivacyAction(
       values (
         ${id}, ${action}, ${operator}, ${key?.kind ?? null}, ${key?.digest ?? null}, ${case_ref ?? null},
         ${reason ?? null}, ${sql.json(details)}
-      )
-      on conflict do nothing -- the commit whose answer was lost ended meanwhile`;
+      )`;
     return details;
   });
 }

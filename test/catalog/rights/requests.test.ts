@@ -16,6 +16,7 @@ import type { Prospect } from '../../../src/schemas/prospects.ts';
 import { customerWith } from '../../jobs/calls.ts';
 import { contextOf } from '../../jobs/working.ts';
 import { startApp } from '../../setup/app.ts';
+import { somebodyWaitsFor } from '../../setup/locks.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
 import { person, writePeople } from '../people.ts';
 import { suppress } from '../suppress.ts';
@@ -202,6 +203,28 @@ test('an action whose commit is answered by nobody stands once in the log, with 
   expect(await app.owner`select action from privacy_log where case_ref = ${noted.case_ref} order by id`).toEqual(
     ['erase', 'find', 'list'].map((action) => ({ action })),
   );
+});
+
+test('an action that is repeated while its first commit is under way tells what the first changed', async () => {
+  const identifier = { kind: 'email', value: `${randomUUID()}@work.example` } as const;
+  let first: Promise<void> | undefined;
+  const lossy = {
+    ...app.db,
+    transaction: async <T>(work: (sql: Transaction) => Promise<T>): Promise<T> => {
+      if (first) return app.db.transaction(work);
+      const done = Promise.withResolvers<void>();
+      first = app.db.transaction(async (sql) => {
+        await work(sql);
+        done.resolve();
+        await somebodyWaitsFor(sql, app.owner);
+      });
+      await done.promise;
+      throw unavailable('the connection was lost');
+    },
+  };
+  const services = { ...app, db: retryingDatabase(lossy), notify: () => undefined };
+  expect(await erase(services, identifier, { operator: 'tests' })).toMatchObject({ suppressed: 1 });
+  await first;
 });
 
 test('a job that runs keeps the values of the last person who is not suppressed, if there is one', async () => {
