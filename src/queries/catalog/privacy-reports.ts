@@ -81,12 +81,15 @@ export async function listContactsOf(
     .map(({ is_found: _found, urls: _urls, ...contact }) => contact);
 }
 
-/** Counts rows that contain one of the texts, which are in lower case: what customers gave to jobs and imports. */
+/**
+ * Counts rows that contain one of the texts, which are in lower case: what customers gave to jobs and imports. A job's
+ * inputs are there before its results, and are deleted with them.
+ */
 export const countMentions = async (sql: Sql, texts: readonly string[]): Promise<Mentions[]> =>
   sql<Mentions[]>`
     select customer_id, 'verifications' as where, count(*) as count
-    from job_results
-    where lower(item) = any(${texts as string[]}::text[])
+    from job_inputs
+    where lower(btrim(item)) = any(${texts as string[]}::text[])
     group by customer_id
     union all
     select customer_id, 'import failures', count(*)

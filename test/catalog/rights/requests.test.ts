@@ -13,7 +13,7 @@ import { toIdentifier } from '../../../src/queries/catalog/identifiers.ts';
 import { unlockPeople } from '../../../src/queries/catalog/unlock-people.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
 import type { Prospect } from '../../../src/schemas/prospects.ts';
-import { customerWith } from '../../jobs/calls.ts';
+import { customerWith, verify } from '../../jobs/calls.ts';
 import { contextOf } from '../../jobs/working.ts';
 import { startApp } from '../../setup/app.ts';
 import { somebodyWaitsFor } from '../../setup/locks.ts';
@@ -268,4 +268,18 @@ test('a person is found in the results of jobs by an address with quotation mark
   const services = { ...app, notify: () => undefined };
   await erase(services, { kind: 'email', value: one.emails[0]!.toLowerCase() }, { operator: 'tests' });
   expect(await leftOf(one)).toMatchObject({ results: 0, told: 1 });
+});
+
+test('an address that a customer gave to a verification is found before the job has come to it, and counted once after', async () => {
+  const customer = await customerWith(app, { verification: 10 });
+  const value = `${randomUUID()}@waits.example`;
+  const { body } = await verify(customer, { emails: [{ email: ` ${value.toUpperCase()} ` }] });
+  const services = { ...app, notify: () => undefined };
+  const mentions = async () =>
+    (await report(services, { kind: 'email', value }, { operator: 'tests' }, 'find')).mentions;
+  const once = [{ customer_id: customer.id, where: 'verifications', count: 1 }];
+  expect(await mentions()).toMatchObject(once);
+  await customer.post(`/service-handler/${body.id}/cancel`);
+  expect((await app.owner`select from job_results where job_id = ${body.id}`).count).toBe(1);
+  expect(await mentions()).toMatchObject(once);
 });
