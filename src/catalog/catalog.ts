@@ -13,6 +13,10 @@ export interface Search {
   netNewFor?: string | undefined;
 }
 
+/** What is counted: all who match, or those that a customer has not unlocked, or those that it has. */
+export type CountedSearch = Pick<Search, 'criteria'> &
+  ({ netNewFor?: string | undefined; unlockedBy?: never } | { netNewFor?: never; unlockedBy: string });
+
 /** A page of at most `limit` prospects, after the first `skip` or after the position `after`, not both. */
 export interface PageWindow {
   limit: number;
@@ -48,7 +52,7 @@ export interface CatalogReads {
   /** Returns one page, unmasked. Ties of the order are sorted by id. */
   search(search: Search, window: PageWindow): Promise<Prospect[]>;
   /** Exact. */
-  count(search: Pick<Search, 'criteria' | 'netNewFor'>): Promise<number>;
+  count(search: CountedSearch): Promise<number>;
   /** In no particular order. Unknown ids are skipped. */
   find(ids: string[]): Promise<Prospect[]>;
   /**

@@ -9,6 +9,7 @@ import {
   prospectOrderFields,
   type Prospect,
   type ProspectCount,
+  type ProspectFilters,
   type ProspectMetadata,
   type ProspectQuery,
 } from '../schemas/prospects.ts';
@@ -67,6 +68,23 @@ export async function countProspects(
     pagination: { current_page: page, total_records: total, total_pages },
     filters_applied: filtersApplied(query.filters ?? {}),
   };
+}
+
+/**
+ * Counts the prospects that match, and those of them that the customer has unlocked.
+ * @throws DomainError `unavailable` if the catalog does not respond in time
+ */
+export async function countMatches(
+  { catalog }: Pick<ProspectServices, 'catalog'>,
+  customerId: string,
+  filters: ProspectFilters,
+): Promise<{ all: number; unlocked: number }> {
+  const criteria = toCriteria(filters);
+  const [all, unlocked] = await Promise.all([
+    catalog.count({ criteria }),
+    catalog.count({ criteria, unlockedBy: customerId }),
+  ]);
+  return { all, unlocked };
 }
 
 /** Leaves out prospects that the customer has unlocked, unless `all_contacts` is true. */

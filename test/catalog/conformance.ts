@@ -177,7 +177,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     expect(await find({ date_verified: { gte: '2026-01-02T03:04:05.679Z' } })).toHaveLength(0);
   });
 
-  test('net-new lists and counts exclude the people that this customer has unlocked, and nobody else', async () => {
+  test('net-new lists and counts exclude the people that this customer has unlocked, and nobody else, and those are counted', async () => {
     const people = Array.from({ length: 5 }, (_, i) => person({ score: i }));
     const [one, other] = [randomUUID(), randomUUID()];
     await hold(people);
@@ -191,6 +191,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
       const search = toSearch(customer, {});
       expect(await catalog.search(search, { limit: 10 })).toHaveLength(left);
       expect(await catalog.count(search)).toBe(left);
+      expect(await catalog.count({ criteria: [], unlockedBy: customer })).toBe(5 - left);
     }
   });
 
@@ -450,6 +451,10 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
               expect(await catalog.count(search)).toBe(expected.length);
               expect(await walk(search, limit)).toEqual(expected);
             }
+            const locked = model.search(filters, order, customer).length;
+            expect(await catalog.count({ criteria: matching(filters).criteria, unlockedBy: customer })).toBe(
+              model.search(filters, order).length - locked,
+            );
           }
           for (const { source, search } of beginnings)
             expect(await catalog.suggest({ source, search })).toEqual(model.suggest(source, search));

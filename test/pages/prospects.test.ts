@@ -1,4 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
+import { insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { filledFields, textOf, visitorOf } from './visitor.ts';
@@ -57,6 +58,14 @@ test('prospects are searched with suggestions, masked, and unlocked by admins wi
   const chosen = `/app/prospects/unlock?do=chosen&id=${people[0]!._id}`;
   expect(textOf(await admin.get(chosen))).toContain('Unlocks 1 prospect.');
   expect((await admin.get('/app/prospects/unlock?do=chosen')).status).toBe(400);
+  await app.db.transaction((sql) => insertUnlocks(sql, customer.id, [people[0]!._id]));
+  const some = await admin.get('/app/prospects?job_title=manager');
+  expect(textOf(some)).toMatch(/3 match, of which you have unlocked 1/);
+  expect(some.body.match(/name="id"/g)).toHaveLength(2);
+  expect(textOf(await admin.get('/app/prospects?all=1&job_title=nobody'))).toMatch(
+    /0 match, of which you have unlocked 0/,
+  );
+
   const member = await visitorOf(app.fastify, customer.id, 'member');
   expect((await member.get(chosen)).status).toBe(403);
   expect((await member.get('/app/prospects')).body).not.toContain('Unlock the chosen');

@@ -1,6 +1,6 @@
 import type { estypes } from '@elastic/elasticsearch';
 import type { TextField } from '../../schemas/prospects.ts';
-import type { Search } from '../catalog.ts';
+import type { CountedSearch } from '../catalog.ts';
 import type { Criterion } from '../criteria.ts';
 import { fieldCodes } from '../field-codes.ts';
 import type { ProspectOrder, ProspectPosition, SortField } from '../order.ts';
@@ -10,12 +10,14 @@ import { idHalvesOf } from './source.ts';
 type Query = NonNullable<estypes.SearchRequest['query']>;
 
 /** Texts are compared literally, never parsed as query syntax. */
-export const matching = ({ criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Query => ({
+export const matching = ({ criteria, netNewFor, unlockedBy }: CountedSearch): Query => ({
   bool: {
-    filter: criteria.map(print),
-    ...(netNewFor === undefined ? {} : { must_not: { term: { unlocked_by: netNewFor } } }),
+    filter: [...criteria.map(print), ...(unlockedBy === undefined ? [] : [isUnlocked(unlockedBy)])],
+    ...(netNewFor === undefined ? {} : { must_not: isUnlocked(netNewFor) }),
   },
 });
+
+const isUnlocked = (customerId: string): Query => ({ term: { unlocked_by: customerId } });
 
 function print(criterion: Criterion): Query {
   switch (criterion.kind) {

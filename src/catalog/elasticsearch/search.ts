@@ -1,6 +1,6 @@
 import type { estypes } from '@elastic/elasticsearch';
 import type { Prospect } from '../../schemas/prospects.ts';
-import type { CatalogReads, Search, PageWindow } from '../catalog.ts';
+import type { CatalogReads, CountedSearch, Search, PageWindow } from '../catalog.ts';
 import type { Reader } from './cluster.ts';
 import { requireAllShards } from './errors.ts';
 import { readCatalog, type Indexes } from './indexes.ts';
@@ -57,11 +57,7 @@ async function readPeople(reader: Reader, request: estypes.SearchRequest): Promi
 /** An index that the service did not create lacks the id fields, so the cluster rejects a search in this order. */
 const indexGuardOrder = sortBy([]);
 
-async function countPeople(
-  reader: Reader,
-  index: string,
-  search: Pick<Search, 'criteria' | 'netNewFor'>,
-): Promise<number> {
+async function countPeople(reader: Reader, index: string, search: CountedSearch): Promise<number> {
   const request = {
     index,
     allow_partial_search_results: false,

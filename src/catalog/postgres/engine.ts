@@ -5,6 +5,7 @@ import {
   type Catalog,
   type CatalogReads,
   type CatalogStatus,
+  type CountedSearch,
   type Search,
   type PageWindow,
 } from '../catalog.ts';
@@ -105,19 +106,18 @@ function selectPage(sql: Sql, search: Search, { limit, skip = 0, after }: PageWi
  * With `netNewFor`, subtracts the matching prospects that this customer has unlocked, which is faster than to check
  * each prospect.
  */
-async function count(sql: Sql, { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>): Promise<number> {
+async function count(sql: Sql, { criteria, netNewFor, unlockedBy }: CountedSearch): Promise<number> {
   const isMatch = matching(sql, { criteria });
-  const unlocked =
-    netNewFor === undefined
-      ? sql`0`
-      : sql`(
-          select count(*)
-          from unlocks u
-          join prospects p on p.id = u.prospect_id
-          where u.customer_id = ${netNewFor}::uuid and ${isMatch}
-        )`;
+  const unlocked = (customerId: string) => sql`(
+    select count(*)
+    from unlocks u
+    join prospects p on p.id = u.prospect_id
+    where u.customer_id = ${customerId}::uuid and ${isMatch}
+  )`;
   const [row] = await sql<[{ count: number }]>`
-    select (select count(*) from prospects p where ${isMatch}) - ${unlocked} as count`;
+    select
+      ${unlockedBy === undefined ? sql`(select count(*) from prospects p where ${isMatch})` : unlocked(unlockedBy)}
+      - ${netNewFor === undefined ? sql`0` : unlocked(netNewFor)} as count`;
   return row.count;
 }
 

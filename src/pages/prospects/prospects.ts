@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { countProspects, listProspects } from '../../catalog/prospects.ts';
+import { countMatches, listProspects } from '../../catalog/prospects.ts';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
 import { textFields, SuggestionQuery, type Prospect, type TextField } from '../../schemas/prospects.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
@@ -34,16 +34,14 @@ export async function prospects(app: FastifyInstance): Promise<void> {
     const filters = prospectFiltersOf(view);
     const { customerId } = request.caller;
     const services = servicesOf(request);
-    const [page, locked, all] = await Promise.all([
+    const [page, { all, unlocked }] = await Promise.all([
       listProspects(services, customerId, {
         filters,
         all_contacts: view['all'] === '1',
         paginate: { limit: pageRows, ...(cursor ? { cursor } : {}) },
       }),
-      countProspects(services, customerId, { filters }),
-      countProspects(services, customerId, { filters, all_contacts: true }),
+      countMatches(services, customerId, filters),
     ]);
-    const numbers = { locked: locked.pagination.total_records, all: all.pagination.total_records };
     const isAdmin = sessionOf(request).role === 'admin';
     return sendPage(request, reply, {
       title: 'Prospects',
@@ -51,8 +49,8 @@ export async function prospects(app: FastifyInstance): Promise<void> {
       body: html`<p class="lead">
           People you do not know yet. E-mail addresses and phone numbers show once you unlock them.
         </p>
-        !${filterForm(view)} !${heading(numbers)}
-        !${page.rows.length === 0 ? none(view, numbers.all) : results(page.rows, view, numbers.locked, isAdmin)}
+        !${filterForm(view)} !${heading(all, unlocked)}
+        !${page.rows.length === 0 ? none(view, all) : results(page.rows, view, all - unlocked, isAdmin)}
         !${pager(
           {
             newer: cursor ? prospectAddress(section, view) : undefined,
@@ -150,9 +148,9 @@ function textControl(name: TextField, view: ProspectView): Html {
   </div>`;
 }
 
-const heading = ({ locked, all }: { locked: number; all: number }): Html =>
+const heading = (all: number, unlocked: number): Html =>
   html`<div class="above">
-    <p><strong>${count(all)}</strong> match, of which you have unlocked <strong>${count(all - locked)}</strong></p>
+    <p><strong>${count(all)}</strong> match, of which you have unlocked <strong>${count(unlocked)}</strong></p>
   </div>`;
 
 function results(rows: readonly Prospect[], view: ProspectView, locked: number, isAdmin: boolean): Html {
