@@ -144,7 +144,7 @@ const onlyCode: Record<string, RegExp[]> = {
   // A cursor is taken as a text, and a pattern cannot tell the lengths of months.
   '': [
     /is not a cursor from/,
-    /cannot be combined with page/,
+    /cannot be combined with (page|a cursor)/,
     /must not contain a NUL character or a lone surrogate/,
     /must be (start, now, or )?an RFC 3339 date-time/,
   ],
