@@ -7,7 +7,7 @@ import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith, select, unlock, verify } from '../jobs/calls.ts';
 import { contextOf, echo, verifyTurn } from '../jobs/working.ts';
 import { patient, startApp } from '../setup/app.ts';
-import { contactBody, make, makeList, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
+import { contactBody, inject, make, makeList, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
 import { makeSession } from '../setup/sessions.ts';
 
 const app = await startApp(patient);
@@ -64,15 +64,61 @@ describe('a start', () => {
     expect(await faultsOf(customer)).toEqual([]);
   });
 
-  test('on both sides of midnight counts for the same total', async () => {
-    const { customer, client } = await capped({ verification: { amount: 5, per: 'total' } });
-    const given = { apiKeyId: client.keyId, pool: 'verification', amount: 1 } as const;
-    const ids = await app.owner<{ id: string }[]>`
-      select uuidv7(make_interval(days => -(n % 2))) as id from generate_series(1, 20) n`;
-    const outcomes = await Promise.allSettled(
-      ids.map(({ id }) => app.db.transaction((sql) => spendWithKey(sql, customer.id, id, given))),
-    );
-    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(5);
+  // At the end of a month a day ends too; each of both sides has ten starts.
+  test.each([
+    ['day', '2026-02-01', 10],
+    ['day', '2026-02-02', 10],
+    ['month', '2026-02-01', 10],
+    ['month', '2026-02-02', 5],
+    ['total', '2026-02-01', 5],
+  ] as const)(
+    'with a cap per %s, on both sides of midnight before %s, succeeds %i times of twenty',
+    async (per, day, successes) => {
+      const { customer, client } = await capped({ verification: { amount: 5, per } });
+      const given = { apiKeyId: client.keyId, pool: 'verification', amount: 1 } as const;
+      const ids = await app.owner<{ id: string }[]>`
+      select uuidv7(make_interval(secs => extract(epoch from ${`${day}T00:00:00Z`}::timestamptz - clock_timestamp())::float8 - n % 2)) as id
+      from generate_series(1, 20) n`;
+      const outcomes = await Promise.allSettled(
+        ids.map(({ id }) => app.db.transaction((sql) => spendWithKey(sql, customer.id, id, given))),
+      );
+      expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(successes);
+    },
+  );
+
+  test('beside cancels, repeated requests and a rotation never counts for more than the cap, and in the end for what its jobs hold', async () => {
+    const { customer, session, client, keyOf } = await capped({ verification: { amount: 20, per: 'day' } });
+    const path = '/api/ext/service-handler/verify-email';
+    const send = async (key: string) => {
+      const body = { emails: [{ email: `${unique('a')}@example.com` }, { email: `${unique('b')}@example.com` }] };
+      const headers = { authorization: `X-API-Key ${key}`, 'idempotency-key': unique('once') };
+      const [first, again] = await Promise.all([1, 2].map(() => inject(app.fastify, 'POST', path, body, headers)));
+      // A repetition beside the first one can be told to wait.
+      return [first!, again!].find(({ status }) => status === 200);
+    };
+    const started = new Set<string>();
+    const startAndCancel = async (key: string, n: number) => {
+      const answer = await send(key);
+      if (!answer) return;
+      started.add(answer.body.id);
+      if (n % 3 === 0) await customer.post(`/service-handler/${answer.body.id}/cancel`);
+      expect((await keyOf()).spent.verification).toBeLessThanOrEqual(20);
+    };
+    const many = (key: string) => Promise.all(Array.from({ length: 20 }, (_, n) => startAndCancel(key, n)));
+    const rotate = async () =>
+      (await session.call('PATCH', `/api/api-key/update/${client.keyId}`, {})).body.data.key as string;
+    const [key] = await Promise.all([rotate(), many(client.key)]);
+    await many(key);
+
+    const [held] = await app.owner<[{ credits: number; jobs: number }]>`
+      select coalesce(sum(reserved) filter (where status = 'PENDING'), 0)::integer as credits, count(*)::integer as jobs
+      from jobs where customer_id = ${customer.id}`;
+    expect(held.jobs).toBe(started.size);
+    expect((await keyOf()).spent.verification).toBe(held.credits);
+    while (await send(key)) held.credits += 2;
+    expect(held.credits).toBe(20);
+    expect((await keyOf()).spent.verification).toBe(20);
+    expect(await faultsOf(customer)).toEqual([]);
   });
 
   test('past the cap is 402 with what is left, and changes nothing; another key and the other pool are not concerned', async () => {
