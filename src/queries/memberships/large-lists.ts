@@ -143,33 +143,33 @@ export const findNextParts = (sql: Transaction, customerId: string, listId: stri
 /**
  * Writes contacts from rows of `copied_members` as members of a list, and deletes these rows.
  * @param locked the contacts that still exist
+ * @returns ids of the contacts in these rows, of which another transaction may have written some before they were locked
  */
 export async function writeParts(
   sql: Transaction,
   customerId: string,
   listId: string,
   parts: readonly CopiedPart[],
-  locked: LockedId[],
+  locked: readonly LockedId[],
   last: LastWrites,
-): Promise<void> {
-  // Reads the contacts of the parts again: another transaction may have written one before it was locked here.
+): Promise<string[]> {
+  const rows = await sql<Pick<CopiedPart, 'contact_ids'>[]>`
+    delete from copied_members
+    where customer_id = ${customerId}
+      and list_id = ${listId}
+      and first_id = any(${parts.map((part) => part.first_id)}::uuid[])
+    returning contact_ids`;
+  const taken = rows.flatMap(({ contact_ids }) => contact_ids);
   const written = await sql<{ is_new: boolean }[]>`
-    with taken as (
-      delete from copied_members
-      where customer_id = ${customerId}
-        and list_id = ${listId}
-        and first_id = any(${parts.map((part) => part.first_id)}::uuid[])
-      returning contact_ids
-    )
     insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
     select ${customerId}::uuid, ${listId}::uuid, contact_id, true, false
-    from taken
-    cross join unnest(taken.contact_ids) contact_id
-    where contact_id = any(${locked}::uuid[])
+    from unnest(${taken}::uuid[]) contact_id
+    where contact_id = any(${locked as LockedId[]}::uuid[])
     on conflict (customer_id, list_id, contact_id) do update
     set by_hand = true
     returning old.list_id is null as is_new`;
   last.count(listId, written.filter(({ is_new }) => is_new).length);
+  return taken;
 }
 
 /**

@@ -125,11 +125,12 @@ async function writeBatch(sql: Transaction, { customerId, listId }: Fill, last: 
   const parts = await findNextParts(sql, customerId, listId);
   if (parts.length === 0) return endCopying(sql, customerId, listId);
   const contactIds = parts.flatMap(({ contact_ids }) => contact_ids);
+  const successors = await findSuccessors(sql, customerId, contactIds);
+  const locked = await lockContacts(sql, customerId, [...new Set([...contactIds, ...successors.values()])]);
+  const taken = await writeParts(sql, customerId, listId, parts, locked, last);
   // A merge that committed while the list was copied has added the contact that stays to the original only.
-  const successors = new Set((await findSuccessors(sql, customerId, contactIds)).values());
-  const locked = await lockContacts(sql, customerId, [...new Set([...contactIds, ...successors])]);
-  await writeParts(sql, customerId, listId, parts, locked, last);
-  const added = locked.filter((id) => successors.has(id));
+  const replacing = new Set<string>(taken.flatMap((id) => successors.get(id) ?? []));
+  const added = locked.filter((id) => replacing.has(id));
   if (added.length > 0) await addToLists(sql, customerId, { list_ids: [listId], contact_ids: added }, last);
 }
 

@@ -4,7 +4,9 @@ import { mergeContacts } from '../../../src/queries/crm/merges/contact-merges.ts
 import { fillNextBatch } from '../../../src/queries/memberships/list-fills.ts';
 import { contextOf } from '../../jobs/working.ts';
 import type { Transaction } from '../../../src/database/db.ts';
+import { setOrigin } from '../../../src/database/origin.ts';
 import { startApp, type TestApp } from '../../setup/app.ts';
+import { beforeStatement } from '../../setup/between-statements.ts';
 import { contactBody, grant, make, type TestCustomer } from '../../setup/factories.ts';
 import { somebodyWaitsFor } from '../../setup/locks.ts';
 import { recount } from './recount.ts';
@@ -203,6 +205,26 @@ test('a contact that takes the place of a member while a large list is copied is
   });
   await work();
   for (const id of [list, copy]) expect(await membersOf(id)).toEqual([...others, kept].toSorted());
+  await expectSettled();
+});
+
+test('a contact that took the place of a member of a copy, and was removed from it, is not added again by a worker', async () => {
+  const kept = await make(customer, '/contacts', contactBody());
+  const copy = await duplicate();
+  const [merged, ...others] = contacts as [string, ...string[]];
+  const mergeAndRemove = async () => {
+    expect((await customer.post('/contacts/merge', { id: kept, merge_ids: [merged] })).status).toBe(200);
+    expect((await change('remove', copy, [kept])).body.data).toEqual({ removed: 1 });
+  };
+  await app.db.transaction((sql) => {
+    // After the worker has read the next members.
+    const worker = beforeStatement(sql, 5, mergeAndRemove);
+    setOrigin(worker, { source: 'job', isRecording: true });
+    return fillNextBatch(worker, customer.id);
+  });
+  await work();
+  expect(await membersOf(copy)).toEqual(others);
+  expect(await membersOf(list)).toEqual([...others, kept].toSorted());
   await expectSettled();
 });
 
