@@ -131,12 +131,37 @@ const forms: Form[] = [
     taken: ['insert into users (email) values ($1)', 'insert into lists (name) values ($1) on conflict do nothing'],
   },
   {
+    name: 'a column that is cast to a time in an update: give the type with jsonb_to_recordset',
+    isIn: matching(String.raw`\bupdate\b[^;]*\b\w+\.\w+::timestamptz`),
+    refused: ['update lists l set name = $1 from unnest($2::text[]) as given (at) where l.at < given.at::timestamptz'],
+    taken: ['update lists l set name = $1 from jsonb_to_recordset($2) as given (at timestamptz) where l.at < given.at'],
+  },
+  {
+    name: 'a lateral subquery without `from` that has a subquery: select it in a subquery of the table',
+    isIn: (text) =>
+      lateralsIn(text).some((part) => /\(\s*select\b/i.test(part) && !/\bfrom\b/i.test(withoutInner(part))),
+    refused: ['from contacts c cross join lateral (select exists (select 1 from unnest(c.emails) e) as found) t'],
+    taken: [
+      'from (select exists (select 1 from unnest(emails) e) as found from contacts) t',
+      'cross join lateral (select lower(c.name) as name) t',
+    ],
+  },
+  {
     name: 'a recursive query that is not of one customer',
     isIn: (text) => /\bwith recursive\b/i.test(text) && !/customer_id = \$/i.test(text),
     refused: ['with recursive found as (select customer_id from contacts) select customer_id from found'],
     taken: [`with recursive found as (select id from contacts where customer_id = ${hole}) select id from found`],
   },
 ];
+
+/** Text without parentheses, or with those of two levels. */
+const nested = String.raw`(?:[^()]|\((?:[^()]|\([^()]*\))*\))*`;
+
+/** Returns what stands in lateral subqueries. */
+const lateralsIn = (text: string): string[] =>
+  [...text.matchAll(new RegExp(String.raw`\blateral \((${nested})\)`, 'gi'))].map((match) => match[1]!);
+
+const withoutInner = (text: string): string => text.replaceAll(new RegExp(String.raw`\(${nested}\)`, 'g'), '');
 
 /** Returns the inserts that are parts of a `with`. */
 const insertsInWith = (text: string): string[] =>

@@ -57,9 +57,12 @@ export async function listContactsOf(
   ];
   const rows = await sql<(ContactOfPerson & { is_found: boolean; urls: string[] })[]>`
     select customer_id, id, prospect_id, removal_requested_at, is_found, urls
-    from contacts c
-    cross join lateral (
+    from (
       select
+        customer_id,
+        id,
+        prospect_id,
+        removal_requested_at,
         array_remove(array[profnet_url, social1_url, social2_url], null) as urls,
         id = any(${ids as string[]}::uuid[])
           or coalesce(prospect_id = any(${prospectIds}::uuid[]), false)
@@ -67,7 +70,8 @@ export async function listContactsOf(
           or coalesce(lower(personal_email) = any(${emails}::text[]), false)
           or exists (select 1 from unnest(other_emails) as other where lower(other) = any(${emails}::text[]))
           as is_found
-    ) traits
+      from contacts
+    ) c
     where is_found
       or exists (
         select 1

@@ -24,14 +24,15 @@ export async function insertRemovals(
     order by id
     on conflict do nothing
     returning prospect_id`;
+  const asked = Array.from(erasures, ([id, asked_at]) => ({ id, asked_at }));
   const again = await sql<{ prospect_id: string }[]>`
     update removals r
     set removed_at = (select clock_timestamp())
-    from unnest(${[...erasures.keys()]}::uuid[], ${[...erasures.values()]}::text[]) as erasure (id, asked_at)
+    from jsonb_to_recordset(${sql.json(asked)}) as erasure (id uuid, asked_at timestamptz)
     where r.customer_id = ${customerId}
       and r.prospect_id = any(${prospectIds as string[]}::uuid[])
       and r.prospect_id = erasure.id
-      and r.removed_at < erasure.asked_at::timestamptz
+      and r.removed_at < erasure.asked_at
     returning r.prospect_id`;
   return [...rows, ...again].map(({ prospect_id }) => prospect_id);
 }
