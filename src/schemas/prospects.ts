@@ -252,7 +252,13 @@ export type Suggestion = Static<typeof Suggestion>;
 
 export const RemovalQuery = Strict(
   {
-    since: Type.Optional(Instant({ description: 'Only people who were removed at this time or later.' })),
+    since: Type.Optional(
+      Instant({
+        description:
+          'Only people who were removed at this time or later. Give the `removed_at` of the latest that you know, not the ' +
+          'time of your last call: then you miss nobody.',
+      }),
+    ),
     paginate: Type.Optional(PaginateOrContinue),
   },
   { title: 'ProspectRemovalQuery', examples: [{ since: '2026-03-14T00:00:00Z', paginate: { limit: 100 } }] },

@@ -17,6 +17,8 @@ export async function insertRemovals(
   prospectIds: readonly string[],
   erasures: ReadonlyMap<string, string>,
 ): Promise<string[]> {
+  // Until this transaction ends, no other one takes a later time: who has seen the latest removal has seen all before it.
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`removals:${customerId}`}, 0))`;
   const rows = await sql<{ prospect_id: string }[]>`
     insert into removals (customer_id, prospect_id, removed_at)
     select ${customerId}::uuid, id, (select clock_timestamp())
