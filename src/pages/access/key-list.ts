@@ -1,6 +1,8 @@
 import { keyLimits, type ApiKey } from '../../schemas/api-keys.ts';
 import { scopes } from '../../schemas/base/scopes.ts';
-import type { Role } from '../../schemas/users.ts';
+import type { FastifyRequest } from 'fastify';
+import { sessionOf } from '../../plugins/credentials/auth.ts';
+import { pageOf, queryOf, text } from '../base/forms.ts';
 import { badge, counted, date, empty, facts, html, moment, notice, type Html } from '../base/html.ts';
 import type { Page } from '../base/layout.ts';
 import { spentBy } from './key-caps.ts';
@@ -8,6 +10,8 @@ import { spentBy } from './key-caps.ts';
 export const section = '/app/keys';
 
 const dayMs = 24 * 60 * 60 * 1000;
+
+const pageRows = 50;
 
 /** API keys that expire within this number of days are highlighted. */
 const warningDays = 14;
@@ -17,17 +21,16 @@ const doneTexts: Record<string, string> = {
   capped: 'The spend caps are changed. They count from the next job on.',
 };
 
-/**
- * @param role only admins get buttons to change keys
- * @param done what the user has just done, for a success message
- */
-export function keyList(rows: readonly ApiKey[], role: Role, done: string): Page {
-  const isAdmin = role === 'admin';
+/** Shows the keys that work before the others. Only admins get buttons to change keys. */
+export function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
+  const isAdmin = sessionOf(request).role === 'admin';
+  const done = text(queryOf(request), 'done');
   const add = html`<a role="button" href="${section}/new">New key</a>`;
-  const [active, others] = [
-    rows.filter(({ status }) => status === 'active'),
-    rows.filter(({ status }) => status !== 'active'),
-  ];
+  const isActive = ({ status }: ApiKey): boolean => status === 'active';
+  const rows = [...all.filter(isActive), ...all.filter((key) => !isActive(key))];
+  const ended = rows.length - all.filter(isActive).length;
+  const { shown, links } = pageOf(request, section, { rows, size: pageRows });
+  const [active, others] = [shown.filter(isActive), shown.filter((key) => !isActive(key))];
   const body = html`!${Object.hasOwn(doneTexts, done) ? notice(doneTexts[done]!) : ''}
   !${
     rows.length === 0
@@ -41,20 +44,21 @@ export function keyList(rows: readonly ApiKey[], role: Role, done: string): Page
           !${active.map((key) => card(key, isAdmin))}
         </ul>`
   }
-  !${rows.length > 0 && active.length === 0 ? html`<p>No key works at present.</p>` : ''}
+  !${rows.length > 0 && ended === rows.length ? html`<p>No key works at present.</p>` : ''}
   !${
     others.length > 0
-      ? html`<details>
+      ? html`<details !${active.length === 0 ? 'open' : ''}>
           <summary>
-            ${others.length < keyLimits.endedShown ? '' : 'The last '}!${counted(others.length, 'key')} that no longer
-            work${others.length === 1 ? 's' : ''}
+            ${ended < keyLimits.endedShown ? '' : 'The last '}!${counted(ended, 'key')} that no longer
+            work${ended === 1 ? 's' : ''}
           </summary>
           <ul class="keys">
             !${others.map((key) => card(key, false))}
           </ul>
         </details>`
       : ''
-  }`;
+  }
+  !${links}`;
   return { title: 'API keys', section, body, actions: isAdmin && rows.length > 0 ? add : '' };
 }
 

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { capKey, issueKey, replaceKey, type Issued } from '../../accounts/api-keys.ts';
 import { publicUrl } from '../../process/config.ts';
 import { DomainError, notFound } from '../../errors.ts';
-import { actorOf, sessionOf } from '../../plugins/credentials/auth.ts';
+import { actorOf } from '../../plugins/credentials/auth.ts';
 import { findApiKey, findKeyVersions, listApiKeys, revokeApiKey } from '../../queries/accounts/api-keys.ts';
 import { markSent } from '../../queries/records/sent-forms.ts';
 import { durations, KeyRequest, SpendCapsChange, type ApiKey, type SpendCaps } from '../../schemas/api-keys.ts';
@@ -23,7 +23,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
 
   app.get('/keys', forMembers, async (request, reply) => {
     const rows = await request.db.lookup((sql) => listApiKeys(sql, request.caller.customerId));
-    return sendPage(request, reply, keyList(rows, sessionOf(request).role, text(queryOf(request), 'done')));
+    return sendPage(request, reply, keyList(request, rows));
   });
 
   app.get('/keys/new', forAdmins, async (request, reply) => {

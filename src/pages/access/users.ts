@@ -16,6 +16,7 @@ import {
   formFaults,
   idOf,
   option,
+  pageOf,
   queryOf,
   refusalOf,
   text,
@@ -29,6 +30,7 @@ import { roleWords } from '../base/words.ts';
 
 const section = '/app/users';
 const noun = 'user';
+const pageRows = 100;
 
 /** The customer's users, whom admins manage. */
 export async function users(app: FastifyInstance): Promise<void> {
@@ -40,6 +42,7 @@ export async function users(app: FastifyInstance): Promise<void> {
       db.lookup((sql) => listUsers(sql, caller.customerId)),
       db.lookup((sql) => findLinkEnds(sql, caller.customerId)),
     ]);
+    const { shown, links } = pageOf(request, section, { rows, size: pageRows });
     const done = text(queryOf(request), 'done');
     return sendPage(request, reply, {
       title: 'Users',
@@ -49,8 +52,9 @@ export async function users(app: FastifyInstance): Promise<void> {
       !${table(
         'Users',
         ['Name', 'E-mail address', 'Role', 'State', 'Actions'],
-        rows.map((user) => row(user, ends.get(user.id))),
-      )}`,
+        shown.map((user) => row(user, ends.get(user.id))),
+      )}
+      !${links}`,
     });
   });
 

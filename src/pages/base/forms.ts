@@ -6,7 +6,7 @@ import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/unstorable.ts';
 import type { Validator } from '../../validation/validator.ts';
-import { html, notice, type Html } from './html.ts';
+import { html, notice, pager, type Html } from './html.ts';
 
 /** The fields of a submitted form. Values of fields with the same name are in an array. */
 export type Fields = Record<string, string | string[] | undefined>;
@@ -120,6 +120,21 @@ export function pageNumberOf(request: FastifyRequest): number {
   if (!Number.isInteger(page) || page < 1 || page > 10_000)
     throw validationFailed([{ path: '', message: 'there is no such page' }]);
   return page;
+}
+
+/** Returns the requested page of rows that were read at once, and the links to the pages beside it. */
+export function pageOf<T>(
+  request: FastifyRequest,
+  path: string,
+  { rows, size }: { rows: readonly T[]; size: number },
+): { shown: T[]; links: Html } {
+  const page = pageNumberOf(request);
+  const address = (number: number): string => `${path}?page=${number}`;
+  const links = pager({
+    newer: page > 1 ? address(page - 1) : undefined,
+    older: rows.length > page * size ? address(page + 1) : undefined,
+  });
+  return { shown: rows.slice((page - 1) * size, page * size), links };
 }
 
 export interface FieldOptions {
