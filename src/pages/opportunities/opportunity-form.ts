@@ -288,11 +288,8 @@ function productRows(draft: OpportunityDraft, known: ReadonlyMap<string, string>
   const rows = Math.max(ids!.length, ids!.filter((id) => id !== '').length + emptyRows);
   return html`!${Array.from({ length: rows }, (_, i) => {
     const id = ids![i] ?? '';
-    const names = id === '' || known.has(id) ? [...known] : [...known, [id, 'the chosen product'] as const];
     return html`<div class="product-row">
-      <select name="product" aria-label="Product ${i + 1}">
-        !${option('', '–', id)} !${names.map(([value, label]) => option(value, label, id))}
-      </select>
+      !${id === '' ? productChoice(known, i) : chosenProduct(id, known.get(id))}
       <input
         name="price"
         value="${prices![i] ?? ''}"
@@ -310,3 +307,12 @@ function productRows(draft: OpportunityDraft, known: ReadonlyMap<string, string>
     </div>`;
   })}`;
 }
+
+const productChoice = (known: ReadonlyMap<string, string>, i: number): Html =>
+  html`<select name="product" aria-label="Product ${i + 1}">
+    !${option('', '–', '')} !${[...known].map(([value, label]) => option(value, label, ''))}
+  </select>`;
+
+/** Returns a product that was chosen before. As a choice in each row, many products would be most of the page. */
+const chosenProduct = (id: string, name = 'the chosen product'): Html =>
+  html`<span class="product"><input type="hidden" name="product" value="${id}" />${name}</span>`;
