@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { formFaults, text, type Faults, type Fields } from '../base/forms.ts';
-import { html, moment, table, type Html } from '../base/html.ts';
+import { count, html, moment, table, type Html } from '../base/html.ts';
 import { form } from '../base/layout.ts';
 import { usersOf } from './record-edit.ts';
 import { formText } from './record-form.ts';
@@ -46,7 +46,13 @@ export async function comparison(
     const shown = rows.map((row, i) => valueOf(kind, one, texts[i]!, row, users));
     lines.push(line(one.label, isOpen(one, texts) ? choices(one, rows, texts, shown, fields) : shown));
   }
-  lines.push(line('Your own fields', rows.map(ownFields)));
+  const keys = ownKeys(rows);
+  lines.push(
+    line(
+      'Your own fields',
+      rows.map((row) => ownFields(row, keys)),
+    ),
+  );
   const heads = ['Field', ...rows.map((_, i) => (i === 0 ? 'The oldest' : `Number ${i + 1}`))];
   const body = html`!${formFaults(faults, [])}
     !${Object.entries(hidden).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}
@@ -90,7 +96,21 @@ const radio = (name: string, value: string, chosen: string, label: Html): Html =
     ><input type="radio" name="${name}" value="${value}" !${value === chosen ? 'checked' : ''} /> !${label}</label
   >`;
 
-const ownFields = ({ custom_fields }: ShownRecord): Html =>
-  Object.entries(custom_fields)
-    .map(([key, value]) => html`<span class="line">${key}: ${String(value)}</span>`)
-    .join('') || html`<span class="quiet">–</span>`;
+/** A customer's own fields that are shown of each record. */
+const mostOwn = 15;
+
+/** Returns the names of the own fields of all records. Those in which the records differ come first. */
+function ownKeys(rows: readonly ShownRecord[]): string[] {
+  const keys = [...new Set(rows.flatMap(({ custom_fields }) => Object.keys(custom_fields)))];
+  const isSame = (key: string): boolean => new Set(rows.map(({ custom_fields }) => custom_fields[key])).size === 1;
+  const same = new Set(keys.filter(isSame));
+  return [...keys.filter((key) => !same.has(key)), ...same];
+}
+
+function ownFields({ custom_fields: given }: ShownRecord, keys: readonly string[]): Html {
+  const own = keys.filter((key) => Object.hasOwn(given, key));
+  const hidden = own.length - mostOwn;
+  return html`!${own.slice(0, mostOwn).map((key) => html`<span class="line">${key}: ${String(given[key])}</span>`)}
+  !${hidden > 0 ? html`<span class="quiet">and ${count(hidden)} more</span>` : ''}
+  !${own.length === 0 ? html`<span class="quiet">–</span>` : ''}`;
+}
