@@ -77,7 +77,8 @@ export async function imports(app: FastifyInstance): Promise<void> {
   app.post('/imports/:id', forMembers, async (request, reply) => {
     const id = idOf(request, 'import');
     const fields = fieldsOf(request);
-    const action = text(fields, 'do');
+    // `save:2` shows the second page of columns next.
+    const [action = '', page = '1'] = text(fields, 'do').split(':');
     if (!['start', 'check', 'save', 'import'].includes(action))
       return showImport(request, reply, { do: 'Say what to do: start, check, save or import.' }, 400);
     try {
@@ -87,7 +88,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
       const { faults, status } = refusalOf(error);
       return showImport(request, reply, faults, status);
     }
-    return goTo(reply, `${section}/${id}${action === 'import' ? '' : newListIn(fields)}`);
+    return goTo(reply, `${section}/${id}${action === 'import' ? '' : nextView(fields, page)}`);
   });
 
   /** Changes the settings of an import that waits, then starts it if the user wants that. */
@@ -156,11 +157,15 @@ async function listsOf(
   return { list_ids: id === undefined ? [] : [id] };
 }
 
-/** Returns the query of the next page's address, which names a list that is not created yet. */
-const newListIn = (fields: Fields): string =>
-  namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined
-    ? `?${new URLSearchParams({ list_id: 'new', name: text(fields, 'name') }).toString()}`
-    : '';
+/** Returns the query of the next page's address, which names a list that is not created yet, and a page of columns. */
+function nextView(fields: Fields, page: string): string {
+  const isNewList = namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined;
+  const query = new URLSearchParams({
+    ...(isNewList ? { list_id: 'new', name: text(fields, 'name') } : {}),
+    ...(page === '1' ? {} : { page }),
+  }).toString();
+  return query === '' ? '' : `?${query}`;
+}
 
 const findImport = (request: FastifyRequest): Promise<Import> => {
   const id = idOf(request, 'import');
@@ -247,7 +252,12 @@ async function showImport(
 /** Returns the preview of an import that has not started, with the form that starts it. */
 async function settings(request: FastifyRequest, reply: FastifyReply, { id }: Import): Promise<Html> {
   const { found, state, preview } = await readWaiting(request, id);
-  const body = mappingForm(found, preview, state.sheet, await listsFor(request, state));
+  const { sheet } = state;
+  const body = mappingForm(found, preview, {
+    sheet,
+    lists: await listsFor(request, state),
+    page: pageNumberOf(request),
+  });
   return form(request, reply, { action: `${section}/${id}`, body, attributes: 'data-keep' });
 }
 

@@ -17,16 +17,22 @@ import { obstaclesTo } from './mapping-changes.ts';
 /**
  * Returns the file's preview, with controls to map its columns and to start the import.
  * @param lists controls that choose a list for the contacts
+ * @param page of the columns
  */
-export const mappingForm = (found: Import, preview: DetailedPreview, sheet: string | null, lists: Html): Html =>
-  html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview) : ''}
+export const mappingForm = (
+  found: Import,
+  preview: DetailedPreview,
+  { sheet, lists, page }: { sheet: string | null; lists: Html; page: number },
+): Html =>
+  html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview, page) : ''}
     !${settings(found, preview, sheet, lists)}
     <h2>The first records</h2>
     !${preview.records.length === 0 ? html`<p class="quiet">The file has no records.</p>` : records(found, preview)}
     <div class="buttons">
       <button name="do" value="check">Check first</button>
       <button name="do" value="start" class="secondary outline">Import now</button>
-      <button name="do" value="save" class="secondary outline">Save and preview again</button>
+      <button name="do" value="save:${page}" class="secondary outline">Save and preview again</button>
+      !${preview.headers ? [page - 1, page + 1].map((other) => turnTo(other, preview.columns.length)) : ''}
     </div>
     <p class="quiet">A check writes nothing: it counts what would be written, left out and refused.</p>`;
 
@@ -47,7 +53,7 @@ const listOf =
       : html`<div class="notice warning" role="status">
           <p>${title}</p>
           <ul>
-            !${faults.slice(0, mostShown).map((fault) => html`<li>${faultText(object, fault)}</li>`)}
+            !${faults.slice(0, mostFaults).map((fault) => html`<li>${faultText(object, fault)}</li>`)}
           </ul>
         </div>`;
 
@@ -60,23 +66,36 @@ function faultText(object: Import['object'], { path, message }: Fault): string {
   return `Record ${Number(index) + 1}: ${field}${words}`;
 }
 
-/** How many columns of a CSV file, and fields of preview records, a page shows. */
-const mostShown = 100;
+const mostFaults = 100;
 
-/** Says how many columns or fields the file has, if the page does not show all. Else an empty string. */
-const hiddenNote = (what: string, all: number): Html =>
-  all <= mostShown
+/** How many columns of a CSV file, and fields of preview records, a page shows. */
+const mostShown = 40;
+
+/** Returns e.g. `41 to 80`: the columns of a page. */
+const rangeOf = (page: number, all: number): string =>
+  `${count((page - 1) * mostShown + 1)} to ${count(Math.min(page * mostShown, all))}`;
+
+/** Returns a button that keeps the choices of this page and shows other columns. Empty if there are none. */
+const turnTo = (page: number, all: number): Html =>
+  page < 1 || (page - 1) * mostShown >= all
     ? ''
-    : html`<p class="quiet">
-        The file has ${count(all)} ${what}. The first ${mostShown} are shown here; the API shows and changes all.
-      </p>`;
+    : html`<button name="do" value="save:${page}" class="secondary outline">
+        Save and show columns ${rangeOf(page, all)}
+      </button>`;
 
 /** Returns a table of the columns of a CSV file and the fields to which they are mapped. */
-function columns(found: Import, preview: DetailedPreview): Html {
-  const rows = preview.columns.slice(0, mostShown).map((column, i) => columnRow(found, preview, column, i));
+function columns(found: Import, preview: DetailedPreview, page: number): Html {
+  const [all, first] = [preview.columns.length, (page - 1) * mostShown];
+  const rows = preview.columns
+    .slice(first, first + mostShown)
+    .map((column, i) => columnRow(found, preview, column, first + i));
+  const note = html`<p class="quiet">
+    The file has ${count(all)} columns. Columns ${rangeOf(page, all)} are shown; the buttons at the end of the page lead
+    to the others.
+  </p>`;
   const heads = ['Column of the file', 'Values', 'Is read as', 'Type'];
   return html`<h2>Columns</h2>
-    !${leftOutNote(preview)} !${hiddenNote('columns', preview.columns.length)} !${table('Columns', heads, rows)}`;
+    !${leftOutNote(preview)} !${all > mostShown ? note : ''} !${table('Columns', heads, rows)}`;
 }
 
 /** Names the columns with values that are left out, and says how to keep them. */
@@ -223,7 +242,8 @@ function records({ object }: Import, { records: items }: DetailedPreview): Html 
       </tr>`,
   );
   const heads = names.map((name) => fieldLabel(object, name));
-  return html`!${hiddenNote('fields', all.length)} !${table('First records', heads, rows)}`;
+  const note = html`<p class="quiet">The first ${mostShown} of ${count(all.length)} fields are shown.</p>`;
+  return html`!${all.length > mostShown ? note : ''} !${table('First records', heads, rows)}`;
 }
 
 /** Returns a value as people write it: of phone numbers, and of objects, what they hold. */
