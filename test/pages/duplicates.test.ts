@@ -1,6 +1,8 @@
 import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { updateContact } from '../../src/queries/crm/contacts.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, makeList, type TestCustomer } from '../setup/factories.ts';
+import { somebodyWaitsFor } from '../setup/locks.ts';
 import { textOf, visitorOf } from './visitor.ts';
 
 let app: TestApp;
@@ -68,6 +70,19 @@ test('all records that equal an older one are merged at once, and groups in whic
   expect((await admin.get('/app/duplicates/work_email/equal')).location).toContain('done=0');
   await admin.submit('/app/duplicates/name/equal');
   expect((await customer.post('/company/list', {})).body).toHaveLength(1);
+});
+
+test('a record that changes while equal ones are merged stays, with its change', async () => {
+  const equal = [await contact(), await contact()] as const;
+  const form = await admin.fieldsOf('/app/duplicates/work_email/equal');
+  const { sending } = await app.db.for({ customerId: customer.id }, 'api').transaction(async (sql) => {
+    await updateContact(sql, customer.id, equal[1], { job_title: 'Countess' });
+    const sending = admin.post('/app/duplicates/work_email/equal', form);
+    await somebodyWaitsFor(sql, app.owner);
+    return { sending };
+  });
+  expect((await sending).location).toContain('done=0');
+  expect((await read(equal[1])).job_title).toBe('Countess');
 });
 
 test('equal records are found behind any number of groups in which something differs', async () => {

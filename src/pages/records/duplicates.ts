@@ -4,8 +4,9 @@ import { DomainError } from '../../errors.ts';
 import { findDuplicates, listEqualDuplicates } from '../../queries/crm/duplicates.ts';
 import { mergeCompanies } from '../../queries/crm/merges/company-merges.ts';
 import { mergeContacts } from '../../queries/crm/merges/contact-merges.ts';
+import type { SafeMerge } from '../../queries/crm/merges/merges.ts';
 import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data/duplicates.ts';
-import { mergedCompanyFields, mergedContactFields, type Merge } from '../../schemas/clean-data/merges.ts';
+import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-data/merges.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { forMembers } from '../base/access.ts';
 import { fieldsOf, option, pageNumberOf, queryOf, refusalOf, text, values, type Fields } from '../base/forms.ts';
@@ -22,7 +23,7 @@ const section = '/app/duplicates';
 interface Search {
   words: string;
   kind: RecordKind;
-  merge: (sql: Transaction, customerId: string, merge: Merge) => Promise<void>;
+  merge: (sql: Transaction, customerId: string, merge: SafeMerge) => Promise<void>;
   /** Fields that are equal in records that are otherwise equal. */
   fields: readonly string[];
 }
@@ -109,14 +110,13 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
   });
 
   app.post('/duplicates/:by/equal', forMembers, async (request, reply) => {
-    const { db, caller } = request;
     const by = keyOf(request.params as Fields);
     const end = performance.now() + maxMergeMs;
     let merged = 0;
     const found = await findEqual(request, by);
     for (const ids of found) {
       if (performance.now() > end) break;
-      merged += await db.transaction((sql) => mergeIfEqual(sql, caller.customerId, searches[by], ids));
+      merged += await mergeIfEqual(request, searches[by], ids);
     }
     const isMore = found.length > merged || found.length === maxEqual;
     return goTo(reply, `${section}?by=${by}&done=${merged}${isMore ? '&more=1' : ''}`);
@@ -238,26 +238,17 @@ async function findEqual({ db, caller }: FastifyRequest, by: DuplicateKey): Prom
   return groups.map(({ ids }) => ids);
 }
 
-/** Returns the merge of those records that equal the first one; undefined if there are none. */
-function mergeOfEqual({ fields }: Search, [kept, ...others]: readonly ShownRecord[]): Merge | undefined {
-  const valuesOf = (row: ShownRecord) => JSON.stringify(fields.map((name) => row[name as keyof ShownRecord]));
-  const equal = others.filter((row) => valuesOf(row) === valuesOf(kept!));
-  return equal.length === 0 ? undefined : { id: kept!.id, merge_ids: equal.map(({ id }) => id) };
-}
-
-/** Merges records if they are still equal. Returns the number of merges: 0 or 1. */
+/** Merges records if they still exist, and are equal. Returns the number of merges: 0 or 1. */
 async function mergeIfEqual(
-  sql: Transaction,
-  customerId: string,
-  search: Search,
-  ids: readonly string[],
+  { db, caller }: FastifyRequest,
+  { merge, fields }: Search,
+  [id, ...merge_ids]: readonly string[],
 ): Promise<number> {
-  const rows = await search.kind.find(sql, customerId, ids);
-  const byId = new Map(rows.map((row) => [row.id, row]));
-  const merge = mergeOfEqual(
-    search,
-    ids.flatMap((id) => byId.get(id) ?? []),
-  );
-  if (merge) await search.merge(sql, customerId, merge);
-  return merge ? 1 : 0;
+  try {
+    await db.transaction((sql) => merge(sql, caller.customerId, { id: id!, merge_ids, equal: fields }));
+    return 1;
+  } catch (error) {
+    if (error instanceof DomainError && (error.code === 'conflict' || error.code === 'not_found')) return 0;
+    throw error;
+  }
 }

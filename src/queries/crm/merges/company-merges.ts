@@ -16,7 +16,7 @@ import { moveOpportunities } from '../../sales/opportunities.ts';
 import { encodedCompany, lockCompanyRows, type CompanyColumns } from '../companies.ts';
 import { removeCompanies, updateDependants } from '../company-changes.ts';
 import { mergedFields, mergedVerification, unitedCustomFields } from './merged-values.ts';
-import { choicesOf, idsOf, inOrder, requireDistinct, requireFew } from './merges.ts';
+import { choicesOf, idsOf, inOrder, requireDistinct, requireEqual, requireFew, type SafeMerge } from './merges.ts';
 
 type StoredCompany = CompanyColumns &
   Pick<Company, 'score' | 'verification_status'> & { id: string; last_verified: string | null };
@@ -26,9 +26,9 @@ type StoredCompany = CompanyColumns &
  * are deleted.
  * @throws DomainError `validation_failed` if the ids of the request contradict each other
  * @throws DomainError `not_found` with the JSON pointer of every id that is no company of the customer
- * @throws DomainError `conflict` if the merged company would exceed a limit, or too many records would move
+ * @throws DomainError `conflict` if the records are not equal, the merged company would exceed a limit, or too many records would move
  */
-export function mergeCompanies(sql: Transaction, customerId: string, merge: Merge): Promise<void> {
+export function mergeCompanies(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
   requireDistinct(merge);
   return withLastWrites(sql, customerId, (last) =>
     withRepeats(sql, last, (attempt, own) => mergeAll(attempt, customerId, merge, own)),
@@ -37,7 +37,7 @@ export function mergeCompanies(sql: Transaction, customerId: string, merge: Merg
 
 // The order of locks is that of value-locks.ts. Which values to lock is known only when the companies are read, so they
 // are read before they are locked, and compared afterwards.
-async function mergeAll(sql: Transaction, customerId: string, merge: Merge, last: LastWrites): Promise<void> {
+async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, last: LastWrites): Promise<void> {
   const rules = await lockAndReadRules(sql, customerId);
   const seen = inOrder('company', merge, await readCompanies(sql, customerId, idsOf(merge)));
   const externalIds = seen.flatMap(({ external_id }) => external_id ?? []);
@@ -47,6 +47,7 @@ async function mergeAll(sql: Transaction, customerId: string, merge: Merge, last
     externalIds.map((value) => ({ kind: 'external_id', value })),
   );
   const records = await lockRecords(sql, customerId, merge, seen);
+  requireEqual(merge, records);
   const [kept, ...others] = records;
   const merged = mergedCompany(records, merge);
   const gone = others.map(({ id }) => id);

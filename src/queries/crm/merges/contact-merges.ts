@@ -21,7 +21,7 @@ import {
   unitedPhones,
   verificationOf,
 } from './merged-values.ts';
-import { choicesOf, idsOf, inOrder, requireDistinct, requireFew } from './merges.ts';
+import { choicesOf, idsOf, inOrder, requireDistinct, requireEqual, requireFew, type SafeMerge } from './merges.ts';
 
 /** Columns of a contact that only the service writes. */
 type OwnColumns = Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at' | 'removal_requested_at'> & {
@@ -36,9 +36,9 @@ type StoredContact = ContactColumns & OwnColumns & { id: string };
  * their opportunities. The others are deleted.
  * @throws DomainError `validation_failed` if the ids of the request contradict each other
  * @throws DomainError `not_found` with the JSON pointer of every id that is no contact of the customer
- * @throws DomainError `conflict` if the merged contact would exceed a limit, or too many opportunities would move
+ * @throws DomainError `conflict` if the records are not equal, the merged contact would exceed a limit, or too many opportunities would move
  */
-export function mergeContacts(sql: Transaction, customerId: string, merge: Merge): Promise<void> {
+export function mergeContacts(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
   requireDistinct(merge);
   return withLastWrites(sql, customerId, (last) =>
     withRepeats(sql, last, (attempt, own) => mergeAll(attempt, customerId, merge, own)),
@@ -47,7 +47,7 @@ export function mergeContacts(sql: Transaction, customerId: string, merge: Merge
 
 // The order of locks is that of value-locks.ts. Which values and companies to lock is known only when the contacts are
 // read, so they are read before they are locked, and compared afterwards.
-async function mergeAll(sql: Transaction, customerId: string, merge: Merge, last: LastWrites): Promise<void> {
+async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, last: LastWrites): Promise<void> {
   const rules = await lockAndReadRules(sql, customerId);
   const seen = inOrder('contact', merge, await readContacts(sql, customerId, idsOf(merge)));
   const { byId: companies } = await lockCompanies(sql, customerId, {
@@ -56,6 +56,7 @@ async function mergeAll(sql: Transaction, customerId: string, merge: Merge, last
     values: seen.flatMap(valuesOf),
   });
   const records = await lockRecords(sql, customerId, merge, seen, companies);
+  requireEqual(merge, records);
   const [kept, ...others] = records;
   const merged = mergedContact(records, merge);
   const gone = others.map(({ id }) => id);

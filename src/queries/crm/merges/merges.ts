@@ -2,6 +2,9 @@ import { conflict, missingReferences, validationFailed } from '../../../errors.t
 import { maxMovedRecords, type Merge } from '../../../schemas/clean-data/merges.ts';
 import type { Choices } from './merged-values.ts';
 
+/** A merge, and the fields in which its records must be equal. */
+export type SafeMerge = Merge & { equal?: readonly string[] };
+
 /** Returns the ids of all records of a merge. The first is the one that stays. */
 export const idsOf = ({ id, merge_ids }: Merge): string[] => [id, ...merge_ids];
 
@@ -33,6 +36,13 @@ export function inOrder<R extends { id: string }>(noun: string, merge: Merge, fo
 /** Returns the record that the request chose for each field. */
 export const choicesOf = <R extends { id: string }>({ fields = {} }: Merge, records: readonly R[]): Choices<R> =>
   new Map(Object.entries(fields).map(([name, id]) => [name, records.find((record) => record.id === id)!]));
+
+/** @throws DomainError `conflict` if the records differ in a field in which they must be equal */
+export function requireEqual({ equal = [] }: SafeMerge, records: readonly object[]): void {
+  const columns = equal.map((name) => (name === 'company' ? 'company_id' : name));
+  const valuesOf = (record: object) => JSON.stringify(columns.map((name) => record[name as keyof object]));
+  if (new Set(records.map(valuesOf)).size > 1) throw conflict('These records are not equal any more');
+}
 
 /** @throws DomainError `conflict` if more records would move than one transaction may write */
 export function requireFew(noun: string, counted: Record<string, number>): void {
