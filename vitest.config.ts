@@ -12,7 +12,9 @@ process.env['NODE_COMPILE_CACHE'] ??= join(tmpdir(), 'node-compile-cache');
  * have a process of their own: many freeze and kill servers and workers, whose connections and timers must not outlive the
  * file. Another folder may be added once its files pass here in any order.
  */
-const shared = ['test/{accounts,credentials,filters,limits,network,pages,plugins,queries,routes,text,verification,webhooks}/**/*.test.ts'];
+const shared = [
+  'test/{accounts,commands,contract,credentials,filters,limits,network,pages,plugins,queries,routes,text,verification,webhooks}/**/*.test.ts',
+];
 
 const common = {
   setupFiles: ['test/setup/each-file.ts'],
