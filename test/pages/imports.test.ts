@@ -58,6 +58,7 @@ describe('an import with the pages', () => {
     expect(text).toContain('Shoe size');
     expect(text).toMatch(/Record 2: Work e-mail: "no address" is no e-mail address/);
     expect(preview.body).not.toContain('<b>,');
+    expect(textOf(await visitor.get('/app'))).toMatch(/People of March not started It waits for you/);
     const shown = filledFields(preview.body, page);
     expect([0, 1, 2, 3, 4].map((i) => shown[`column-${i}`])).toEqual([
       'work_email',

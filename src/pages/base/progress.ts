@@ -15,8 +15,12 @@ const tones: Record<ImportStatus | JobStatus | ItemStatus, Tone> = {
   skipped: 'plain',
 };
 
+/** What people call a status whose name does not say what to do. */
+const words: Partial<Record<keyof typeof tones, string>> = { UPLOADING: 'no file yet', UPLOADED: 'not started' };
+
 /** For jobs, job items and imports. */
-export const statusBadge = (status: keyof typeof tones): Html => badge(status.toLowerCase(), tones[status]);
+export const statusBadge = (status: keyof typeof tones): Html =>
+  badge(words[status] ?? status.toLowerCase(), tones[status]);
 
 /** @param total null while it is unknown */
 export function progressBar({ processed, total }: { processed: number; total: number | null }, noun: string): Html {

@@ -106,6 +106,6 @@ const card = (path: string, title: string, one: Import | Job, noun: string): Htm
       <h3><a href="${path}">${title}</a></h3>
       !${statusBadge(one.status)}
     </div>
-    !${progressBar(one, noun)}
+    !${one.status === 'UPLOADED' ? html`<p>It waits for you: look at the preview, and start it.</p>` : progressBar(one, noun)}
     <p class="quiet">Begun !${moment(one.created_at)}</p>
   </section>`;
