@@ -164,6 +164,7 @@ test('an opportunity is created and changed by a form: company by name, contacts
   const opportunity = location.split('/').at(-1)!;
   const shown = async () => (await customer.get(`/opportunities/${opportunity}`)).body;
   const before = await shown();
+  expect(textOf(await admin.get(`${location}/edit`))).toMatch(/Product Price Quantity Engine \(/);
   const stale = await admin.fieldsOf(`${location}/edit`);
   const edit = {
     ...stale,

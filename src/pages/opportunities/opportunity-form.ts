@@ -286,26 +286,22 @@ export async function opportunityControls(
 function productRows(draft: OpportunityDraft, known: ReadonlyMap<string, string>): Html {
   const [ids, prices, quantities] = ['product', 'price', 'quantity'].map((name) => values(draft, name));
   const rows = Math.max(ids!.length, ids!.filter((id) => id !== '').length + emptyRows);
-  return html`!${Array.from({ length: rows }, (_, i) => {
-    const id = ids![i] ?? '';
-    return html`<div class="product-row">
-      !${id === '' ? productChoice(known, i) : chosenProduct(id, known.get(id))}
-      <input
-        name="price"
-        value="${prices![i] ?? ''}"
-        aria-label="Price of product ${i + 1}"
-        inputmode="decimal"
-        placeholder="price"
-      />
-      <input
-        name="quantity"
-        value="${quantities![i] ?? ''}"
-        aria-label="Quantity of product ${i + 1}"
-        inputmode="numeric"
-        placeholder="quantity"
-      />
-    </div>`;
-  })}`;
+  return html`<div class="product-row quiet" aria-hidden="true">
+      <span>Product</span><span>Price</span><span>Quantity</span>
+    </div>
+    !${Array.from({ length: rows }, (_, i) => {
+      const id = ids![i] ?? '';
+      return html`<div class="product-row">
+        !${id === '' ? productChoice(known, i) : chosenProduct(id, known.get(id))}
+        <input name="price" value="${prices![i] ?? ''}" aria-label="Price of product ${i + 1}" inputmode="decimal" />
+        <input
+          name="quantity"
+          value="${quantities![i] ?? ''}"
+          aria-label="Quantity of product ${i + 1}"
+          inputmode="numeric"
+        />
+      </div>`;
+    })}`;
 }
 
 const productChoice = (known: ReadonlyMap<string, string>, i: number): Html =>
