@@ -137,6 +137,17 @@ const forms: Form[] = [
     taken: ['update lists l set name = $1 from jsonb_to_recordset($2) as given (at timestamptz) where l.at < given.at'],
   },
   {
+    name: '`now()` or an interval in the condition of `on conflict`: update before the insert',
+    isIn: matching(String.raw`\bon conflict\b[^;]*\bdo update\b[^;]*\bwhere\b[^;]*(?:\bnow\(\)|\binterval\b)`),
+    refused: [
+      "insert into lists (at) values ($1) on conflict do update set at = excluded.at where lists.at < now() - interval '1 day'",
+    ],
+    taken: [
+      'insert into lists (at) values ($1) on conflict do update set at = excluded.at where lists.at < excluded.at',
+      "update lists set at = now() where at < now() - interval '1 minute'",
+    ],
+  },
+  {
     name: 'a lateral subquery without `from` that has a subquery: select it in a subquery of the table',
     isIn: (text) =>
       lateralsIn(text).some((part) => /\(\s*select\b/i.test(part) && !/\bfrom\b/i.test(withoutInner(part))),

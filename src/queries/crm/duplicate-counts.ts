@@ -33,11 +33,15 @@ const countFor = '1 day';
 export async function askForCount(sql: Transaction, customerId: string, kind: CountedKey): Promise<string | undefined> {
   // Writes at most once a minute: many callers may ask at the same time.
   await sql`
+    update duplicate_counts
+    set asked_at = now()
+    where customer_id = ${customerId}
+      and kind = ${kind}
+      and asked_at < now() - interval '1 minute'`;
+  await sql`
     insert into duplicate_counts (customer_id, kind)
     values (${customerId}, ${kind})
-    on conflict (customer_id, kind) do update
-    set asked_at = excluded.asked_at
-    where duplicate_counts.asked_at < excluded.asked_at - interval '1 minute'`;
+    on conflict (customer_id, kind) do nothing`;
   const [row] = await sql<{ counted_at: string }[]>`
     select counted_at
     from duplicate_counts
