@@ -24,7 +24,7 @@ describe('the errors file has the columns of the import', () => {
   test('while a worker reads its file for the first time', async () => {
     const id = await uploaded(...contactLines(3));
     await app.owner`
-      update imports set status = 'PROCESSING', lease = gen_random_uuid(), leased_until = now() + interval '15 s'
+      update imports set status = 'PROCESSING', lease = (select gen_random_uuid()), leased_until = now() + interval '15 s'
       where id = ${id}`;
     expect((await customer.get(`/imports/${id}/errors`)).body).toBe(columns);
   });

@@ -126,7 +126,7 @@ describe('an endpoint gets', () => {
     const { id } = await makeEndpoint(app, customerId, (await startReceiver()).url);
     // Leased, so no worker moves it.
     await app.owner`
-      update webhook_endpoints set lease = gen_random_uuid(), leased_until = now() + interval '1 hour' where id = ${id}`;
+      update webhook_endpoints set lease = (select gen_random_uuid()), leased_until = now() + interval '1 hour' where id = ${id}`;
     const many = Array.from({ length: 900 }, () => ['contact.updated'] as const);
     await record(app, customerId, many, 'import');
     await record(app, customerId, many, 'job');

@@ -19,7 +19,8 @@ test('a search of the newest records that is repeated is prepared, and returns t
   const all = [['Ann 2', 'Ann 0'], ['Ann 1']];
   expect([await namesIn('de'), await namesIn('fr')]).toEqual(all);
   for (let i = 0; i < 10; i += 1) await namesIn('de');
-  const prepared = await app.db.search((sql) => sql`select statement from pg_prepared_statements`);
+  const db = app.db.for({ customerId: customer.id }, null);
+  const prepared = await db.search((sql) => sql`select statement from pg_prepared_statements`);
   expect(prepared.map(({ statement }) => statement)).toContainEqual(expect.stringContaining('location_country'));
   expect([await namesIn('de'), await namesIn('fr')]).toEqual(all);
 });
