@@ -27,8 +27,9 @@ export function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const done = text(queryOf(request), 'done');
   const add = html`<a role="button" href="${section}/new">New key</a>`;
   const isActive = ({ status }: ApiKey): boolean => status === 'active';
-  const rows = [...all.filter(isActive), ...all.filter((key) => !isActive(key))];
-  const ended = rows.length - all.filter(isActive).length;
+  const working = all.filter(isActive);
+  const rows = [...working, ...all.filter((key) => !isActive(key))];
+  const ended = rows.length - working.length;
   const { shown, links } = pageOf(request, section, { rows, size: pageRows });
   const [active, others] = [shown.filter(isActive), shown.filter((key) => !isActive(key))];
   const body = html`!${Object.hasOwn(doneTexts, done) ? notice(doneTexts[done]!) : ''}
@@ -44,7 +45,7 @@ export function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
           !${active.map((key) => card(key, isAdmin))}
         </ul>`
   }
-  !${rows.length > 0 && ended === rows.length ? html`<p>No key works at present.</p>` : ''}
+  !${rows.length > 0 && working.length === 0 ? html`<p>No key works at present.</p>` : ''}
   !${
     others.length > 0
       ? html`<details !${active.length === 0 ? 'open' : ''}>

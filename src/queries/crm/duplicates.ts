@@ -4,6 +4,7 @@ import { constant, type Fragment } from '../../filters/sql.ts';
 import { maxDuplicateIds, type DuplicateGroup, type DuplicateKey } from '../../schemas/clean-data/duplicates.ts';
 import type { Paginate } from '../../schemas/base/wire.ts';
 import { limitAndOffset } from '../records/paging.ts';
+import { columnOf } from './merges/merges.ts';
 import { askForCount, listCountedDuplicates, type CountedKey } from './duplicate-counts.ts';
 
 /** Seconds until a caller should ask again for a count that is not there yet. */
@@ -40,7 +41,7 @@ export function listEqualDuplicates(
   { fields, limit, size }: { fields: readonly string[]; limit: number; size: number },
 ): Promise<{ ids: string[] }[]> {
   const { table, counts } = tables[by];
-  const columns = fields.map((name) => `r.${name === 'company' ? 'company_id' : name}`).join(', ');
+  const columns = fields.map((name) => `r.${columnOf(name)}`).join(', ');
   return sql<{ ids: string[] }[]>`
     ${isCounted(by) ? countedIn(sql, customerId, by) : sharedIn(sql, customerId, by)}
     select (array_agg(r.id order by r.id))[1:${size}::integer] as ids

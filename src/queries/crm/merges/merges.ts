@@ -37,9 +37,12 @@ export function inOrder<R extends { id: string }>(noun: string, merge: Merge, fo
 export const choicesOf = <R extends { id: string }>({ fields = {} }: Merge, records: readonly R[]): Choices<R> =>
   new Map(Object.entries(fields).map(([name, id]) => [name, records.find((record) => record.id === id)!]));
 
+/** Returns the column that holds a field of a merge. */
+export const columnOf = (field: string): string => (field === 'company' ? 'company_id' : field);
+
 /** @throws DomainError `conflict` if the records differ in a field in which they must be equal */
 export function requireEqual({ equal = [] }: SafeMerge, records: readonly object[]): void {
-  const columns = equal.map((name) => (name === 'company' ? 'company_id' : name));
+  const columns = equal.map(columnOf);
   const valuesOf = (record: object) => JSON.stringify(columns.map((name) => record[name as keyof object]));
   if (new Set(records.map(valuesOf)).size > 1) throw conflict('These records are not equal any more');
 }
