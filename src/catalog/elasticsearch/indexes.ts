@@ -16,8 +16,7 @@ export interface Indexes {
 }
 
 /**
- * Has an alias of the catalog, or a name that equals or begins with it. It may not belong to the catalog (see
- * `isOurs`).
+ * An index that has the catalog's alias, or whose name equals or begins with it. Others may have created it (see `isOurs`).
  */
 export interface FoundIndex {
   name: string;

@@ -69,7 +69,7 @@ export async function blockLogins(sql: Transaction, userId: string): Promise<voi
 
 const accountLock = (sql: Transaction, userId: string) => sql`hashtextextended(${`account:${userId}`}, 0)`;
 
-/** Whoever knows a password cannot fill the table. */
+/** Of a user. The limit exists because whoever knows a password could fill the table by logging in. */
 const maxSessions = 1_000;
 
 async function deleteOldSessions(sql: Transaction, customerId: string, userId: string): Promise<void> {

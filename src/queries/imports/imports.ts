@@ -211,7 +211,7 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
   is_converted: boolean;
   mapping: Mapping | null;
   guess: boolean;
-  /** What the latest preview with `guess` has found remembered for the file's headers. */
+  /** The mapping that the latest preview with `guess` read: an earlier import of a file with these headers had it. */
   remembered: SeenMapping | null;
   /** Null: as the format has it. */
   invalid_values: InvalidValues | null;
