@@ -189,13 +189,13 @@ const troubleStates = /^(08...|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])
 /** SQLSTATEs of lost and rejected connections, e.g. because the server is stopping or starting. */
 const lostStates = /^(08...|57P0[1-3])$/;
 
-/** Citus reports some lost connections to a node as an internal error (XX000). */
+/** Citus reports some lost connections to a node as an internal error (XX000) or as an I/O error (58030). */
 const lostNodeMessages =
-  /^(server closed the connection unexpectedly|failure on connection marked as essential|connection not open|could not commit transaction for shard)/;
+  /^(server closed the connection unexpectedly|failure on connection marked as essential|connection not open|could not commit transaction for shard|failed to (COPY|send) )/;
 
 const isConnectionFailure = (error: unknown): boolean => {
   const code = codeOf(error);
-  if (code === 'XX000') return lostNodeMessages.test((error as Error).message);
+  if (code === 'XX000' || code === '58030') return lostNodeMessages.test((error as Error).message);
   return connectionCodes.has(code) || troubleStates.test(code);
 };
 
