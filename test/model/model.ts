@@ -296,9 +296,11 @@ export class Model {
     return merged ? [merged.record as T] : [];
   }
 
-  #rememberMerge(kept: Contact | Company, merged: readonly (Contact | Company)[]): void {
+  /** Remembers the external ids that merged records had, and the one that the kept record loses by the merge. */
+  #rememberMerge(kept: Contact | Company, merged: readonly (Contact | Company)[], after: Json): void {
     for (const entry of this.#merged) if (merged.includes(entry.record)) entry.record = kept;
-    for (const { fields } of merged)
+    const lost = kept.fields['external_id'] === after['external_id'] ? [] : [kept];
+    for (const { fields } of [...merged, ...lost])
       if (typeof fields['external_id'] === 'string')
         this.#merged.push({ externalId: fields['external_id'], record: kept });
   }
@@ -312,7 +314,7 @@ export class Model {
     const lists = [fields['other_emails'], fields['phone_numbers']] as (unknown[] | null)[];
     if (lists.some((list) => (list ?? []).length > 20)) return failed('conflict');
     const company = (chosen.get('company') ?? all.find((one) => one.company !== null) ?? kept).company;
-    this.#rememberMerge(kept, merged);
+    this.#rememberMerge(kept, merged, fields);
     for (const opportunity of this.opportunities) {
       const contacts = opportunity.contacts.map((one) => (merged.includes(one) ? kept : one));
       opportunity.contacts = [...new Set(contacts)];
@@ -326,7 +328,7 @@ export class Model {
   /** Merges companies into one. It gets their contacts and opportunities. */
   mergeCompanies(kept: Company, merged: Company[], chosen: ReadonlyMap<string, Company>): Outcome<Company> {
     const fields = mergedFields([kept, ...merged], chosen);
-    this.#rememberMerge(kept, merged);
+    this.#rememberMerge(kept, merged, fields);
     const dependants: { company: Company | null }[] = [...this.contacts, ...this.opportunities];
     for (const one of dependants) if (one.company && merged.includes(one.company)) one.company = kept;
     for (const one of merged) this.companies.delete(one);
