@@ -4,12 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { citusProgram, hasCitusProgram, needCitus } from '../setup/citus.ts';
+import { freePort } from '../setup/free-port.ts';
 import { composeCommand, hasImage, root, run, standIns } from './compose.ts';
 
 // deploy/compose.citus.yaml: the tables over three PostgreSQL servers. Without Elasticsearch, whose image is large.
 
 const project = `sales-data-api-citus-${process.pid}`;
-const port = String(20_000 + ((process.pid + 5_000) % 10_000));
+const port = String(await freePort());
 const folder = await mkdtemp(join(tmpdir(), 'compose-citus-'));
 const overrides = join(folder, 'overrides.yaml');
 const files = [join(root, 'compose.yaml'), join(root, 'deploy', 'compose.citus.yaml')];

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { freePort } from '../setup/free-port.ts';
 import { blockOf } from '../setup/handbook.ts';
 import { backupPrograms, needBackupPrograms } from '../setup/postgres-programs.ts';
 import { composeCommand, hasImage, root, run, standIns } from './compose.ts';
@@ -11,7 +12,7 @@ import { composeCommand, hasImage, root, run, standIns } from './compose.ts';
 // `make test-image`: what operators run, on a real engine: the image, the migrations, the proxy, two instances of each.
 
 const project = `sales-data-api-test-${process.pid}`;
-const port = String(20_000 + (process.pid % 10_000));
+const port = String(await freePort());
 const url = `http://127.0.0.1:${port}`;
 
 const folder = await mkdtemp(join(tmpdir(), 'compose-'));

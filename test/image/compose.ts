@@ -4,6 +4,9 @@ import { promisify } from 'node:util';
 
 export const root = join(import.meta.dirname, '..', '..');
 
+// Compose 1.29 gives up after 60 s in which a busy engine does not answer.
+process.env['COMPOSE_HTTP_TIMEOUT'] ??= '300';
+
 /** Runs a program in the root of the clone and returns its stdout. Rejects with its stderr if it fails. */
 export const run = async (file: string, args: string[], environment: NodeJS.ProcessEnv = process.env) =>
   (await promisify(execFile)(file, args, { cwd: root, env: environment, maxBuffer: 2 ** 26 })).stdout.trim();

@@ -1,13 +1,13 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { isAlive } from '../../src/embedded-postgres/cluster.ts';
 import { logins } from '../../src/embedded-postgres/server.ts';
+import { freePorts } from './free-port.ts';
 
 const run = promisify(execFile);
 
@@ -64,9 +64,9 @@ export async function startCitus({ settings = fastSettings, withSpare = false } 
   const name = `${namePrefix}${process.pid}`;
   const cluster = (...words: string[]) => repeat(() => run(citusProgram, [...words, '--name', name]));
   const count = workers + (withSpare ? 1 : 0);
-  const port = await freePorts(count + 1);
+  const [port] = await freePorts(count + 1);
   await cluster('start', '--workers', `${count}`, '--port', `${port}`);
-  const urls = Array.from({ length: count + 1 }, (_, n) => `postgres://postgres@127.0.0.1:${port + n}/`);
+  const urls = Array.from({ length: count + 1 }, (_, n) => `postgres://postgres@127.0.0.1:${port! + n}/`);
   const nodes = urls.slice(0, workers + 1);
   const stop = () => cluster('remove');
   const kill = (node: string) => cluster('kill', node);
@@ -172,21 +172,6 @@ export async function closeForClones(nodes: readonly string[], name: string): Pr
 }
 
 /** Returns the first of `count` consecutive ports that are free. */
-async function freePorts(count: number): Promise<number> {
-  for (;;) {
-    const first = 20_000 + Math.floor(Math.random() * 10_000);
-    const isFree = await Promise.all(Array.from({ length: count }, (_, n) => isPortFree(first + n)));
-    if (isFree.every(Boolean)) return first;
-  }
-}
-
-const isPortFree = (port: number): Promise<boolean> =>
-  new Promise((resolve) => {
-    const server = createServer()
-      .once('error', () => resolve(false))
-      .listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
-  });
-
 async function sweep(): Promise<void> {
   for (const folder of await readdir(tmpdir())) {
     const pid = /^citus-cluster-test-(\d+)$/.exec(folder)?.[1];

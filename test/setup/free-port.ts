@@ -1,15 +1,24 @@
-import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
 
-/** Returns `count` different ports of 127.0.0.1 that are free now, for servers that cannot choose their port. */
+/**
+ * Returns `count` ports of 127.0.0.1 in a row that are free now, for servers that cannot choose their port. They are outside
+ * of the range from which the system takes ports of connections, so none is taken before the server starts.
+ */
 export async function freePorts(count: number): Promise<number[]> {
-  // All are open at the same time, so that no port is chosen twice.
-  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
-  await Promise.all(servers.map((server) => once(server, 'listening')));
-  const ports = servers.map((server) => (server.address() as AddressInfo).port);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports;
+  for (;;) {
+    const first = 20_000 + Math.floor(Math.random() * 10_000);
+    const ports = Array.from({ length: count }, (_, n) => first + n);
+    const areFree = await Promise.all(ports.map(isPortFree));
+    if (areFree.every(Boolean)) return ports;
+  }
 }
 
 /** Returns a port of 127.0.0.1 that is free now. */
 export const freePort = async (): Promise<number> => (await freePorts(1))[0]!;
+
+const isPortFree = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const server = createServer()
+      .once('error', () => resolve(false))
+      .listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
+  });
