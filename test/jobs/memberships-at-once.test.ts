@@ -3,7 +3,7 @@ import { jobBatches } from '../../src/jobs/job-batches.ts';
 import { settleCompanies } from '../../src/jobs/settle-companies.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { person, writePeople } from '../catalog/people.ts';
-import { patient, startApp, type TestApp } from '../setup/app.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, unique, type TestCustomer } from '../setup/factories.ts';
 import { randomDomain, startNameServer } from '../setup/name-server.ts';
 import { recount } from '../queries/memberships/recount.ts';
@@ -19,7 +19,7 @@ let app: TestApp;
 let customer: TestCustomer;
 
 beforeAll(async () => {
-  app = await startApp({ ...patient, VERIFY_DNS_SERVERS: names.address, RATE_LIMITS: 'off' });
+  app = await startApp({ VERIFY_DNS_SERVERS: names.address });
   await app.catalog.prepare();
 });
 beforeEach(async () => {

@@ -5,11 +5,11 @@ import { settle } from '../../src/jobs/settle.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
 import { takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
 import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
-import { patient, startApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
 import { begin, contextOf, echo, ended, entriesOf, jobRow, waitingMessages, verifyTurn } from './working.ts';
 
-const app = await startApp(patient);
+const app = await startApp();
 const context = contextOf(app);
 
 /**

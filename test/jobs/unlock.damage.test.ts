@@ -18,7 +18,7 @@ describe.skipIf(noElasticsearch)(`unlock jobs while the catalog is damaged ${nee
   const people = Array.from({ length: many }, (_, i) => person({ score: i % 101, work_email: `p${i}@x.example` }));
   beforeAll(async () => {
     environment = await ownCatalog();
-    app = await startApp({ ...environment, RATE_LIMITS: 'off' });
+    app = await startApp({ ...environment });
     await runImport(app, people);
   });
   afterAll(() => dropCatalog(environment));

@@ -75,7 +75,7 @@ describe('a worker killed while it unlocks prospects', () => {
     'is followed by another that goes on, with no prospect left out, paid twice or made a contact twice',
     { timeout: 120_000 },
     async () => {
-      const app = await startApp({ RATE_LIMITS: 'off' });
+      const app = await startApp();
       const customer = await customerWith(app, { subscription: many });
       const { people, filters } = await fillCatalog(app);
       const job = await startUnlock(customer, { filters, total_records: many, sync_crm: true });

@@ -11,11 +11,11 @@ import {
   takeWorkerSlot,
   type WorkerSlot,
 } from '../../src/queries/jobs/worker-slots.ts';
-import { patient, startApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { startServerProcess } from '../setup/server-process.ts';
 import { begin, contextOf, echo, ended } from './working.ts';
 
-const app = await startApp(patient);
+const app = await startApp();
 const context = contextOf(app);
 
 /** Starts a worker with two slots for turns of the queue `verify`, which counts as a separate process. */

@@ -7,6 +7,7 @@ import { runAlone } from '../setup/alone.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { runCli } from '../setup/cli.ts';
 import { makeUser, stagesOf } from '../setup/factories.ts';
+import { patient } from '../setup/server-process.ts';
 import { Caller, type Customer } from './caller.ts';
 import type { Journal } from './client.ts';
 import { compare, compareStored } from './compare.ts';
@@ -40,7 +41,7 @@ describe(`random operations (MODEL_SEED=${seed})`, () => {
 
   beforeAll(async () => {
     app = await startApp();
-    const environment = { DATABASE_URL: app.url, LOG_LEVEL: 'error', OVERLOAD_MS: '0', RATE_LIMITS: 'off', PORT: '0' };
+    const environment = { DATABASE_URL: app.url, LOG_LEVEL: 'error', PORT: '0', ...patient };
     servers = [1, 2].map(() => new Tenacious(['src/cli.ts', 'serve', '--json'], environment));
     worker = new Tenacious(['src/cli.ts', 'work', '--json'], environment);
     await Promise.all([...servers, worker].map((process) => process.ready()));

@@ -1,7 +1,7 @@
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { declaredRoutes } from '../contract/declared.ts';
-import { patient, startApp, type TestApp } from '../setup/app.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
 import { LogOutput } from '../../src/process/log-output.ts';
 import { checkLogLine } from '../setup/captured-logs.ts';
 import { filesOf, Visitor, visitorOf, textOf } from './visitor.ts';
@@ -14,7 +14,7 @@ const pathOf = (url: string) => url.replace(':id', nobodysId);
 let app: TestApp;
 let visitor: Visitor;
 beforeAll(async () => {
-  app = await startApp(patient);
+  app = await startApp();
   visitor = await visitorOf(app.fastify, (await app.customer()).id);
 });
 

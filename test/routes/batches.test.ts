@@ -1,10 +1,10 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { patient, startApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
-const app = await startApp(patient);
+const app = await startApp();
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 let customer: TestCustomer;
 let stranger: TestCustomer;

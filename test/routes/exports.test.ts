@@ -11,7 +11,7 @@ import { itemOfCells } from '../../src/files/records.ts';
 import { exportContacts } from '../../src/queries/crm/contacts.ts';
 import { exportPage } from '../../src/queries/crm/record-pages.ts';
 import { companyFileFields, contactFileFields, fileFormats, type FileFields } from '../../src/schemas/files.ts';
-import { patient, startApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { asSuperuser, isOnCitus } from '../setup/database.ts';
 import { companyBody, contactBody, dbOf, make, type TestCustomer } from '../setup/factories.ts';
 import { startServerProcess } from '../setup/server-process.ts';
@@ -550,7 +550,7 @@ describe('over a connection', () => {
 
   test('needs the same memory however large the file is', async () => {
     // 70 MB of it are in use before the first request. The file and its records would need another 110 MB.
-    const child = await startServerProcess(app.url, { ...patient, NODE_OPTIONS: '--max-old-space-size=144' });
+    const child = await startServerProcess(app.url, { NODE_OPTIONS: '--max-old-space-size=144' });
     const read = async (body: object): Promise<number> => {
       const answer = await fetch(`${child.url}/api/ext/contacts/export`, {
         method: 'POST',

@@ -8,10 +8,10 @@ import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith, read, select, unlock, verify } from '../jobs/calls.ts';
 import { waitingMessages } from '../jobs/working.ts';
-import { patient, startApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { contactBody, grant, inject, make, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
 
-const app = await startApp({ UNLOCK_COST: '3', VERIFY_COST: '2', ...patient });
+const app = await startApp({ UNLOCK_COST: '3', VERIFY_COST: '2' });
 const noSuch = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 
 /** Twelve people of one town, used by this file only. */

@@ -1,11 +1,11 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { patient, startApp, type TestApp } from '../setup/app.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
 import { makeList, type Answer, type TestCustomer } from '../setup/factories.ts';
 
 let app: TestApp;
 let customer: TestCustomer;
 beforeAll(async () => {
-  app = await startApp(patient);
+  app = await startApp();
 });
 beforeEach(async () => {
   customer = await app.customer();

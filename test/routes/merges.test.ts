@@ -11,7 +11,7 @@ import type { Import } from '../../src/schemas/imports.ts';
 import { person } from '../catalog/people.ts';
 import { beginImport, importFile, sendFile, workAtAll } from '../jobs/importing.ts';
 import { recount } from '../queries/memberships/recount.ts';
-import { patient, startApp, type TestApp } from '../setup/app.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import {
   companyBody,
@@ -27,7 +27,7 @@ let app: TestApp;
 let customer: TestCustomer;
 
 beforeAll(async () => {
-  app = await startApp(patient);
+  app = await startApp();
 });
 
 beforeEach(async () => {

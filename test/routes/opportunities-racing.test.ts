@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { createPipeline, salesStages } from '../../src/queries/sales/pipelines.ts';
-import { patient, startApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import {
   companyBody,
   contactBody,
@@ -12,7 +12,7 @@ import {
   type TestCustomer,
 } from '../setup/factories.ts';
 
-const app = await startApp(patient);
+const app = await startApp();
 
 const line = (id: string, price = 1, quantity = 1) => ({ id, price, quantity });
 

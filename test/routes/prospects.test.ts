@@ -6,7 +6,7 @@ import { person, writePeople } from '../catalog/people.ts';
 import { startApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
 
-const app = await startApp({ RATE_LIMITS: 'off' });
+const app = await startApp();
 let customer: TestCustomer;
 const people = Array.from({ length: 30 }, (_, i) =>
   person({ score: i, first_name: i % 2 === 0 ? 'Zoë' : 'Ada', job_title: i % 3 === 0 ? 'Head of Sales' : 'Engineer' }),

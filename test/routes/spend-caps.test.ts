@@ -6,11 +6,11 @@ import { spendWithKey } from '../../src/queries/jobs/key-spending.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith, select, unlock, verify } from '../jobs/calls.ts';
 import { contextOf, echo, verifyTurn } from '../jobs/working.ts';
-import { patient, startApp } from '../setup/app.ts';
+import { startApp } from '../setup/app.ts';
 import { contactBody, inject, make, makeList, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
 import { makeSession } from '../setup/sessions.ts';
 
-const app = await startApp(patient);
+const app = await startApp();
 const town = unique('Town');
 const inTown = { filters: { location_locality: [town] }, total_records: 10 };
 

@@ -10,6 +10,7 @@ import { atEnd } from './at-end.ts';
 import { watchAnswers } from './conformance.ts';
 import { createDatabase, isOnCitus } from './database.ts';
 import { makeCustomer, type TestCustomer } from './factories.ts';
+import { patient } from './server-process.ts';
 
 /** The real app on its own database, with direct access to what is behind it. */
 export interface TestApp {
@@ -39,19 +40,14 @@ async function close(test: TestApp, drop: () => Promise<void>, faultyAnswers: st
   if (faults.length > 0) throw new Error(`Responses differ from what their routes declare:\n${faults.join('\n')}`);
 }
 
-/** Configuration for tests that send many requests at once and expect answers however slow the machine is. */
-export const patient = { DATABASE_QUEUE_MS: '60000', DATABASE_QUEUE_LENGTH: '10000' };
-
 /**
  * Builds the app as `serve` does, for the tests of one file. After them everything is closed and dropped, and every
  * response must have conformed to its route's declaration.
  */
 export async function startApp(environment: Record<string, string> = {}): Promise<TestApp> {
   const { drop, ...database } = await createDatabase();
-  // Overload detection is off: tests share few cores, and some send expensive requests. All requests come from one
-  // address.
   // Everything is logged, because captured-logs.ts checks the lines.
-  const quiet = { LOG_LEVEL: 'trace', OVERLOAD_MS: '0', REQUEST_TIMEOUT_MS: '60000', RATE_LIMITS: 'off' };
+  const quiet = { LOG_LEVEL: 'trace', ...patient };
   // No webhook leaves this machine, whatever URL a test makes up. Tests that receive some on loopback replace this.
   const webhooks = {
     WEBHOOK_SECRET_KEY: Buffer.alloc(32, 7).toString('base64'),

@@ -23,6 +23,18 @@ function readLog(line: string): void {
   if (!/^\{"level":[1-4]0,/.test(line)) process.stderr.write(`${line}\n`);
 }
 
+/**
+ * Configuration with which requests are answered however slow the machine is, and however many a test sends at once. All come
+ * from one address.
+ */
+export const patient = {
+  OVERLOAD_MS: '0',
+  RATE_LIMITS: 'off',
+  REQUEST_TIMEOUT_MS: '60000',
+  DATABASE_QUEUE_MS: '60000',
+  DATABASE_QUEUE_LENGTH: '10000',
+};
+
 const root = join(import.meta.dirname, '..', '..');
 
 /**
@@ -41,8 +53,7 @@ export async function startServerProcess(
       ...nodeEnvironment,
       PATH: process.env['PATH'],
       LOG_LEVEL: 'trace',
-      OVERLOAD_MS: '0',
-      RATE_LIMITS: 'off',
+      ...patient,
       PORT: '0',
       DATABASE_URL: databaseUrl,
       ...environment,

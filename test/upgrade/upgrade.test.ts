@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { patient, startApp, type TestApp } from '../setup/app.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
 import { runCli } from '../setup/cli.ts';
-import { freePort } from '../setup/free-port.ts';
+import { freePorts } from '../setup/free-port.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
 import { needHaproxy, noHaproxy, startHaproxy, type Haproxy } from '../setup/haproxy.ts';
-import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
+import { patient, startServerProcess, type ServerProcess } from '../setup/server-process.ts';
 import { startLoad } from './load.ts';
 import { makeRelease, thisRelease, versionAfter, type Changes, type Release } from './release.ts';
 
@@ -76,7 +76,7 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
     app = await startApp();
     customer = await app.customer();
     await grant(app.fastify, customer.id, 'verification', 1_000_000);
-    for (let i = 0; i < 4; i += 1) ports.push(await freePort());
+    ports.push(...(await freePorts(4)));
     haproxy = await startHaproxy(ports.map(targetOf));
     releases = [
       thisRelease,
@@ -92,7 +92,7 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
   const entry = ({ cli }: Release, verb: string) => [cli, verb, '--json'];
 
   async function start(port: number, release: Release): Promise<void> {
-    const environment = { ...patient, REQUEST_TIMEOUT_MS: '60000', PORT: String(port), SHUTDOWN_GRACE_MS: '5000' };
+    const environment = { ...patient, PORT: String(port), SHUTDOWN_GRACE_MS: '5000' };
     instances.set(port, await startServerProcess(app.url, environment, entry(release, 'serve')));
   }
 

@@ -23,7 +23,7 @@ describe.skipIf(noElasticsearch)(`a catalog that was imported into Elasticsearch
   beforeAll(async () => {
     // An import waits up to five minutes for faults that pass by themselves. The faults in this file do not.
     environment = await ownCatalog({ ELASTICSEARCH_TIMEOUT_MS: '4000' });
-    app = await startApp({ ...environment, RATE_LIMITS: 'off' });
+    app = await startApp({ ...environment });
     url = environment['ELASTICSEARCH_URL']!;
     alias = namesOf(app.config).people;
     customer = await app.customer();

@@ -3,14 +3,14 @@ import { parseConfig } from '../../../src/process/config.ts';
 import { verifyEmails } from '../../../src/jobs/verification/verify-emails.ts';
 import { openCanary } from '../../../src/verification/canary.ts';
 import { openVerifier } from '../../../src/verification/verifier.ts';
-import { patient, startApp } from '../../setup/app.ts';
+import { startApp } from '../../setup/app.ts';
 import { inject, type TestCustomer } from '../../setup/factories.ts';
 import { randomDomain, startNameServer } from '../../setup/name-server.ts';
 import { creditsOf, customerWith, read, verify } from '../calls.ts';
 import { expectSettled } from '../verifying.ts';
 import { contextOf, verifyTurn } from '../working.ts';
 
-const app = await startApp(patient);
+const app = await startApp();
 
 /** Starts a name server, and returns a function that creates a worker process of its own: with new caches. */
 async function network(more: Record<string, string> = {}) {

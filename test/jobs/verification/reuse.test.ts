@@ -5,7 +5,7 @@ import { verifyEmails } from '../../../src/jobs/verification/verify-emails.ts';
 import { checkCredits } from '../../../src/queries/jobs/credit-checks.ts';
 import { jobTypes } from '../../../src/schemas/jobs.ts';
 import { openVerifier } from '../../../src/verification/verifier.ts';
-import { patient, startApp } from '../../setup/app.ts';
+import { startApp } from '../../setup/app.ts';
 import { contactBody, make, makeList, unique, type TestCustomer } from '../../setup/factories.ts';
 import { startNameServer } from '../../setup/name-server.ts';
 import { customerWith, read, verify } from '../calls.ts';
@@ -13,7 +13,7 @@ import { expectSettled } from '../verifying.ts';
 import { contextOf, verifyTurn } from '../working.ts';
 
 const names = await startNameServer();
-const app = await startApp({ ...patient, VERIFY_DNS_SERVERS: names.address });
+const app = await startApp({ VERIFY_DNS_SERVERS: names.address });
 const domain = names.name({ mx: [[1, 'mail.test']] });
 
 const address = (): string => `${unique('ada')}@${domain}`;

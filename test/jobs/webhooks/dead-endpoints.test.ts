@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, expect, test } from 'vitest';
 import { startWorkers } from '../../../src/jobs/workers.ts';
-import { patient, startApp } from '../../setup/app.ts';
+import { startApp } from '../../setup/app.ts';
 import { contextOf } from '../working.ts';
 import { loopback, makeEndpoint, record, startReceiver } from './receivers.ts';
 
@@ -12,7 +12,7 @@ const customers = Number(process.env['DEAD_CUSTOMERS'] ?? 20);
 /** Events of the healthy endpoint, one each 100 ms. */
 const events = Number(process.env['HEALTHY_EVENTS'] ?? 100);
 
-const app = await startApp({ ...loopback, ...patient });
+const app = await startApp({ ...loopback });
 const silent = createServer((socket) => socket.resume().on('error', () => undefined)).listen(0, '127.0.0.1');
 await once(silent, 'listening');
 afterAll(() => void silent.close());

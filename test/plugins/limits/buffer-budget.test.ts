@@ -4,8 +4,8 @@ import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { startApp, type TestApp } from '../../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../../setup/factories.ts';
 
-const testApp = await startApp({ MAX_BUFFERED_MB: '16', RATE_LIMITS: 'off' });
-const hurried = await startApp({ MAX_BUFFERED_MB: '16', RATE_LIMITS: 'off', REQUEST_TIMEOUT_MS: '4000' });
+const testApp = await startApp({ MAX_BUFFERED_MB: '16' });
+const hurried = await startApp({ MAX_BUFFERED_MB: '16', REQUEST_TIMEOUT_MS: '4000' });
 const mebibyte = 2 ** 20;
 
 beforeAll(async () => {

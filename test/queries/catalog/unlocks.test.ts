@@ -6,9 +6,9 @@ import {
   findUnindexedUnlocks,
   type UnlockKey,
 } from '../../../src/queries/catalog/unlocks.ts';
-import { patient, startApp } from '../../setup/app.ts';
+import { startApp } from '../../setup/app.ts';
 
-const { db } = await startApp(patient);
+const { db } = await startApp();
 
 test('callers that mark the same unlocks concurrently, in any order, never deadlock', async () => {
   const customers = Array.from({ length: 3 }, () => randomUUID());

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { patient, startApp } from '../../setup/app.ts';
+import { startApp } from '../../setup/app.ts';
 import { contactBody, make } from '../../setup/factories.ts';
 import { holdValue, waiting } from '../../setup/value-locks.ts';
 
-const app = await startApp(patient);
+const app = await startApp();
 
 test('two writes that find a company while it is renamed do not create it again', async () => {
   const customer = await app.customer();

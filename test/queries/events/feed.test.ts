@@ -15,13 +15,13 @@ import { givePositions } from '../../../src/queries/events/positions.ts';
 import { removeOldEvents } from '../../../src/queries/events/retention.ts';
 import { recordEvents } from '../../../src/queries/events/recording.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
-import { patient, startApp, type TestApp } from '../../setup/app.ts';
+import { startApp, type TestApp } from '../../setup/app.ts';
 
 let app: TestApp;
 let customer: TestCustomer;
 
 beforeAll(async () => {
-  app = await startApp(patient);
+  app = await startApp();
 });
 
 beforeEach(async () => {

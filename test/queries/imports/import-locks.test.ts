@@ -3,11 +3,11 @@ import { writeCompanyBatch } from '../../../src/queries/crm/company-batches.ts';
 import { lockForBatches } from '../../../src/queries/imports/import-locks.ts';
 import { settleBatch } from '../../../src/queries/memberships/company-settlements.ts';
 import { withLastWrites } from '../../../src/queries/records/last-writes.ts';
-import { patient, startApp } from '../../setup/app.ts';
+import { startApp } from '../../setup/app.ts';
 import { contactBody, make } from '../../setup/factories.ts';
 import { holdValue, isHeld, waiting } from '../../setup/value-locks.ts';
 
-const app = await startApp(patient);
+const app = await startApp();
 
 // A value that a later batch of the transaction locks late makes a deadlock with another writer.
 test('several batches of one transaction lock the names of all companies at once, also of one that is renamed meanwhile', async () => {

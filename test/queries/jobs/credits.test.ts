@@ -8,10 +8,10 @@ import {
   reserveCredits,
 } from '../../../src/queries/jobs/credits.ts';
 import { insertJob } from '../../../src/queries/jobs/jobs.ts';
-import { patient, startApp } from '../../setup/app.ts';
+import { startApp } from '../../setup/app.ts';
 import { grant } from '../../setup/factories.ts';
 
-const app = await startApp(patient);
+const app = await startApp();
 const pool = 'subscription';
 
 const inTransaction = <T>(work: (sql: Transaction) => Promise<T>): Promise<T> => app.db.transaction(work);

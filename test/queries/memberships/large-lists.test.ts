@@ -23,7 +23,7 @@ let list: string;
 const large = 2_150;
 
 beforeAll(async () => {
-  app = await startApp({ RATE_LIMITS: 'off' });
+  app = await startApp();
 });
 const makeList = async (name: string): Promise<string> => (await customer.post('/list-contact', { name })).body.id;
 

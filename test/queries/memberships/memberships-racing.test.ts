@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { beforeAll, expect, test, vi } from 'vitest';
-import { patient, startApp, type TestApp } from '../../setup/app.ts';
+import { startApp, type TestApp } from '../../setup/app.ts';
 import { contactBody, type Answer, type TestCustomer } from '../../setup/factories.ts';
 import { startServerProcess } from '../../setup/server-process.ts';
 import { recount } from './recount.ts';
@@ -15,7 +15,7 @@ const writersEach = 6;
 
 let app: TestApp;
 beforeAll(async () => {
-  app = await startApp(patient);
+  app = await startApp();
 });
 
 const pick = <T>(from: readonly T[]): T => from[randomInt(from.length)]!;
@@ -188,12 +188,7 @@ test(
   async () => {
     const customer = await app.customer();
     const world = await fillWorld(customer);
-    const server = await startServerProcess(app.url, { RATE_LIMITS: 'off' }, [
-      'src/cli.ts',
-      'serve',
-      '--with-worker',
-      '--json',
-    ]);
+    const server = await startServerProcess(app.url, {}, ['src/cli.ts', 'serve', '--with-worker', '--json']);
     const clients = [customer, over(server.url, customer.key)];
     const statuses = new Map<number, number>();
     let begun = 0;

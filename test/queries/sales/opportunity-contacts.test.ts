@@ -13,7 +13,7 @@ let app: TestApp;
 let customer: TestCustomer;
 
 beforeAll(async () => {
-  app = await startApp({ RATE_LIMITS: 'off' });
+  app = await startApp();
 });
 beforeEach(async () => {
   customer = await app.customer();
