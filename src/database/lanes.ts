@@ -189,9 +189,23 @@ const troubleStates = /^(08...|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])
 /** SQLSTATEs of lost and rejected connections, e.g. because the server is stopping or starting. */
 const lostStates = /^(08...|57P0[1-3])$/;
 
-/** Citus reports some lost connections to a node as an internal error (XX000) or as an I/O error (58030). */
-const lostNodeMessages =
-  /^(server closed the connection unexpectedly|failure on connection marked as essential|connection not open|could not commit transaction for shard|failed to (COPY|send) )/;
+/**
+ * Citus reports some lost connections to a node as an internal error (XX000) or an I/O error (58030).
+ * @see https://github.com/citusdata/citus/blob/main/src/backend/distributed/commands/multi_copy.c and beside it
+ */
+const lostNodeMessages = new RegExp(
+  '^(' +
+    [
+      'server closed the connection unexpectedly',
+      'failure on connection marked as essential',
+      'connection not open',
+      'could not commit transaction for shard',
+      'could not connect to any active placements',
+      'cannot connect to ',
+      'failed to (COPY to shard|complete COPY on|prepare transaction|read result) ',
+    ].join('|') +
+    ')',
+);
 
 const isConnectionFailure = (error: unknown): boolean => {
   const code = codeOf(error);

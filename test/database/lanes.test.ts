@@ -55,3 +55,28 @@ test.each(['described', 'executed'])(
     proxy.thaw();
   },
 );
+
+/** What Citus reports while a node dies: SQLSTATE, message. */
+const losses = [
+  ['XX000', 'server closed the connection unexpectedly'],
+  ['XX000', 'could not commit transaction for shard 102008 on at least 1 node'],
+  ['XX000', "failed to prepare transaction 'citus_0_1_2_3' on host 127.0.0.1:9702"],
+  ['58030', 'failed to COPY to shard 0 on 127.0.0.1:9702'],
+  ['58030', 'failed to complete COPY on 127.0.0.1:9702'],
+] as const;
+
+test.each([
+  ...losses.map(([state, message]) => [state, message, 'unavailable'] as const),
+  ['XX000', 'cache lookup failed for type 1', 'XX000'],
+  ['58030', 'could not write to file "base/1": Input/output error', '58030'],
+] as const)('an error %s of the server, "%s", is %s', async (state, message, code) => {
+  const lane = new ExclusiveLane<Sql>(() => connect(parseConfig({}), database.url, { max: 1, planner: {} }), {
+    name: 'test',
+    limit: 1,
+    maxWaiting: 1,
+    maxWaitMs: 1_000,
+  });
+  const raise = `do $$ begin raise exception using errcode = '${state}', message = '${message.replaceAll("'", "''")}'; end $$`;
+  await expect(lane.run({ customerId: 'one' }, (sql) => sql.unsafe(raise))).rejects.toMatchObject({ code });
+  await lane.close();
+});
