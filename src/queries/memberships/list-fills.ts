@@ -125,8 +125,13 @@ async function writeBatch(sql: Transaction, { customerId, listId }: Fill, last: 
   const parts = await findNextParts(sql, customerId, listId);
   if (parts.length === 0) return endCopying(sql, customerId, listId);
   const contactIds = parts.flatMap(({ contact_ids }) => contact_ids);
-  const successors = await findSuccessors(sql, customerId, contactIds);
-  const locked = await lockContacts(sql, customerId, [...new Set([...contactIds, ...successors.values()])]);
+  const known = await findSuccessors(sql, customerId, contactIds);
+  const locked = await lockContacts(sql, customerId, [...new Set([...contactIds, ...known.values()])]);
+  const existing = new Set<string>(locked);
+  // Again, because a merge can have committed while this transaction waited for its contacts.
+  const gone = contactIds.filter((id) => !existing.has(id));
+  const successors = await findSuccessors(sql, customerId, gone);
+  if ([...successors.values()].some((id) => !existing.has(id))) return; // the next batch locks them too
   const taken = await writeParts(sql, customerId, listId, parts, locked, last);
   // A merge that committed while the list was copied has added the contact that stays to the original only.
   const replacing = new Set<string>(taken.flatMap((id) => successors.get(id) ?? []));

@@ -208,6 +208,21 @@ test('a contact that takes the place of a member while a large list is copied is
   await expectSettled();
 });
 
+test('a contact that takes the place of a member of a copy while a worker waits to write that member is in the copy', async () => {
+  const kept = await make(customer, '/contacts', contactBody());
+  const [merged, ...others] = contacts as [string, ...string[]];
+  const { copy, worker } = await app.db.for({ customerId: customer.id }, 'api').transaction(async (sql) => {
+    await mergeContacts(sql, customer.id, { id: kept, merge_ids: [merged] });
+    const id = await duplicate(); // does not see the merge
+    const waiting = work();
+    await somebodyWaitsFor(sql, app.owner);
+    return { copy: id, worker: waiting };
+  });
+  await worker;
+  for (const id of [list, copy]) expect(await membersOf(id)).toEqual([...others, kept].toSorted());
+  await expectSettled();
+});
+
 test('a contact that took the place of a member of a copy, and was removed from it, is not added again by a worker', async () => {
   const kept = await make(customer, '/contacts', contactBody());
   const copy = await duplicate();
