@@ -11,6 +11,8 @@ export interface ImportFile {
   match?: MatchField | undefined;
   /** `auto` for an empty file. */
   format: ImportFormat;
+  /** Read as Windows-1252 only because it is not UTF-8. */
+  isWindowsByDefault?: boolean;
   /** Fields by header of a CSV or XLSX file, null to ignore the column. A header without an entry is the field name. */
   mapping?: Mapping | null | undefined;
   /** Guesses the fields of columns whose header names none. */

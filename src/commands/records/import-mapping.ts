@@ -25,6 +25,8 @@ export async function showAndStart(
   if (status !== 'UPLOADED') return;
   const preview = await previewImport(db, customerId, ref);
   for (const line of linesOf(preview)) await progress.line(line);
+  for (const { path, message } of preview.warnings)
+    if (path === '/encoding') await progress.line(`Warning: ${message}`);
   const fault = preview.errors.find(({ path }) => !path.startsWith('/records/'));
   if (!fault && (!asks || (await isAgreed()))) return db.transaction((sql) => startUploaded(sql, customerId, ref));
   await db.transaction((sql) => cancelImport(sql, customerId, ref));

@@ -12,6 +12,7 @@ import { firstColumns } from './column-names.ts';
 import { ColumnGuesser } from './guess-columns.ts';
 import { headerKey, namesOfFields } from './header-names.ts';
 import { readHeader, type Beginning, type CsvHeader } from './header.ts';
+import { misreadWord } from './misread.ts';
 
 /** How the columns of a file are read. Stored with the import, so that every worker reads the same. */
 export interface CsvLayout extends CsvHeader {
@@ -27,6 +28,8 @@ export interface CsvLayout extends CsvHeader {
   decimalMarks?: (DecimalMark | null)[];
   /** What the cells of each column were so far (see column-types.ts). Only during the first reading. */
   seen?: number[];
+  /** A word which shows that the encoding is another one. */
+  misread?: string | undefined;
   /** Columns that the errors file omits: those of an errors file, and those with neither header nor values. */
   omitted?: number[];
 }
@@ -192,9 +195,15 @@ export function layoutOf(
     meant: decisions.map((decision) => (decision && isMapped(decision.origin) ? decision.field : null)),
     origins: decisions.map((decision) => decision?.origin ?? null),
     types: columns.map((field, i) => (isCustom(field) ? (decisions[i]?.type ?? null) : null)),
+    ...(file.isWindowsByDefault && { misread: misreadWord(textsOf(beginning)) }),
   };
   return { layout, faults };
 }
+
+const textsOf = ({ headers, sample }: Beginning): string[] => [
+  ...headers,
+  ...sample.flatMap((cells) => cells.map(({ text }) => text)),
+];
 
 /** The customer has said so, now or for the file before. */
 export const isMapped = (origin: MappingOrigin | null | undefined): boolean =>

@@ -4,6 +4,7 @@ import { validationFailed } from '../../errors.ts';
 import { readErrorsLines, type Failure } from '../../files/errors-file.ts';
 import { columnNames } from '../../files/layout/column-names.ts';
 import type { CsvLayout } from '../../files/layout/layout.ts';
+import { misreadText } from '../../files/layout/misread.ts';
 import { leftOut } from '../../files/layout/settle-layout.ts';
 import { readErrors, type ErrorsPlace } from '../../queries/imports/import-errors.ts';
 import type { VisibleImports } from '../../queries/imports/imports.ts';
@@ -33,7 +34,7 @@ export async function readFailures(
   const { found, readLayout } = await findErrors(db, customerId, given);
   let place = cursor === undefined ? start : placeOf(customerId, found.id, cursor);
   const layout = await readLayout();
-  const failures: Failure[] = cursor === undefined ? columnsLeftOut(layout) : [];
+  const failures: Failure[] = cursor === undefined ? warningsOfFile(layout) : [];
   if (failures.length === limit) return { failures, nextCursor: cursorOf(customerId, found.id, place) };
   let length = 0;
   for (;;) {
@@ -49,18 +50,29 @@ export async function readFailures(
   }
 }
 
-/** Returns a warning about the columns that are left out because nothing names a field for them: it is not stored. */
-function columnsLeftOut(layout: CsvLayout | null): Failure[] {
-  const keys = columnNames(layout?.headers ?? []);
-  const left = layout ? leftOut(layout) : [];
+/**
+ * Returns a warning about the file as a whole, which is not stored: texts that look wrong, and columns that are left out
+ * because nothing names a field for them.
+ */
+function warningsOfFile(layout: CsvLayout | null): Failure[] {
   // Before the whole file is read, nothing is left out.
-  if (!layout?.omitted || left.length === 0) return [];
-  const names = left.slice(0, maxNamed).map((i) => JSON.stringify(keys[i]!.slice(0, 100)));
+  if (!layout?.omitted) return [];
+  const left = leftOut(layout);
+  const keys = columnNames(layout.headers);
+  const warnings = [
+    ...(layout.misread === undefined ? [] : [misreadText(layout.misread)]),
+    ...(left.length === 0 ? [] : [leftOutText(left.map((i) => keys[i]!))]),
+  ];
+  if (warnings.length === 0) return [];
+  const record = Object.fromEntries(left.map((i) => [keys[i]!, layout.headers[i]!]));
+  return [{ line: 1, warning: warnings.join('; '), record }];
+}
+
+function leftOutText(left: readonly string[]): string {
+  const names = left.slice(0, maxNamed).map((key) => JSON.stringify(key.slice(0, 100)));
   const others = left.length > maxNamed ? ` and ${left.length - maxNamed} more` : '';
-  const warning = `${left.length === 1 ? 'the column' : 'the columns'} ${names.join(', ')}${others} ${
-    left.length === 1 ? 'is' : 'are'
-  } left out: nothing says what to read`;
-  return [{ line: 1, warning, record: Object.fromEntries(left.map((i) => [keys[i], layout.headers[i]!])) }];
+  const [columns, are] = left.length === 1 ? ['column', 'is'] : ['columns', 'are'];
+  return `the ${columns} ${names.join(', ')}${others} ${are} left out: nothing says what to read`;
 }
 
 const maxNamed = 50;

@@ -21,6 +21,7 @@ export const importFileOf = ({ object, mode, match, format, mapping, ...rest }: 
   mode,
   ...(match === null ? {} : { match }),
   format,
+  isWindowsByDefault: format === 'csv' && rest.encoding === 'auto' && rest.found_encoding === 'windows-1252',
   mapping,
   guess: rest.guess,
   ignoreUnknown: rest.ignore_unknown,

@@ -2,6 +2,7 @@ import type { Database } from '../../database/db.ts';
 import { DomainError, type Fault } from '../../errors.ts';
 import { FileRefused } from '../../files/file-refused.ts';
 import { layoutOf, mappedFieldOf, planColumns, type ColumnPlan, type CsvLayout } from '../../files/layout/layout.ts';
+import { misreadText } from '../../files/layout/misread.ts';
 import { leftOut, observe, settleLayout } from '../../files/layout/settle-layout.ts';
 import { readRecords, type FileRecord } from '../../files/read-records.ts';
 import { requireImportState, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
@@ -88,6 +89,7 @@ async function addLayout(
   preview.mapping = byHeader(layout, (i) => mappedFieldOf(layout, i));
   preview.mapping_from = byHeader(layout, (i) => layout.origins?.[i] ?? null);
   preview.errors.push(...faults);
+  if (layout.misread !== undefined) preview.warnings.push({ path: '/encoding', message: misreadText(layout.misread) });
   for (const cells of plan.beginning.sample) observe(file, layout, cells, layout.start.line);
   const settled = settleSample(preview, found, layout);
   preview.columns = columnsOf(plan, layout, settled);

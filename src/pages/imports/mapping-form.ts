@@ -40,8 +40,10 @@ function faultList(found: Import, preview: DetailedPreview): Html {
   const ofRecords = preview.errors.filter(({ path }) => path.startsWith('/records/'));
   const faults = [...obstaclesTo(found, preview), ...ofRecords];
   const warnings = preview.warnings.filter(({ path }) => path.startsWith('/records/'));
+  const misread = preview.warnings.filter(({ path }) => path === '/encoding');
   const list = listOf(found.object);
-  return html`!${list('With these settings, something is wrong:', faults)}
+  return html`!${list('The encoding may be another one:', misread)}
+  !${list('With these settings, something is wrong:', faults)}
   !${list('Values of the first records that will be left out:', warnings)}`;
 }
 

@@ -1,8 +1,9 @@
 import { beforeEach, describe, expect, test } from 'vitest';
+import { encoderOf } from '../../../src/files/encodings.ts';
 import { sweepJobs } from '../../../src/jobs/sweep-jobs.ts';
 import { startApp } from '../../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../../setup/factories.ts';
-import { beginImport, countsOf, importFile, sendFile, workAtAll } from '../importing.ts';
+import { beginImport, countsOf, importFile, sendBytes, sendFile, workAtAll } from '../importing.ts';
 import { contextOf } from '../working.ts';
 
 const app = await startApp();
@@ -167,6 +168,20 @@ describe('a column of a custom field', () => {
     expect(countsOf(done)).toMatchObject({ created: 2_500 });
     expect((await contactsOf('custom_fields'))[0]).toEqual({ custom_fields: { n: '0' } });
   });
+});
+
+test('texts that do not look like the default encoding are named before and after an import', async () => {
+  const file = encoderOf('macintosh').encode('first_name,work_email\nMüller,m@example.com\n');
+  const id = await sendBytes(app, customer, { ...created, start: false }, file);
+  const warning = expect.stringContaining('but "MŸller" looks wrong');
+  const preview = (await customer.get(`/imports/${id}/preview`)).body;
+  expect(preview).toMatchObject({ encoding: 'windows-1252', warnings: [{ path: '/encoding', message: warning }] });
+  await customer.post(`/imports/${id}/start`);
+  await workAtAll(app, customer);
+  expect(await failuresOf(id)).toEqual([{ line: 1, warning, record: {} }]);
+
+  const named = await sendBytes(app, customer, { ...created, encoding: 'macintosh', start: false }, file);
+  expect((await customer.get(`/imports/${named}/preview`)).body.warnings).toEqual([]);
 });
 
 describe('guessed columns', () => {
