@@ -73,21 +73,24 @@ async function load(): Promise<PhoneReader> {
 
 function findNumber(parse: typeof parsePhoneNumberFromString, written: string, country: CountryCode | undefined) {
   const text = plainNumber.test(written) ? written : withoutWords(written);
-  if (country && withoutPlus.test(text)) {
-    const own = parse(`+${text}`, { extract: false });
-    if (own?.country === country && own.isValid()) return own;
-  }
   // Without `extract`, words around a number are not dropped: such a text is no number.
   const found = parse(text, { ...(country ? { defaultCountry: country } : {}), extract: false });
   const isInternational = /^[\s(]*[+\uff0b]/.test(text);
-  return found && (isInternational ? found.isPossible() : found.isValid()) ? found : undefined;
+  const valid = found && (isInternational ? found.isPossible() : found.isValid()) ? found : undefined;
+  if (country && withoutPlus.test(text) && !(valid && digitsOf(valid.formatNational()) === digitsOf(text))) {
+    const own = parse(`+${text}`, { extract: false });
+    if (own?.country === country && own.isValid()) return own;
+  }
+  return valid;
 }
 
 /**
  * Spreadsheets make `4930901820` of `+49 30 901820`. If its country is Germany, it could be `04930 901820` too, which has
- * lost its 0. That is rare.
+ * lost its 0. That is rare. In Italy people write `390 809 0531` without a 0, so it has lost nothing.
  */
 const withoutPlus = /^[1-9][\d\s./-]*$/;
+
+const digitsOf = (text: string): string => text.replaceAll(/\D/g, '');
 
 /** Nothing but a number. */
 const plainNumber = /^\+?[\d\s./()-]+$/;
