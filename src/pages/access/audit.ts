@@ -4,8 +4,8 @@ import { listUsers } from '../../queries/accounts/users.ts';
 import type { User } from '../../schemas/users.ts';
 import type { AuditEvent, AuditEventName } from '../../schemas/audit.ts';
 import { forAdmins } from '../base/access.ts';
-import { pageNumberOf } from '../base/forms.ts';
-import { empty, html, moment, pager, table, type Html } from '../base/html.ts';
+import { numberedPager, pageNumberOf } from '../base/forms.ts';
+import { empty, html, moment, table, type Html } from '../base/html.ts';
 import { sendPage } from '../base/layout.ts';
 
 const section = '/app/audit';
@@ -31,10 +31,7 @@ export async function audit(app: FastifyInstance): Promise<void> {
               events.map((event) => row(event, users)),
             )
       }
-      !${pager({
-        newer: page > 1 ? `${section}?page=${page - 1}` : undefined,
-        older: events.length === pageEvents && page < mostPages ? `${section}?page=${page + 1}` : undefined,
-      })}`;
+      !${numberedPager(page, events.length === pageEvents && page < mostPages, (number) => `${section}?page=${number}`)}`;
     return sendPage(request, reply, { title: 'Audit log', section, body });
   });
 }

@@ -1,6 +1,6 @@
 import { capPeriods, type ApiKey, type SpendCaps } from '../../schemas/api-keys.ts';
 import { pools, type Pool } from '../../schemas/credits.ts';
-import { faultText, integer, option, text, type Faults, type Fields } from '../base/forms.ts';
+import { faultText, integer, select, text, type Faults, type Fields } from '../base/forms.ts';
 import { count, html, type Html } from '../base/html.ts';
 
 const poolLabels: Record<Pool, string> = {
@@ -38,9 +38,11 @@ const capField = (pool: Pool, cap: SpendCaps[Pool]): Html =>
       placeholder="no cap"
       aria-label="${poolLabels[pool]}: most credits"
     />
-    <select name="cap_${pool}_per" aria-label="${poolLabels[pool]}: in which time">
-      !${capPeriods.map((period) => option(period, periodLabels[period], cap?.per ?? 'day'))}
-    </select>
+    !${select(
+      html`name="cap_${pool}_per" aria-label="${poolLabels[pool]}: in which time"`,
+      capPeriods.map((period) => [period, periodLabels[period]] as const),
+      cap?.per ?? 'day',
+    )}
   </fieldset>`;
 
 /** Returns the caps in a submitted form, not validated yet. */

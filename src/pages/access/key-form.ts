@@ -1,7 +1,7 @@
 import { durations, noCaps, type KeyRequest, type SpendCaps } from '../../schemas/api-keys.ts';
 import { scopes, type Scope } from '../../schemas/base/scopes.ts';
-import { faultText, field, formFaults, type Faults } from '../base/forms.ts';
-import { html, type Html } from '../base/html.ts';
+import { faultText, inputField, tick, type Faults } from '../base/forms.ts';
+import { buttons, html, linkButton, type Html } from '../base/html.ts';
 import { capFields } from './key-caps.ts';
 
 /** A new API key as submitted, not validated yet. */
@@ -48,20 +48,17 @@ export const presets: readonly { id: string; label: string; scopes: Scope[]; cap
 ];
 
 export const keyForm = ({ name, expiration, permissions, spend_caps }: KeyDraft, faults: Faults): Html =>
-  html`!${formFaults(faults, ['name', 'expiration', 'permissions', 'spend_caps'])}
-    <div class="card">
-      !${field(
+  html`<div class="card">
+      !${inputField(
         { name: 'name', label: 'Name', hint: 'What the key is for, such as “Nightly import”.', faults },
-        (attributes) => html`<input !${attributes} value="${name}" maxlength="120" autocomplete="off" required />`,
+        name,
+        'text',
+        'maxlength="120" autocomplete="off" required',
       )}
       <fieldset class="choices">
         <legend>Expires after</legend>
-        !${durations.map(
-          (days) =>
-            html`<label>
-              <input type="radio" name="expiration" value="${days}" !${days === expiration ? 'checked' : ''} required />
-              ${days} days
-            </label>`,
+        !${durations.map((days) =>
+          tick('radio', ['expiration', String(days)], `${days} days`, days === expiration, 'required'),
         )}
         !${faultText('expiration', faults)}
       </fieldset>
@@ -70,44 +67,33 @@ export const keyForm = ({ name, expiration, permissions, spend_caps }: KeyDraft,
       <legend>Scopes</legend>
       <p class="presets">
         <span class="quiet">Start with</span>
-        !${presets.map(
-          (preset) =>
-            html`<a
-              href="/app/keys/new?preset=${preset.id}"
-              role="button"
-              class="secondary outline"
-              data-preset="${preset.scopes.join(' ')}"
-              data-cap="${preset.caps.verification?.amount ?? ''}"
-              >${preset.label}</a
-            >`,
+        !${presets.map(({ id, label, scopes: own, caps }) =>
+          linkButton(
+            label,
+            `/app/keys/new?preset=${id}`,
+            'secondary outline',
+            html`data-preset="${own.join(' ')}" data-cap="${caps.verification?.amount ?? ''}"`,
+          ),
         )}
       </p>
       !${faultText('permissions', faults)}
       <div class="scopes">!${Object.entries(resources).map((entry) => group(entry, permissions))}</div>
     </fieldset>
-    !${capFields(spend_caps, faults)}
-    <div class="buttons">
-      <button>Issue the key</button>
-      <a href="/app/keys" role="button" class="secondary outline">Cancel</a>
-    </div>`;
+    !${capFields(spend_caps, faults)} !${buttons('Issue the key', '/app/keys')}`;
 
 /** Returns checkboxes for the scopes of one resource. */
 function group([resource, label]: [string, string], chosen: readonly Scope[]): Html {
   const own = scopes.filter((scope) => resourceOf(scope) === resource);
   return html`<fieldset>
     <legend>${label}</legend>
-    !${own.map(
-      (scope) =>
-        html`<label>
-          <input
-            type="checkbox"
-            name="permissions"
-            value="${scope}"
-            !${chosen.includes(scope) ? 'checked' : ''}
-            aria-label="${label}: ${actionOf(scope)}"
-          />
-          ${actionOf(scope)}
-        </label>`,
+    !${own.map((scope) =>
+      tick(
+        'checkbox',
+        ['permissions', scope],
+        actionOf(scope),
+        chosen.includes(scope),
+        html`aria-label="${label}: ${actionOf(scope)}"`,
+      ),
     )}
   </fieldset>`;
 }

@@ -2,8 +2,8 @@ import { keyLimits, type ApiKey } from '../../schemas/api-keys.ts';
 import { scopes } from '../../schemas/base/scopes.ts';
 import type { FastifyRequest } from 'fastify';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
-import { pageOf, queryOf, text } from '../base/forms.ts';
-import { badge, counted, date, empty, facts, html, moment, notice, type Html } from '../base/html.ts';
+import { doneNotice, pageOf } from '../base/forms.ts';
+import { badge, counted, date, empty, facts, html, linkButton, moment, type Html } from '../base/html.ts';
 import type { Page } from '../base/layout.ts';
 import { spentBy } from './key-caps.ts';
 
@@ -24,15 +24,14 @@ const doneTexts: Record<string, string> = {
 /** Shows the keys that work before the others. Only admins get buttons to change keys. */
 export function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const isAdmin = sessionOf(request).role === 'admin';
-  const done = text(queryOf(request), 'done');
-  const add = html`<a role="button" href="${section}/new">New key</a>`;
+  const add = linkButton('New key', `${section}/new`);
   const isActive = ({ status }: ApiKey): boolean => status === 'active';
   const working = all.filter(isActive);
   const rows = [...working, ...all.filter((key) => !isActive(key))];
   const ended = rows.length - working.length;
   const { shown, links } = pageOf(request, section, { rows, size: pageRows });
   const [active, others] = [shown.filter(isActive), shown.filter((key) => !isActive(key))];
-  const body = html`!${Object.hasOwn(doneTexts, done) ? notice(doneTexts[done]!) : ''}
+  const body = html`!${doneNotice(request, doneTexts)}
   !${
     rows.length === 0
       ? empty(
@@ -65,6 +64,8 @@ export function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
 
 function card(key: ApiKey, isChangeable: boolean): Html {
   const { id, name, start, last_used_at, created_at } = key;
+  const act = (verb: string, label: string, spoken: string, style = 'secondary') =>
+    linkButton(label, `${section}/${id}/${verb}`, `${style} outline`, html`data-dialog aria-label="${spoken} ${name}"`);
   return html`<li class="card">
     <div class="heading">
       <h2>${name}</h2>
@@ -81,30 +82,8 @@ function card(key: ApiKey, isChangeable: boolean): Html {
     !${
       isChangeable
         ? html`<div class="buttons small">
-            <a
-              role="button"
-              class="secondary outline"
-              href="${section}/${id}/rotate"
-              data-dialog
-              aria-label="Rotate ${name}"
-              >Rotate</a
-            >
-            <a
-              role="button"
-              class="secondary outline"
-              href="${section}/${id}/caps"
-              data-dialog
-              aria-label="Spend caps of ${name}"
-              >Spend caps</a
-            >
-            <a
-              role="button"
-              class="danger outline"
-              href="${section}/${id}/revoke"
-              data-dialog
-              aria-label="Revoke ${name}"
-              >Revoke</a
-            >
+            !${act('rotate', 'Rotate', 'Rotate')} !${act('caps', 'Spend caps', 'Spend caps of')}
+            !${act('revoke', 'Revoke', 'Revoke', 'danger')}
           </div>`
         : ''
     }

@@ -4,16 +4,27 @@ import { publicUrl } from '../../process/config.ts';
 import { DomainError, notFound } from '../../errors.ts';
 import { actorOf } from '../../plugins/credentials/auth.ts';
 import { findApiKey, findKeyVersions, listApiKeys, revokeApiKey } from '../../queries/accounts/api-keys.ts';
-import { markSent } from '../../queries/records/sent-forms.ts';
 import { durations, KeyRequest, SpendCapsChange, type ApiKey, type SpendCaps } from '../../schemas/api-keys.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
-import { faultsOf, fieldsOf, idOf, integer, queryOf, text, tokenOf, values, type Faults } from '../base/forms.ts';
-import { counted, date, html } from '../base/html.ts';
+import {
+  fieldsOf,
+  idOf,
+  integer,
+  once,
+  queryOf,
+  refusalOf,
+  requireValid,
+  selectField,
+  text,
+  values,
+  type Refused,
+} from '../base/forms.ts';
+import { buttons, counted, date, html } from '../base/html.ts';
 import { capFields, capsOf } from './key-caps.ts';
 import { keyForm, presets, type KeyDraft } from './key-form.ts';
 import { keyList, lastUse, section } from './key-list.ts';
-import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { goTo, sendConfirmation, sendForm, sendPage } from '../base/layout.ts';
 import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
 
 export async function keys(app: FastifyInstance): Promise<void> {
@@ -33,15 +44,13 @@ export async function keys(app: FastifyInstance): Promise<void> {
 
   app.post('/keys/new', forAdmins, async (request, reply) => {
     const draft = draftOf(request);
-    const faults = faultsOf(check, draft);
-    if (Object.keys(faults).length > 0) return showNew(request, reply, draft, faults);
-    const { caller, db } = request;
-    const issued = await db.transaction(async (sql) =>
-      (await markSent(sql, caller.customerId, tokenOf(request.body)))
-        ? issueKey(sql, caller, draft, KEY_PREFIX, actorOf(request))
-        : undefined,
-    );
-    return issued ? showIssued(request, reply, issued) : showSent(request, reply);
+    try {
+      requireValid(check, draft);
+      const issued = await once(request, (sql) => issueKey(sql, request.caller, draft, KEY_PREFIX, actorOf(request)));
+      return showIssued(request, reply, issued);
+    } catch (error) {
+      return showNew(request, reply, draft, refusalOf(error));
+    }
   });
 
   app.get('/keys/:id/rotate', forAdmins, async (request, reply) => {
@@ -49,19 +58,18 @@ export async function keys(app: FastifyInstance): Promise<void> {
   });
 
   app.post('/keys/:id/rotate', forAdmins, async (request, reply) => {
-    const { db, caller } = request;
+    const { customerId } = request.caller;
     const id = idOf(request, 'API key');
     const draft = draftOf(request);
     const change = draft.expiration === ('' as never) ? {} : { expiration: draft.expiration };
-    const faults = faultsOf(check, { name: 'unchanged', expiration: 90, ...change });
-    if (Object.keys(faults).length > 0) return showRotate(request, reply, await requireKey(request), faults);
-    const [before] = await app.db.credentials((sql) => findKeyVersions(sql, [{ customer_id: caller.customerId, id }]));
-    const issued = await db.transaction(async (sql) =>
-      (await markSent(sql, caller.customerId, tokenOf(request.body)))
-        ? replaceKey(sql, before, change, KEY_PREFIX, actorOf(request))
-        : undefined,
-    );
-    return issued ? showIssued(request, reply, issued) : showSent(request, reply);
+    try {
+      requireValid(check, { name: 'unchanged', expiration: 90, ...change });
+      const [before] = await app.db.credentials((sql) => findKeyVersions(sql, [{ customer_id: customerId, id }]));
+      const issued = await once(request, (sql) => replaceKey(sql, before, change, KEY_PREFIX, actorOf(request)));
+      return showIssued(request, reply, issued);
+    } catch (error) {
+      return showRotate(request, reply, await requireKey(request), refusalOf(error));
+    }
   });
 
   app.get('/keys/:id/caps', forAdmins, async (request, reply) => {
@@ -72,11 +80,14 @@ export async function keys(app: FastifyInstance): Promise<void> {
   app.post('/keys/:id/caps', forAdmins, async (request, reply) => {
     const { customerId } = request.caller;
     const caps = capsOf(fieldsOf(request));
-    const faults = faultsOf(checkCaps, { spend_caps: caps });
-    if (Object.keys(faults).length > 0) return showCaps(request, reply, await requireKey(request), caps, faults);
-    const id = idOf(request, 'API key');
-    await request.db.transaction((sql) => capKey(sql, customerId, id, caps, actorOf(request)));
-    return goTo(reply, `${section}?done=capped`);
+    try {
+      requireValid(checkCaps, { spend_caps: caps });
+      const id = idOf(request, 'API key');
+      await request.db.transaction((sql) => capKey(sql, customerId, id, caps, actorOf(request)));
+      return await goTo(reply, `${section}?done=capped`);
+    } catch (error) {
+      return showCaps(request, reply, await requireKey(request), caps, refusalOf(error));
+    }
   });
 
   app.get('/keys/:id/revoke', forAdmins, async (request, reply) => {
@@ -127,20 +138,28 @@ function draftOf(request: FastifyRequest): KeyDraft {
   };
 }
 
-function showNew(request: FastifyRequest, reply: FastifyReply, draft: KeyDraft, faults: Faults = {}): FastifyReply {
-  return sendPage(request, reply, {
+const showNew = (request: FastifyRequest, reply: FastifyReply, draft: KeyDraft, refused?: Refused): FastifyReply =>
+  sendForm(request, reply, {
     title: 'New API key',
     section,
-    status: Object.keys(faults).length > 0 ? 400 : 200,
-    body: html`<p class="lead">
-        Give each program its own key, with only the scopes that it needs. The key is shown once.
-      </p>
-      !${form(request, reply, { action: `${section}/new`, body: keyForm(draft, faults), attributes: 'data-once data-keep' })}`,
+    lead: html`<p class="lead">
+      Give each program its own key, with only the scopes that it needs. The key is shown once.
+    </p>`,
+    action: `${section}/new`,
+    body: keyForm(draft, refused?.faults ?? {}),
+    attributes: 'data-once data-keep',
+    fields: ['name', 'expiration', 'permissions', 'spend_caps'],
+    refused,
   });
-}
 
-const showIssued = (request: FastifyRequest, reply: FastifyReply, { name, key, expires_at, permissions }: Issued) =>
-  sendSecret(request, reply, {
+/** @param issued undefined if the form was sent before */
+function showIssued(request: FastifyRequest, reply: FastifyReply, issued: Issued | undefined): FastifyReply {
+  if (!issued) {
+    const advice = 'rotate it to get a new one, or revoke it.';
+    return sendIssuedBefore(request, reply, { what: 'key', section, advice });
+  }
+  const { name, key, expires_at, permissions } = issued;
+  return sendSecret(request, reply, {
     title: 'Your new key',
     section,
     lead: html`This is the key “${name}”. Store it now, in the place where your program reads its secrets: it is not
@@ -154,47 +173,36 @@ const showIssued = (request: FastifyRequest, reply: FastifyReply, { name, key, e
       <p class="quiet">It has !${counted(permissions.length, 'scope')} and expires on !${date(expires_at)}.</p>`,
     next: section,
   });
-
-const showSent = (request: FastifyRequest, reply: FastifyReply): FastifyReply =>
-  sendIssuedBefore(request, reply, { what: 'key', section, advice: 'rotate it to get a new one, or revoke it.' });
-
-function showRotate(request: FastifyRequest, reply: FastifyReply, key: ApiKey, faults: Faults = {}): FastifyReply {
-  const body = html`<p>
-      <strong>${key.name}</strong> (<code>${key.start}…</code>) gets a new value. The present one stops working at once,
-      and every program that uses it gets 401 until it has the new one. !${lastUse(key)}
-    </p>
-    <label for="expiration">It then expires after</label>
-    <select id="expiration" name="expiration">
-      <option value="">the same time as until now</option>
-      !${durations.map((days) => html`<option value="${days}">${days} days</option>`)}
-    </select>
-    !${faults['expiration'] ? html`<small class="fault">${faults['expiration']}</small>` : ''}
-    <div class="buttons">
-      <button>Rotate the key</button>
-      <a role="button" class="secondary outline" href="${section}" data-close>Leave it as it is</a>
-    </div>`;
-  return sendPage(request, reply, {
-    title: 'Rotate the key',
-    section,
-    status: Object.keys(faults).length > 0 ? 400 : 200,
-    body: html`<div class="card narrow">
-      !${form(request, reply, { action: `${section}/${key.id}/rotate`, body, attributes: 'data-once' })}
-    </div>`,
-  });
 }
 
-const showCaps = (request: FastifyRequest, reply: FastifyReply, key: ApiKey, caps: SpendCaps, faults: Faults = {}) =>
-  sendPage(request, reply, {
+const showRotate = (request: FastifyRequest, reply: FastifyReply, key: ApiKey, refused?: Refused): FastifyReply =>
+  sendForm(request, reply, {
+    title: 'Rotate the key',
+    section,
+    action: `${section}/${key.id}/rotate`,
+    body: html`<p>
+        <strong>${key.name}</strong> (<code>${key.start}…</code>) gets a new value. The present one stops working at
+        once, and every program that uses it gets 401 until it has the new one. !${lastUse(key)}
+      </p>
+      !${selectField(
+        { name: 'expiration', label: 'It then expires after', faults: refused?.faults ?? {} },
+        [['', 'the same time as until now'], ...durations.map((days) => [String(days), `${days} days`] as const)],
+        '',
+      )}
+      !${buttons('Rotate the key', section, 'Leave it as it is')}`,
+    attributes: 'data-once',
+    fields: ['expiration'],
+    refused,
+    isNarrow: true,
+  });
+
+const showCaps = (request: FastifyRequest, reply: FastifyReply, key: ApiKey, caps: SpendCaps, refused?: Refused) =>
+  sendForm(request, reply, {
     title: 'Spend caps of the key',
     section,
-    status: Object.keys(faults).length > 0 ? 400 : 200,
-    body: form(request, reply, {
-      action: `${section}/${key.id}/caps`,
-      body: html`<p><strong>${key.name}</strong> (<code>${key.start}…</code>) keeps its value.</p>
-        !${capFields(caps, faults)}
-        <div class="buttons">
-          <button>Change the caps</button>
-          <a role="button" class="secondary outline" href="${section}" data-close>Leave them as they are</a>
-        </div>`,
-    }),
+    action: `${section}/${key.id}/caps`,
+    body: html`<p><strong>${key.name}</strong> (<code>${key.start}…</code>) keeps its value.</p>
+      !${capFields(caps, refused?.faults ?? {})} !${buttons('Change the caps', section, 'Leave them as they are')}`,
+    fields: ['spend_caps'],
+    refused,
   });

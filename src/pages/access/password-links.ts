@@ -5,10 +5,10 @@ import { LoginAttempts } from '../../limits/login-attempts.ts';
 import { PasswordByLink } from '../../schemas/sessions.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAll } from '../base/access.ts';
-import { faultsOf, fieldsOf, formFaults, text, type Faults } from '../base/forms.ts';
+import { fieldsOf, hidden, refusalOf, requireValid, text, type Refused } from '../base/forms.ts';
 import { html } from '../base/html.ts';
-import { form, goTo, sendPage } from '../base/layout.ts';
-import { newPasswordFields, repeatedFault } from './password.ts';
+import { goTo, sendForm, sendPage } from '../base/layout.ts';
+import { newPasswordFields, passwordFaults } from './password.ts';
 
 /** The page to which a link of an admin leads: its user sets the password. Only the sent form uses the link up. */
 export async function passwordLinks(app: FastifyInstance): Promise<void> {
@@ -28,42 +28,41 @@ export async function passwordLinks(app: FastifyInstance): Promise<void> {
   app.post('/link', limited, async (request, reply) => {
     const fields = fieldsOf(request);
     const [link, password] = [text(fields, 'link'), text(fields, 'new_password')];
-    const faults = { ...repeatedFault(fields), ...faultsOf(check, { new_password: password }) };
-    if (Object.keys(faults).length > 0) return show(request, reply, link, faults);
     try {
+      requireValid(check, { new_password: password }, passwordFaults(fields));
       await attempts.run(request.address, 'link', () => redeemLink(request.db, link, password, request.address));
       return await goTo(reply, '/app/login?set=1');
     } catch (error) {
-      return showEnded(request, reply, error);
+      if (error instanceof Unauthorized) return showEnded(request, reply, error);
+      return show(request, reply, link, refusalOf(error));
     }
   });
 
-  async function show(request: FastifyRequest, reply: FastifyReply, link: string, faults: Faults = {}) {
+  async function show(request: FastifyRequest, reply: FastifyReply, link: string, refused?: Refused) {
     try {
       const { user } = await attempts.run(request.address, 'link', () => requireLink(request.db, link));
-      const body = html`!${formFaults(faults, ['new_password', 'repeated'])}
-        <input type="hidden" name="link" value="${link}" />
-        <input type="hidden" name="username" value="${user.email}" autocomplete="username" />
-        !${newPasswordFields(faults)}
-        <button>Set the password</button>`;
-      return sendPage(request, reply, {
+      return sendForm(request, reply, {
         title: 'Set your password',
-        status: Object.keys(faults).length > 0 ? 400 : 200,
-        body: html`<p class="lead">For ${user.email}. You log in with it afterwards.</p>
-          !${form(request, reply, { action: '/app/link', body })}`,
+        lead: html`<p class="lead">For ${user.email}. You log in with it afterwards.</p>`,
+        action: '/app/link',
+        body: html`!${hidden({ link })}
+          <input type="hidden" name="username" value="${user.email}" autocomplete="username" />
+          !${newPasswordFields(refused?.faults ?? {})}
+          <button>Set the password</button>`,
+        fields: ['new_password', 'repeated'],
+        refused,
       });
     } catch (error) {
-      return showEnded(request, reply, error);
+      if (error instanceof Unauthorized) return showEnded(request, reply, error);
+      throw error;
     }
   }
 }
 
 const linkIn = (params: unknown): string => (params as { link: string }).link;
 
-/** Throws every error but that of a link. */
-function showEnded(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
-  if (!(error instanceof Unauthorized)) throw error;
-  request.log.info({ credential: 'link', reason: error.reason }, 'refused');
+function showEnded(request: FastifyRequest, reply: FastifyReply, { reason }: Unauthorized): FastifyReply {
+  request.log.info({ credential: 'link', reason }, 'refused');
   return sendPage(request, reply, {
     title: 'This link does not work any more',
     status: 404,

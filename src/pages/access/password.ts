@@ -1,15 +1,25 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { replacePassword } from '../../accounts/sessions.ts';
-import { Unauthorized } from '../../errors.ts';
+import { Unauthorized, type Fault } from '../../errors.ts';
 import { LoginAttempts } from '../../limits/login-attempts.ts';
 import { actorOf, sessionOf } from '../../plugins/credentials/auth.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { PasswordChange } from '../../schemas/sessions.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
-import { faultsOf, field, fieldsOf, formFaults, queryOf, text, type Faults, type Fields } from '../base/forms.ts';
-import { html, notice, type Html } from '../base/html.ts';
-import { form, goTo, sendPage } from '../base/layout.ts';
+import {
+  doneNotice,
+  fieldsOf,
+  inputField,
+  notSent,
+  refusalOf,
+  requireValid,
+  text,
+  type Faults,
+  type Fields,
+} from '../base/forms.ts';
+import { html, type Html } from '../base/html.ts';
+import { goTo, sendForm } from '../base/layout.ts';
 
 const path = '/app/password';
 
@@ -28,34 +38,40 @@ export async function password(app: FastifyInstance): Promise<void> {
         current_password: text(fields, 'current_password'),
         new_password: text(fields, 'new_password'),
       };
-      const faults: Faults = { ...repeatedFault(fields), ...faultsOf(check, body) };
-      if (!faults['new_password'] && body.new_password === body.current_password)
-        faults['new_password'] = 'This is the current password. Choose another one.';
-      if (Object.keys(faults).length > 0) return show(request, reply, faults, 400);
       const session = sessionOf(request);
       try {
+        requireValid(check, body, passwordFaults(fields));
         await attempts.run(request.address, session.email, () =>
           replacePassword(request.db, session, body, actorOf(request)),
         );
+        return await goTo(reply, `${path}?done=1`);
       } catch (error) {
-        if (!(error instanceof Unauthorized)) throw error;
+        if (!(error instanceof Unauthorized)) return show(request, reply, refusalOf(error));
         request.log.info({ credential: error.credential, reason: error.reason }, 'refused');
-        return show(request, reply, { current_password: 'This is not your password.' }, statuses.unauthorized);
+        const faults = { current_password: 'This is not your password.' };
+        return show(request, reply, { faults, status: statuses.unauthorized });
       }
-      return goTo(reply, `${path}?done=1`);
     },
   );
 }
 
-/** Returns the fault of a repeated password that differs from the new one. */
-export const repeatedFault = (fields: Fields): Faults =>
-  text(fields, 'repeated') === text(fields, 'new_password') ? {} : { repeated: 'This differs from the new password.' };
+/** Returns the faults of a new password that differs from the repeated one, or not from the current one. */
+export function passwordFaults(fields: Fields): Fault[] {
+  const [current, given, repeated] = ['current_password', 'new_password', 'repeated'].map((name) => text(fields, name));
+  return [
+    ...(repeated === given ? [] : [{ path: '/repeated', message: 'this differs from the new password' }]),
+    ...(current === given && given !== ''
+      ? [{ path: '/new_password', message: 'this is the current password. Choose another one' }]
+      : []),
+  ];
+}
 
 const passwordField = (faults: Faults, name: string, label: string, autocomplete: string, hint = ''): Html =>
-  field(
+  inputField(
     { name, label, hint, faults },
-    (attributes) =>
-      html`<input type="password" !${attributes} autocomplete="${autocomplete}" maxlength="1024" required />`,
+    '',
+    'password',
+    html`autocomplete="${autocomplete}" maxlength="1024" required`,
   );
 
 /** Returns the two fields for a new password. */
@@ -63,17 +79,18 @@ export const newPasswordFields = (faults: Faults): Html =>
   html`!${passwordField(faults, 'new_password', 'New password', 'new-password', '12 to 128 characters.')}
   !${passwordField(faults, 'repeated', 'New password, repeated', 'new-password')}`;
 
-function show(request: FastifyRequest, reply: FastifyReply, faults: Faults = {}, status = 200): FastifyReply {
-  const body = html`!${formFaults(faults, ['current_password', 'new_password', 'repeated'])}
-    <input type="hidden" name="username" value="${sessionOf(request).email}" autocomplete="username" />
-    !${passwordField(faults, 'current_password', 'Current password', 'current-password')} !${newPasswordFields(faults)}
-    <button>Change the password</button>`;
-  return sendPage(request, reply, {
+const show = (request: FastifyRequest, reply: FastifyReply, refused = notSent): FastifyReply =>
+  sendForm(request, reply, {
     title: 'Password',
     section: path,
-    status,
-    body: html`!${queryOf(request)['done'] ? notice('Your password is changed. Your other sessions have ended.') : ''}
-      <p class="lead">Changing it ends your other sessions. API keys go on working.</p>
-      <div class="card narrow">!${form(request, reply, { action: path, body })}</div>`,
+    lead: html`!${doneNotice(request, { 1: 'Your password is changed. Your other sessions have ended.' })}
+      <p class="lead">Changing it ends your other sessions. API keys go on working.</p>`,
+    action: path,
+    body: html`<input type="hidden" name="username" value="${sessionOf(request).email}" autocomplete="username" />
+      !${passwordField(refused.faults, 'current_password', 'Current password', 'current-password')}
+      !${newPasswordFields(refused.faults)}
+      <button>Change the password</button>`,
+    fields: ['current_password', 'new_password', 'repeated'],
+    refused,
+    isNarrow: true,
   });
-}

@@ -10,16 +10,25 @@ import { Login } from '../../schemas/sessions.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAll, forMembers } from '../base/access.ts';
 import { ownPath } from '../base/error-page.ts';
-import { faultsOf, field, fieldsOf, formFaults, queryOf, text, type Faults } from '../base/forms.ts';
+import {
+  fieldsOf,
+  hidden,
+  inputField,
+  notSent,
+  queryOf,
+  refusalOf,
+  requireValid,
+  text,
+  type Refused,
+} from '../base/forms.ts';
 import { html, notice } from '../base/html.ts';
-import { form, goTo, sendPage } from '../base/layout.ts';
+import { goTo, sendForm } from '../base/layout.ts';
 
 interface LoginForm {
   email?: string;
-  faults?: Faults;
   /** Path to which the user is redirected after the login. */
   next: string;
-  status?: number;
+  refused?: Refused;
 }
 
 export async function sessions(app: FastifyInstance): Promise<void> {
@@ -35,14 +44,13 @@ export async function sessions(app: FastifyInstance): Promise<void> {
     const fields = fieldsOf(request);
     const body = { email: text(fields, 'email').trim(), password: text(fields, 'password') };
     const shown = { email: body.email, next: text(fields, 'next') };
-    const faults = faultsOf(check, body);
-    if (Object.keys(faults).length > 0) return showLogin(request, reply, { ...shown, faults, status: 400 });
     try {
+      requireValid(check, body);
       const { token } = await attempts.run(request.address, body.email, () => logIn(request.db, body, request.address));
       void reply.setCookie(cookies.session, token, cookies.attributes).clearCookie(cookies.login, cookies.attributes);
       return goTo(reply, ownPath(shown.next));
     } catch (error) {
-      return showLogin(request, reply, { ...shown, ...refusalOf(error, request, reply) });
+      return showLogin(request, reply, { ...shown, refused: loginRefusal(error, request, reply) });
     }
   });
 
@@ -52,13 +60,13 @@ export async function sessions(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** Returns the message and the HTTP status for a rejected login. Throws every other error. */
-function refusalOf(error: unknown, request: FastifyRequest, reply: FastifyReply): Pick<LoginForm, 'faults' | 'status'> {
+/** Returns why a login was rejected. Throws every error that says nothing of it. */
+function loginRefusal(error: unknown, request: FastifyRequest, reply: FastifyReply): Refused {
   if (error instanceof Unauthorized) {
     request.log.info({ credential: error.credential, reason: error.reason }, 'refused');
     return { status: statuses.unauthorized, faults: { '': 'The e-mail address or the password is wrong.' } };
   }
-  if (!(error instanceof DomainError) || error.code !== 'rate_limited') throw error;
+  if (!(error instanceof DomainError) || error.code !== 'rate_limited') return refusalOf(error);
   void reply.header('retry-after', error.retryAfter);
   const wait = `Too many failed logins. Try again in ${error.retryAfter} seconds.`;
   return { status: statuses.rate_limited, faults: { '': wait } };
@@ -67,7 +75,7 @@ function refusalOf(error: unknown, request: FastifyRequest, reply: FastifyReply)
 function showLogin(
   request: FastifyRequest,
   reply: FastifyReply,
-  { email = '', faults = {}, next, status = 200 }: LoginForm,
+  { email = '', next, refused = notSent }: LoginForm,
 ): FastifyReply {
   const query = queryOf(request);
   const message = query['ended']
@@ -77,21 +85,26 @@ function showLogin(
       : query['set']
         ? notice('Your password is set. Log in with it.')
         : '';
-  const body = html`!${formFaults(faults, ['email', 'password'])}
-    <input type="hidden" name="next" value="${ownPath(next)}" />
-    !${field(
+  const { faults } = refused;
+  const body = html`!${hidden({ next: ownPath(next) })}
+    !${inputField(
       { name: 'email', label: 'E-mail address', faults },
-      (attributes) =>
-        html`<input type="email" !${attributes} value="${email}" autocomplete="username" required autofocus />`,
+      email,
+      'email',
+      'autocomplete="username" required autofocus',
     )}
-    !${field(
+    !${inputField(
       { name: 'password', label: 'Password', faults },
-      (attributes) => html`<input type="password" !${attributes} autocomplete="current-password" required />`,
-    )}
-    <button>Log in</button>`;
-  return sendPage(request, reply, {
+      '',
+      'password',
+      'autocomplete="current-password" required',
+    )} <button>Log in</button>`;
+  return sendForm(request, reply, {
     title: 'Log in',
-    status,
-    body: html`!${faults[''] ? '' : message} !${form(request, reply, { action: '/app/login', body })}`,
+    lead: faults[''] ? '' : message,
+    action: '/app/login',
+    body,
+    fields: ['email', 'password'],
+    refused,
   });
 }

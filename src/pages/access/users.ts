@@ -5,26 +5,24 @@ import { publicUrl } from '../../process/config.ts';
 import { actorOf } from '../../plugins/credentials/auth.ts';
 import { findLinkEnds } from '../../queries/accounts/password-links.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
-import { markSent } from '../../queries/records/sent-forms.ts';
 import { roles, UserCreate, type Role, type User } from '../../schemas/users.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins } from '../base/access.ts';
 import {
-  faultsOf,
-  field,
+  doneNotice,
   fieldsOf,
-  formFaults,
   idOf,
-  option,
+  inputField,
+  notSent,
+  once,
   pageOf,
-  queryOf,
   refusalOf,
+  requireValid,
+  selectField,
   text,
-  tokenOf,
-  type Faults,
 } from '../base/forms.ts';
-import { badge, html, moment, notice, table, type Html } from '../base/html.ts';
-import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { badge, buttons, html, linkButton, moment, table, type Html } from '../base/html.ts';
+import { goTo, sendConfirmation, sendForm, sendPage } from '../base/layout.ts';
 import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
 import { roleWords } from '../base/words.ts';
 
@@ -43,12 +41,11 @@ export async function users(app: FastifyInstance): Promise<void> {
       db.lookup((sql) => findLinkEnds(sql, caller.customerId)),
     ]);
     const { shown, links } = pageOf(request, section, { rows, size: pageRows });
-    const done = text(queryOf(request), 'done');
     return sendPage(request, reply, {
       title: 'Users',
       section,
-      actions: html`<a role="button" href="${section}/new">New user</a>`,
-      body: html`!${Object.hasOwn(notices, done) ? notice(notices[done]!) : ''}
+      actions: linkButton('New user', `${section}/new`),
+      body: html`!${doneNotice(request, notices)}
       !${table(
         'Users',
         ['Name', 'E-mail address', 'Role', 'State', 'Actions'],
@@ -67,11 +64,10 @@ export async function users(app: FastifyInstance): Promise<void> {
       email: text(fields, 'email').trim(),
       role: text(fields, 'role') as Role,
     };
-    const faults = faultsOf(check, given);
-    if (Object.keys(faults).length > 0) return showNew(request, reply, { faults, status: 400 });
-    const create = await userCreation(request.caller.customerId, given, actorOf(request));
     try {
-      return showLink(request, reply, await once(request, create));
+      requireValid(check, given);
+      const create = await userCreation(request.caller.customerId, given, actorOf(request));
+      return await showLink(request, reply, await once(request, create));
     } catch (error) {
       return showNew(request, reply, refusalOf(error));
     }
@@ -147,14 +143,6 @@ async function requireUser(request: FastifyRequest): Promise<User> {
   return found;
 }
 
-type Issue = Awaited<ReturnType<typeof userCreation>>;
-
-/** Issues a link, unless the form was sent before. */
-const once = (request: FastifyRequest, issue: Issue): Promise<IssuedLink | undefined> =>
-  request.db.transaction(async (sql) =>
-    (await markSent(sql, request.caller.customerId, tokenOf(request.body))) ? issue(sql) : undefined,
-  );
-
 function row({ id, name, email, role, active }: User, linkEnds: string | undefined): Html {
   const act = (verb: string, label: string) =>
     html`<a href="${section}/${id}/${verb}" data-dialog aria-label="${label}: ${name}">${label}</a>`;
@@ -187,54 +175,29 @@ function stateOf(linkEnds: string | undefined): Html {
 /** Returns e.g. `an admin`. */
 const withArticle = (role: Role): string => (role === 'admin' ? 'an admin' : 'a member');
 
-function showNew(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { faults = {}, status = 200 }: { faults?: Faults; status?: number } = {},
-): FastifyReply {
+function showNew(request: FastifyRequest, reply: FastifyReply, refused = notSent): FastifyReply {
   const fields = fieldsOf(request);
+  const { faults } = refused;
   const input = (name: string, label: string, type: string) =>
-    field(
-      { name, label, faults },
-      (attributes) =>
-        html`<input
-          type="${type}"
-          !${attributes}
-          value="${text(fields, name)}"
-          maxlength="255"
-          autocomplete="off"
-          required
-        />`,
-    );
-  const body = html`!${formFaults(faults, ['name', 'email', 'role'])} !${input('name', 'Name', 'text')}
-    !${input('email', 'E-mail address', 'email')}
-    !${field(
-      {
-        name: 'role',
-        label: 'Role',
-        hint: roles
-          .toReversed()
-          .map((role) => `${roleWords[role].word}: ${roleWords[role].may}.`)
-          .join(' '),
-        faults,
-      },
-      (attributes) =>
-        html`<select !${attributes}>
-          !${roles.toReversed().map((role) => option(role, roleWords[role].word, text(fields, 'role')))}
-        </select>`,
-    )}
-    <div class="buttons">
-      <button>Create the user</button>
-      <a role="button" class="secondary outline" href="${section}">Cancel</a>
-    </div>`;
-  return sendPage(request, reply, {
+    inputField({ name, label, faults }, text(fields, name), type, 'maxlength="255" autocomplete="off" required');
+  const choices = roles.toReversed().map((role) => ({ role, ...roleWords[role] }));
+  const hint = choices.map(({ word, may }) => `${word}: ${may}.`).join(' ');
+  return sendForm(request, reply, {
     title: 'New user',
     section,
-    status,
-    body: html`<p class="lead">You get a link to send to the user, who sets a password with it.</p>
-      <div class="card narrow">
-        !${form(request, reply, { action: `${section}/new`, body, attributes: 'data-once data-keep' })}
-      </div>`,
+    lead: html`<p class="lead">You get a link to send to the user, who sets a password with it.</p>`,
+    action: `${section}/new`,
+    body: html`!${input('name', 'Name', 'text')} !${input('email', 'E-mail address', 'email')}
+    !${selectField(
+      { name: 'role', label: 'Role', hint, faults },
+      choices.map(({ role, word }) => [role, word] as const),
+      text(fields, 'role'),
+    )}
+    !${buttons('Create the user', section)}`,
+    attributes: 'data-once data-keep',
+    fields: ['name', 'email', 'role'],
+    refused,
+    isNarrow: true,
   });
 }
 

@@ -1,12 +1,14 @@
 import { Tokens } from '@fastify/csrf';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Transaction } from '../../database/db.ts';
 import { DomainError, validationFailed, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
+import { markSent } from '../../queries/records/sent-forms.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/unstorable.ts';
 import type { Validator } from '../../validation/validator.ts';
-import { html, notice, pager, type Html } from './html.ts';
+import { html, notice, pager, type Html, type PagerNames } from './html.ts';
 
 /** The fields of a submitted form. Values of fields with the same name are in an array. */
 export type Fields = Record<string, string | string[] | undefined>;
@@ -49,6 +51,14 @@ export function requireToken(request: FastifyRequest, fields: unknown): void {
 /** Says that a form had its effect when it was sent before, and has none now. */
 export const sentBefore: Html = notice('This form was sent before. Nothing was done a second time.', 'warning');
 
+/**
+ * Does in a transaction what a form is for. If the form was sent before, does nothing and returns undefined.
+ */
+export const once = <T>(request: FastifyRequest, act: (sql: Transaction) => Promise<T>): Promise<T | undefined> =>
+  request.db.transaction(async (sql) =>
+    (await markSent(sql, request.caller.customerId, tokenOf(request.body))) ? act(sql) : undefined,
+  );
+
 /** Returns an empty string if the form has no token. */
 export function tokenOf(fields: unknown): string {
   const token = (fields as Fields | null | undefined)?.[tokenField];
@@ -76,9 +86,24 @@ export const integer = (fields: Fields, name: string): number =>
 /** Error messages by field name. That of the whole form has an empty string as its key. */
 export type Faults = Record<string, string>;
 
-/** Validates a form's values against the schema of the corresponding API request. */
-export function faultsOf(validator: Validator, value: unknown): Faults {
-  return byField([...findUnstorableText(value), ...validator.faultsOf(value)]);
+/** Why a form had no effect. The page with the form shows it. */
+export interface Refused {
+  faults: Faults;
+  /** HTTP status of the page. */
+  status: number;
+}
+
+/** For a form that was not sent yet. */
+export const notSent: Refused = { faults: {}, status: 200 };
+
+/**
+ * Validates a form's values against the schema of the corresponding API request.
+ * @param others faults that the schema does not see
+ * @throws DomainError `validation_failed`
+ */
+export function requireValid(validator: Validator, value: unknown, others: readonly Fault[] = []): void {
+  const faults = [...others, ...findUnstorableText(value), ...validator.faultsOf(value)];
+  if (faults.length > 0) throw validationFailed(faults);
 }
 
 /** Returns the first fault of each field. */
@@ -87,8 +112,8 @@ export function byField(faults: readonly Fault[]): Faults {
   return Object.fromEntries(named.toReversed());
 }
 
-/** Returns the messages and the HTTP status for an error that the submitted values caused. Throws every other. */
-export function refusalOf(error: unknown): { faults: Faults; status: number } {
+/** Returns why a form had no effect, from an error that its values caused. Throws every other error. */
+export function refusalOf(error: unknown): Refused {
   if (!(error instanceof DomainError)) throw error;
   if (error.code !== 'validation_failed' && error.code !== 'conflict' && error.code !== 'not_found') throw error;
   const faults = error.faults.length > 0 ? byField(error.faults) : { '': sentence(error.message) };
@@ -129,12 +154,27 @@ export function pageOf<T>(
   { rows, size }: { rows: readonly T[]; size: number },
 ): { shown: T[]; links: Html } {
   const page = pageNumberOf(request);
-  const address = (number: number): string => `${path}?page=${number}`;
-  const links = pager({
-    newer: page > 1 ? address(page - 1) : undefined,
-    older: rows.length > page * size ? address(page + 1) : undefined,
-  });
+  const links = numberedPager(page, rows.length > page * size, (number) => `${path}?page=${number}`);
   return { shown: rows.slice((page - 1) * size, page * size), links };
+}
+
+/** Returns the links beside a page with a number. */
+export const numberedPager = (
+  page: number,
+  isMore: boolean,
+  address: (page: number) => string,
+  names?: PagerNames,
+): Html =>
+  pager({ newer: page > 1 ? address(page - 1) : undefined, older: isMore ? address(page + 1) : undefined }, names);
+
+/**
+ * Returns a message about what was just done: the query parameter `done` names it.
+ * @param texts by that name
+ */
+export function doneNotice(request: FastifyRequest, texts: Readonly<Record<string, string>> = {}): Html {
+  const done = text(queryOf(request), 'done');
+  if (done === 'sent') return sentBefore;
+  return Object.hasOwn(texts, done) ? notice(texts[done]!) : '';
 }
 
 export interface FieldOptions {
@@ -187,3 +227,54 @@ export const textArea = (attributes: Html, value: string): Html =>
 
 export const option = (value: string, label: string, chosen: string): Html =>
   html`<option value="${value}" !${value === chosen ? 'selected' : ''}>${label}</option>`;
+
+export type Choice = readonly [value: string, label: string];
+
+export const select = (attributes: Html, choices: readonly Choice[], chosen: string): Html =>
+  html`<select !${attributes}>
+    !${choices.map(([value, label]) => option(value, label, chosen))}
+  </select>`;
+
+/** Returns a field with a choice. */
+export const selectField = (options: FieldOptions, choices: readonly Choice[], chosen: string): Html =>
+  field(options, (attributes) => select(attributes, choices, chosen));
+
+/**
+ * Returns a field with an input element.
+ * @param more further attributes
+ */
+export const inputField = (
+  options: FieldOptions,
+  value: string,
+  type = 'text',
+  more: Html = 'maxlength="255" autocomplete="off"',
+): Html => field(options, (attributes) => html`<input type="${type}" !${attributes} value="${value}" !${more} />`);
+
+/** Returns a field for a text of several lines. */
+export const areaField = (options: FieldOptions, value: string): Html =>
+  field(options, (attributes) => textArea(html`!${attributes} maxlength="5000"`, value));
+
+/** Returns a choice above a list. It sends its form when it is changed. */
+export const filterChoice = (name: string, label: string, choices: readonly Choice[], chosen: string): Html =>
+  html`<label>${label} !${select(html`name="${name}" data-submit`, choices, chosen)}</label>`;
+
+/**
+ * Returns a box to tick, or one of several to choose from.
+ * @param more further attributes
+ */
+export const tick = (
+  type: 'checkbox' | 'radio',
+  [name, value]: readonly [name: string, value: string],
+  label: Html,
+  isTicked: boolean,
+  more: Html = '',
+): Html =>
+  html`<label>
+    <input type="${type}" name="${name}" value="${value}" !${isTicked ? 'checked' : ''} !${more} /> !${label}
+  </label>`;
+
+/** Returns fields that nobody sees, by name. A name with several values has a field for each. */
+export const hidden = (fields: Readonly<Record<string, string | readonly string[]>>): Html =>
+  html`!${Object.entries(fields).flatMap(([name, value]) =>
+    [value].flat().map((one) => html`<input type="hidden" name="${name}" value="${one}" />`),
+  )}`;

@@ -88,10 +88,15 @@ export const facts = (entries: readonly (readonly [name: string, value: Html])[]
     )}
   </dl>`;
 
+export interface PagerNames {
+  newer: string;
+  older: string;
+}
+
 /** Returns links to the previous and next page, or an empty string if there is only one page. */
 export function pager(
   { newer, older }: { newer?: string | undefined; older?: string | undefined },
-  names = { newer: 'Newer', older: 'Older' },
+  names: PagerNames = { newer: 'Newer', older: 'Older' },
 ): Html {
   if (newer === undefined && older === undefined) return '';
   return html`<nav class="pager" aria-label="Pages">
@@ -99,3 +104,24 @@ export function pager(
     !${older === undefined ? '' : html`<a href="${older}" rel="next">${names.older}</a>`}
   </nav>`;
 }
+
+/** Returns the links beside a page of rows that were read with a cursor; an empty cursor is the first page. */
+export const cursorPager = (path: string, cursor: string, next: string | undefined): Html =>
+  pager({ newer: cursor ? path : undefined, older: next && `${path}?cursor=${encodeURIComponent(next)}` });
+
+/**
+ * Returns a link that looks like a button.
+ * @param style how it looks, e.g. `danger outline`
+ * @param more further attributes
+ */
+export const linkButton = (label: string, path: string, style = '', more: Html = ''): Html =>
+  html`<a role="button" class="${style}" href="${path}" !${more}>${label}</a>`;
+
+/**
+ * Returns the button that sends a form, and the link that leads back.
+ * @param refusal text of the link
+ */
+export const buttons = (label: string, back: string, refusal = 'Cancel'): Html =>
+  html`<div class="buttons">
+    <button>${label}</button> !${linkButton(refusal, back, 'secondary outline', 'data-close')}
+  </div>`;

@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { assetUrl } from './assets.ts';
-import { formToken, tokenField } from './forms.ts';
-import { html, notice, type Html } from './html.ts';
+import { formFaults, formToken, hidden, notSent, tokenField, type Refused } from './forms.ts';
+import { html, linkButton, notice, type Html } from './html.ts';
 import { roleWords } from './words.ts';
 
 export interface Page {
@@ -73,9 +73,41 @@ export function form(
   { action, body, attributes = '' }: { action: string; body: Html; attributes?: Html },
 ): Html {
   return html`<form method="post" action="${action}" !${attributes}>
-    <input type="hidden" name="${tokenField}" value="${formToken(request, reply)}" />
-    !${body}
+    !${hidden({ [tokenField]: formToken(request, reply) })} !${body}
   </form>`;
+}
+
+/** A page with a form. */
+interface FormPage extends Pick<Page, 'title' | 'section'> {
+  /** Path to which the form is sent. */
+  action: string;
+  body: Html;
+  /** Further HTML attributes of the form. */
+  attributes?: Html;
+  /** Above the form. */
+  lead?: Html;
+  /** Names of the fields that show their faults themselves. The others stand above the form. */
+  fields?: readonly string[];
+  refused?: Refused | undefined;
+  /** The form is small, as in a dialog. */
+  isNarrow?: true;
+}
+
+export function sendForm(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { action, body, attributes = '', lead = '', fields = [], refused = notSent, isNarrow, ...page }: FormPage,
+): FastifyReply {
+  const shown = form(request, reply, {
+    action,
+    attributes,
+    body: html`!${formFaults(refused.faults, fields)} !${body}`,
+  });
+  return sendPage(request, reply, {
+    ...page,
+    status: refused.status,
+    body: html`!${lead} !${isNarrow ? html`<div class="card narrow">!${shown}</div>` : shown}`,
+  });
 }
 
 /** A page that asks the user to confirm an action. */
@@ -105,11 +137,11 @@ export function sendConfirmation(
   { title, section, text, action, back, refusal, tone = 'danger', etag, warning }: Confirmation,
 ): FastifyReply {
   const body = html`!${warning === undefined ? '' : notice(warning, 'warning')}
-    !${etag === undefined ? '' : html`<input type="hidden" name="etag" value="${etag}" />`}
+    !${etag === undefined ? '' : hidden({ etag })}
     <div class="question">!${text}</div>
     <div class="buttons">
       <button class="${tone}">${title}</button>
-      <a role="button" class="secondary outline" href="${back}" data-close>${refusal}</a>
+      !${linkButton(refusal, back, 'secondary outline', 'data-close')}
     </div>`;
   return sendPage(request, reply, {
     title,

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { html, type Html } from './html.ts';
+import { html, linkButton, type Html } from './html.ts';
 import { sendPage } from './layout.ts';
 
 /** A page that shows a secret, once. */
@@ -29,8 +29,7 @@ export function sendSecret(request: FastifyRequest, reply: FastifyReply, shown: 
           <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
         </div>
         <p class="quiet" data-copied role="status"></p>
-        !${advice}
-        <a role="button" href="${next}" data-dismiss>I have stored it</a>
+        !${advice} !${linkButton('I have stored it', next, '', 'data-dismiss')}
       </div>`,
   });
 }

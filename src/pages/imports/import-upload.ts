@@ -17,20 +17,21 @@ import {
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
 import {
-  faultsOf,
   faultText,
-  field,
-  formFaults,
-  option,
+  inputField,
+  notSent,
   queryOf,
   refusalOf,
   requireToken,
+  requireValid,
+  selectField,
   text,
-  type Faults,
+  tick,
   type Fields,
+  type Refused,
 } from '../base/forms.ts';
-import { html, type Html } from '../base/html.ts';
-import { form, goTo, sendPage } from '../base/layout.ts';
+import { buttons, html, type Html } from '../base/html.ts';
+import { goTo, sendForm } from '../base/layout.ts';
 import { fieldWord } from '../base/words.ts';
 
 export const section = '/app/imports';
@@ -69,7 +70,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
         else return await receive(request, reply, fields, part);
       }
       requireToken(request, fields);
-      return showForm(request, reply, fields, { faults: { file: 'Choose a file.' } });
+      return showForm(request, reply, fields, noFile);
     } catch (error) {
       throw isFormFault(error)
         ? validationFailed([{ path: '', message: 'the form is not valid multipart/form-data' }])
@@ -88,11 +89,10 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     { filename, file }: MultipartFile,
   ): Promise<FastifyReply> {
     requireToken(request, fields);
-    if (!filename) return showForm(request, reply, fields, { faults: { file: 'Choose a file.' } });
+    if (!filename) return showForm(request, reply, fields, noFile);
     const draft = draftOf(fields, filename);
-    const faults = faultsOf(check, draft);
-    if (Object.keys(faults).length > 0) return showForm(request, reply, fields, { faults });
     try {
+      requireValid(check, draft);
       return goTo(reply, `${section}/${await store(request, draft, file)}`);
     } catch (error) {
       return showForm(request, reply, fields, refusalOf(error));
@@ -151,82 +151,69 @@ function draftOf(fields: Fields, filename: string): ImportCreate {
   };
 }
 
-const shown = ['object', 'mode', 'match', 'format', 'name', 'file'];
+const noFile: Refused = { faults: { file: 'Choose a file.' }, status: 400 };
 
-function showForm(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  fields: Fields,
-  { faults = {}, status = 400 }: { faults?: Faults; status?: number } = {},
-): FastifyReply {
-  const body = html`!${formFaults(faults, shown)}
-    <div class="card narrow">
+function showForm(request: FastifyRequest, reply: FastifyReply, fields: Fields, refused = notSent): FastifyReply {
+  const { faults } = refused;
+  const isOpen = text(fields, 'name') !== '' || faults['format'] || faults['name'];
+  const body = html`<div class="card narrow">
       <fieldset class="choices">
         <legend>The file contains</legend>
         !${choices('object', importObjects, text(fields, 'object') || 'contacts')} !${faultText('object', faults)}
       </fieldset>
-      !${field(
+      !${selectField(
         {
           name: 'mode',
           label: 'What to do with its records',
           hint: 'Somebody who may be stored already is not stored twice if stored records are changed.',
           faults,
         },
-        (attributes) =>
-          html`<select !${attributes}>
-            !${importModes.map((mode) => option(mode, modeLabels[mode], text(fields, 'mode')))}
-          </select>`,
+        importModes.map((mode) => [mode, modeLabels[mode]] as const),
+        text(fields, 'mode'),
       )}
-      !${field(
+      !${selectField(
         {
           name: 'match',
           label: 'Find stored records by',
           hint: 'Not used where records are only created. An e-mail address finds contacts only.',
           faults,
         },
-        (attributes) =>
-          html`<select !${attributes}>
-            <option value="">–</option>
-            !${matches.map((match) => option(match, fieldWord('contacts', match), text(fields, 'match')))}
-          </select>`,
+        [['', '–'], ...matches.map((match) => [match, fieldWord('contacts', match)] as const)],
+        text(fields, 'match'),
       )}
-      <details !${text(fields, 'name') !== '' || faults['format'] || faults['name'] ? 'open' : ''}>
+      <details !${isOpen ? 'open' : ''}>
         <summary>Name and format</summary>
-        !${field(
+        !${inputField(
           { name: 'name', label: 'Name of the import', hint: 'Optional. Else the name of the file.', faults },
-          (attributes) =>
-            html`<input !${attributes} value="${text(fields, 'name')}" maxlength="255" autocomplete="off" />`,
+          text(fields, 'name'),
         )}
         <fieldset class="choices">
           <legend>Format</legend>
           !${choices('format', importFormats, text(fields, 'format') || 'auto')} !${faultText('format', faults)}
         </fieldset>
       </details>
-      !${field(
+      !${inputField(
         {
           name: 'file',
           label: 'File',
           hint: 'CSV, XLSX or NDJSON. At most 256 MiB and 1,000,000 records; an Excel file 50 MiB and 200,000 rows.',
           faults,
         },
-        (attributes) =>
-          html`<input type="file" !${attributes} accept=".csv,.tsv,.txt,.xlsx,.xlsm,.ndjson,.jsonl" required />`,
+        '',
+        'file',
+        'accept=".csv,.tsv,.txt,.xlsx,.xlsm,.ndjson,.jsonl" required',
       )}
     </div>
-    <div class="buttons">
-      <button>Upload and preview</button>
-      <a href="${section}" role="button" class="secondary outline">Cancel</a>
-    </div>`;
-  return sendPage(request, reply, {
+    !${buttons('Upload and preview', section)}`;
+  return sendForm(request, reply, {
     title: 'New import',
     section,
-    status: Object.keys(faults).length > 0 ? status : 200,
-    body: html`<p class="lead">Nothing is written yet: next you see how the file is read.</p>
-      !${form(request, reply, {
-        action: `${section}/new`,
-        body,
-        attributes: 'enctype="multipart/form-data" data-once data-keep',
-      })}`,
+    lead: html`<p class="lead">Nothing is written yet: next you see how the file is read.</p>`,
+    action: `${section}/new`,
+    body,
+    attributes: 'enctype="multipart/form-data" data-once data-keep',
+    fields: ['object', 'mode', 'match', 'format', 'name', 'file'],
+    refused,
   });
 }
 
@@ -238,10 +225,4 @@ const labelOf = (value: string): string =>
       : value;
 
 const choices = (name: string, all: readonly string[], chosen: string): Html[] =>
-  all.map(
-    (value) =>
-      html`<label>
-        <input type="radio" name="${name}" value="${value}" !${value === chosen ? 'checked' : ''} />
-        ${labelOf(value)}
-      </label>`,
-  );
+  all.map((value) => tick('radio', [name, value], labelOf(value), value === chosen));

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
+import { validationFailed, type DomainError } from '../../errors.ts';
 import { openErrorsFile } from '../../jobs/imports/errors-file.ts';
 import type { CsvLayout } from '../../files/layout/layout.ts';
 import { readFailures } from '../../jobs/imports/failures.ts';
@@ -20,18 +21,31 @@ import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
 import {
-  faultsOf,
-  refusalOf,
   fieldsOf,
   formFaults,
   idOf,
+  notSent,
+  numberedPager,
   pageNumberOf,
   queryOf,
+  refusalOf,
+  requireValid,
   text,
-  type Faults,
   type Fields,
 } from '../base/forms.ts';
-import { count, counted, empty, facts, html, moment, notice, pager, table, type Html } from '../base/html.ts';
+import {
+  count,
+  counted,
+  cursorPager,
+  empty,
+  facts,
+  html,
+  linkButton,
+  moment,
+  notice,
+  table,
+  type Html,
+} from '../base/html.ts';
 import { failureTable } from './failure-table.ts';
 import { inWords } from './field-choices.ts';
 import { mappingForm } from './mapping-form.ts';
@@ -50,14 +64,11 @@ export async function imports(app: FastifyInstance): Promise<void> {
   app.get('/imports', forMembers, async (request, reply) => {
     const page = pageNumberOf(request);
     const rows = await request.db.search((sql) => listImports(sql, request.caller.customerId, { page }, allImports));
-    const add = html`<a role="button" href="${section}/new">New import</a>`;
+    const add = linkButton('New import', `${section}/new`);
     const body =
       rows.length > 0
         ? html`!${table('Imports', ['Import', 'Status', 'Records', 'Failed', 'Created'], rows.map(row))}
-          !${pager({
-            newer: page > 1 ? `${section}?page=${page - 1}` : undefined,
-            older: rows.length === defaultLimit ? `${section}?page=${page + 1}` : undefined,
-          })}`
+          !${numberedPager(page, rows.length === defaultLimit, (number) => `${section}?page=${number}`)}`
         : empty(
             'No imports yet',
             'An import writes contacts or companies from an Excel, CSV or NDJSON file. You see what it would do before it starts.',
@@ -79,20 +90,18 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const fields = fieldsOf(request);
     // `save:2` shows the second page of columns next.
     const [action = '', page = '1'] = text(fields, 'do').split(':');
-    if (!['start', 'check', 'save', 'import'].includes(action))
-      return showImport(request, reply, { do: 'Say what to do: start, check, save or import.' }, 400);
     try {
-      const faults = action === 'import' ? await importChecked(request, id) : await change(request, id, action);
-      if (Object.keys(faults).length > 0) return await showImport(request, reply, faults, 400);
+      if (!['start', 'check', 'save', 'import'].includes(action))
+        throw refusal('say what to do: start, check, save or import');
+      await (action === 'import' ? importChecked(request, id) : change(request, id, action));
     } catch (error) {
-      const { faults, status } = refusalOf(error);
-      return showImport(request, reply, faults, status);
+      return showImport(request, reply, refusalOf(error));
     }
     return goTo(reply, `${section}/${id}${action === 'import' ? '' : nextView(fields, page)}`);
   });
 
   /** Changes the settings of an import that waits, then starts it if the user wants that. */
-  async function change(request: FastifyRequest, id: string, action: string): Promise<Faults> {
+  async function change(request: FastifyRequest, id: string, action: string): Promise<void> {
     const { db, caller } = request;
     const ref = { id, visible: allImports };
     const fields = fieldsOf(request);
@@ -102,12 +111,11 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const isOther = Object.keys(source).length > 0;
     const starts = action !== 'save' && !isOther;
     const patch = isOther ? source : changesOf(preview, fields);
-    const faults = faultsOf(check, patch);
-    if (Object.keys(faults).length > 0) return faults;
+    requireValid(check, patch);
     const changes = { ...patch, ...(await listsOf(request, state)), dry_run: action === 'check' };
     await db.transaction((sql) => changeImport(sql, caller.customerId, ref, changes));
-    if (!starts || (await startImport(request, id, changes))) return {};
-    return { do: 'The import is not started: see below why it would fail.' };
+    if (starts && !(await startImport(request, id, changes)))
+      throw refusal('the import is not started: see below why it would fail');
   }
 
   app.get('/imports/:id/cancel', forMembers, async (request, reply) => {
@@ -136,6 +144,8 @@ export async function imports(app: FastifyInstance): Promise<void> {
     return sendFile(request, reply, { ...file, name: 'errors.csv', noun: 'errors file' });
   });
 }
+
+const refusal = (message: string): DomainError => validationFailed([{ path: '', message }]);
 
 /** The form has a place for one list. More are named by programs, and stay. */
 const showsLists = ({ object, list_ids }: Pick<ImportState, 'object' | 'list_ids'>): boolean =>
@@ -211,29 +221,25 @@ async function startImport(request: FastifyRequest, id: string, changes: ImportP
 }
 
 /** Runs a check again, for real. */
-async function importChecked(request: FastifyRequest, id: string): Promise<Faults> {
+async function importChecked(request: FastifyRequest, id: string): Promise<void> {
   const { db, caller } = request;
   const state = await stateOf(request, id);
   await db.transaction(async (sql) => {
     const lists = await listsOf(request, state, sql);
     await startUploaded(sql, caller.customerId, { id, visible: allImports }, { dry_run: false, ...lists });
   });
-  return {};
 }
 
 async function showImport(
   request: FastifyRequest,
   reply: FastifyReply,
-  faults: Faults = {},
-  status = 200,
+  { faults, status } = notSent,
 ): Promise<FastifyReply> {
   const [found, state] = [await findImport(request), await stateOf(request, idOf(request, 'import'))];
   const isFinal = finalStatuses.includes(found.status as FinalStatus);
   const isWaiting = found.status === 'UPLOADED';
   const isRunning = !isFinal && !isWaiting;
-  const cancel = html`<a role="button" class="danger outline" href="${section}/${found.id}/cancel" data-dialog
-    >Cancel the import</a
-  >`;
+  const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
   return sendPage(request, reply, {
     title: titleOf(found),
     section,
@@ -278,7 +284,7 @@ async function importButton(
   const body = html`!${await listsFor(request, state)}
     <div class="buttons">
       <button name="do" value="import">Import these ${count(created + updated)} now</button>
-      <a href="${section}/new" role="button" class="secondary outline">Upload another file</a>
+      !${linkButton('Upload another file', `${section}/new`, 'secondary outline')}
     </div>`;
   return html`<div class="card narrow">!${form(request, reply, { action: `${section}/${id}`, body })}</div>`;
 }
@@ -298,11 +304,12 @@ async function failuresOf(
   const { db, caller } = request;
   if (state.is_expired)
     return failed + warnings > 0 ? html`<p class="quiet">The records were kept for 30 days.</p>` : '';
-  const cursor = text(queryOf(request), 'cursor') || undefined;
+  const cursor = text(queryOf(request), 'cursor');
   const ref = { id, visible: allImports };
-  const { failures, nextCursor } = await readFailures(db, caller.customerId, ref, { limit: failuresAtOnce, cursor });
+  const page = { limit: failuresAtOnce, cursor: cursor || undefined };
+  const { failures, nextCursor } = await readFailures(db, caller.customerId, ref, page);
   const ofColumns =
-    cursor === undefined && failures[0]?.line === 1 && failures[0].error === undefined ? failures.shift() : undefined;
+    cursor === '' && failures[0]?.line === 1 && failures[0].error === undefined ? failures.shift() : undefined;
   return html`!${ofColumns ? notice(`${ofColumns.warning![0]!.toUpperCase()}${ofColumns.warning!.slice(1)}.`, 'busy') : ''}
   !${
     failures.length === 0
@@ -310,10 +317,7 @@ async function failuresOf(
       : html`<h2>Records to look at</h2>
           !${failureTable(object, state.layout as CsvLayout | null, failures)}`
   }
-  !${pager({
-    newer: cursor === undefined ? undefined : `${section}/${id}`,
-    older: nextCursor === undefined ? undefined : `${section}/${id}?cursor=${encodeURIComponent(nextCursor)}`,
-  })}`;
+  !${cursorPager(`${section}/${id}`, cursor, nextCursor)}`;
 }
 
 /** Returns a message for an import that has completed or failed, and a link to the file of its failed records, if any. */
@@ -322,9 +326,7 @@ function outcomeOf(found: Import, { list_ids: [list] }: ImportState): Html {
   const errors =
     failed + warnings > 0
       ? html`<p>
-          <a role="button" class="secondary outline" href="${section}/${id}/errors.csv" download
-            >Download these records to correct them</a
-          >
+          !${linkButton('Download these records to correct them', `${section}/${id}/errors.csv`, 'secondary outline', 'download')}
         </p>`
       : '';
   if (status === 'FAILED')

@@ -9,7 +9,7 @@ import {
   type Import,
   type InvalidValues,
 } from '../../schemas/imports.ts';
-import { field as formField, option } from '../base/forms.ts';
+import { select, selectField, type Choice } from '../base/forms.ts';
 import { count, html, table, type Html } from '../base/html.ts';
 import { fieldLabel, fieldsToChoose, inWords, originLabels } from './field-choices.ts';
 import { obstaclesTo } from './mapping-changes.ts';
@@ -138,10 +138,14 @@ function columnRow({ object }: Import, preview: DetailedPreview, column: Preview
 }
 
 const fieldChoice = (object: Import['object'], header: string, field: string, i: number): Html =>
-  html`<select name="column-${i}" aria-label="Field of the column ${header}">
-    !${option('', 'leave it out', field)}
-    !${choicesFor(object, header, field).map((name) => option(name, fieldLabel(object, name), field))}
-  </select>`;
+  select(
+    html`name="column-${i}" aria-label="Field of the column ${header}"`,
+    [
+      ['', 'leave it out'],
+      ...choicesFor(object, header, field).map((name) => [name, fieldLabel(object, name)] as const),
+    ],
+    field,
+  );
 
 /** Returns the standard fields, and a custom field with the column's name. */
 function choicesFor(object: Import['object'], header: string, field: string): string[] {
@@ -160,10 +164,14 @@ function typeChoice({ header, type, isTypeGiven }: PreviewColumn, field: string,
   const found = type && !isTypeGiven ? ` (${typeLabels[type]})` : '';
   const chosen = isTypeGiven && type ? type : '';
   const isCustom = customKey(field) !== undefined;
-  return html`<select name="type-${i}" aria-label="Type of the column ${header}, if it is a custom field">
-    !${option('', isCustom ? `as the cells show${found}` : '–', chosen)}
-    !${customTypes.map((name) => option(name, typeLabels[name], chosen))}
-  </select>`;
+  return select(
+    html`name="type-${i}" aria-label="Type of the column ${header}, if it is a custom field"`,
+    [
+      ['', isCustom ? `as the cells show${found}` : '–'],
+      ...customTypes.map((name) => [name, typeLabels[name]] as const),
+    ],
+    chosen,
+  );
 }
 
 const invalidLabels: Record<InvalidValues, string> = {
@@ -187,39 +195,19 @@ function settings(
   sheet: string | null,
   lists: Html,
 ): Html {
-  const choice = (name: string, label: string, options: Html[]): Html =>
-    formField(
-      { name, label, faults: {} },
-      (attributes) =>
-        html`<select !${attributes}>
-          !${options}
-        </select>`,
-    );
+  const choice = (name: string, label: string, choices: readonly Choice[], chosen: string): Html =>
+    selectField({ name, label, faults: {} }, choices, chosen);
+  const same = (name: string): Choice => [name, name];
   const encodings = [...new Set([encoding ?? '', ...commonEncodings])].filter((name) => name !== '');
+  const separated = separator === null ? '' : ` (cells are separated by ${separatorLabels[separator] ?? separator})`;
+  const invalid = invalidValues.map((name) => [name, invalidLabels[name]] as const);
   return html`<h2>Settings</h2>
     <div class="card">
-      !${lists}
-      !${choice(
-        'invalid_values',
-        'Values that cannot be read',
-        invalidValues.map((name) => option(name, invalidLabels[name], found.invalid_values)),
-      )}
-      !${
-        sheets && sheets.length > 1
-          ? choice(
-              'sheet',
-              'Sheet',
-              sheets.map((name) => option(name, name, sheet ?? sheets[0]!)),
-            )
-          : ''
-      }
+      !${lists} !${choice('invalid_values', 'Values that cannot be read', invalid, found.invalid_values)}
+      !${sheets && sheets.length > 1 ? choice('sheet', 'Sheet', sheets.map(same), sheet ?? sheets[0]!) : ''}
       !${
         found.format === 'csv' && encoding !== null
-          ? choice(
-              'encoding',
-              `Encoding${separator === null ? '' : ` (cells are separated by ${separatorLabels[separator] ?? separator})`}`,
-              encodings.map((name) => option(name, name, encoding)),
-            )
+          ? choice('encoding', `Encoding${separated}`, encodings.map(same), encoding)
           : ''
       }
     </div>`;

@@ -1,29 +1,32 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { notFound, validationFailed } from '../../errors.ts';
 import { findCompanies } from '../../queries/crm/companies.ts';
 import { findContacts } from '../../queries/crm/contacts.ts';
-import {
-  deleteOpportunity,
-  findOpportunities,
-  listOpportunities,
-  updateOpportunity,
-} from '../../queries/sales/opportunities.ts';
+import { listOpportunities, updateOpportunity } from '../../queries/sales/opportunities.ts';
 import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
 import { listStages } from '../../queries/sales/stages.ts';
 import { OpportunityPatch, type Opportunity } from '../../schemas/opportunities.ts';
 import type { Pipeline, StageListItem } from '../../schemas/pipelines.ts';
-import { etagOf } from '../../text/etag.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
-import { fieldsOf, idOf, option, queryOf, sentBefore, text } from '../base/forms.ts';
-import { badge, count, counted, date, empty, facts, html, moment, table, type Html } from '../base/html.ts';
-import { form, goTo, sendPage } from '../base/layout.ts';
+import {
+  doneNotice,
+  fieldsOf,
+  filterChoice,
+  hidden,
+  idOf,
+  queryOf,
+  requireValid,
+  select,
+  text,
+} from '../base/forms.ts';
+import { badge, buttons, count, date, empty, facts, html, linkButton, moment, table, type Html } from '../base/html.ts';
+import { form, goTo, sendForm, sendPage } from '../base/layout.ts';
 import { money } from '../base/values.ts';
 import { opportunityWords, priorityWords } from '../base/words.ts';
 import { nameOfContact } from '../records/contact-kind.ts';
-import { deletion } from '../records/deletion.ts';
-import { opportunityEdit } from './opportunity-edit.ts';
+import { editLinks } from '../records/editor.ts';
+import { opportunityEdit, requireOpportunity } from './opportunity-edit.ts';
 import { usersOf } from '../records/record-edit.ts';
 
 const section = '/app/opportunities';
@@ -54,33 +57,29 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     return sendPage(request, reply, {
       title: 'Opportunities',
       section,
-      actions: html`<a role="button" href="${section}/new">New opportunity</a>`,
-      body: html`!${text(queryOf(request), 'done') === 'sent' ? sentBefore : ''}!${pipelines.length > 1 ? chooser(pipelines, chosen) : ''}
+      actions: linkButton('New opportunity', `${section}/new`),
+      body: html`!${doneNotice(request)}!${pipelines.length > 1 ? chooser(pipelines, chosen) : ''}
         <div class="board" role="region" aria-label="Stages" tabindex="0">
           !${columns.map((column) => columnOf(chosen, column))}
         </div>`,
     });
   });
 
-  opportunityEdit(app, requireOpportunity);
+  opportunityEdit(app);
 
   app.get('/opportunities/:id', forMembers, async (request, reply) => showOne(request, reply));
 
   app.get('/opportunities/:id/move', forMembers, async (request, reply) => {
     const found = await requireOpportunity(request);
     const { stages, id } = await pipelineOf(request, found);
-    const body = html`<input type="hidden" name="pipeline" value="${id}" />
-      <label>${opportunityWords.stage_id} !${stageChoice(stages, found)}</label>
-      <div class="buttons">
-        <button>Move</button>
-        <a role="button" class="secondary outline" href="${boardOf(id)}" data-close>Leave it there</a>
-      </div>`;
-    return sendPage(request, reply, {
+    return sendForm(request, reply, {
       title: `Move ${found.name}`,
       section,
-      body: html`<div class="card narrow">
-        !${form(request, reply, { action: `${section}/${found.id}/move`, body })}
-      </div>`,
+      action: `${section}/${found.id}/move`,
+      body: html`!${hidden({ pipeline: id })}
+        <label>${opportunityWords.stage_id} !${stageChoice(stages, found)}</label>
+        !${buttons('Move', boardOf(id), 'Leave it there')}`,
+      isNarrow: true,
     });
   });
 
@@ -90,23 +89,10 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     const fields = fieldsOf(request);
     const given = text(fields, 'stage_id');
     const patch = { stage_id: canonicalId(given) ?? given };
-    const faults = check.faultsOf(patch);
-    if (faults.length > 0) throw validationFailed(faults);
+    requireValid(check, patch);
     await db.transaction((sql) => updateOpportunity(sql, caller.customerId, id, patch));
     const pipeline = text(fields, 'pipeline');
     return goTo(reply, pipeline === '' ? `${section}/${id}` : boardOf(pipeline));
-  });
-
-  deletion(app, {
-    path: section,
-    noun: 'opportunity',
-    require: requireOpportunity,
-    tagOf: etagOf,
-    question: (_request, { name, contacts_ids }) =>
-      html`<strong>${name}</strong> is deleted for good. Its ${counted(contacts_ids.length, 'contact')}, its company and
-        its products stay.`,
-    remove: deleteOpportunity,
-    done: section,
   });
 }
 
@@ -128,12 +114,12 @@ const columnsOf = async ({ db, caller }: FastifyRequest, { id }: Pipeline): Prom
 
 const chooser = (pipelines: readonly Pipeline[], chosen: Pipeline): Html =>
   html`<form class="filters" method="get" action="${section}">
-    <label
-      >Pipeline
-      <select name="pipeline" data-submit>
-        !${pipelines.map(({ id, name }) => option(id, name, chosen.id))}
-      </select>
-    </label>
+    !${filterChoice(
+      'pipeline',
+      'Pipeline',
+      pipelines.map(({ id, name }) => [id, name] as const),
+      chosen.id,
+    )}
     <div class="filter-buttons"><button class="secondary">Show</button></div>
   </form>`;
 
@@ -163,9 +149,11 @@ function cardOf({ currency }: Pipeline, { id, name, price, priority, estimated_c
 }
 
 const stageChoice = (stages: Pipeline['stages'], { name, stage_id }: Opportunity): Html =>
-  html`<select name="stage_id" aria-label="Stage of ${name}">
-    !${stages.map((stage) => option(stage.id, stage.name, stage_id))}
-  </select>`;
+  select(
+    html`name="stage_id" aria-label="Stage of ${name}"`,
+    stages.map((stage) => [stage.id, stage.name] as const),
+    stage_id,
+  );
 
 /** Returns a form that moves an opportunity to another stage, and leads back to its page. */
 function moveForm(request: FastifyRequest, reply: FastifyReply, { stages }: Pipeline, one: Opportunity): Html {
@@ -177,14 +165,6 @@ function moveForm(request: FastifyRequest, reply: FastifyReply, { stages }: Pipe
 async function pipelineOf({ db, caller }: FastifyRequest, { stage_id }: Opportunity): Promise<Pipeline> {
   const pipelines = await db.search((sql) => listPipelinesWithStages(sql, caller.customerId));
   return pipelines.find(({ stages }) => stages.some(({ id }) => id === stage_id))!;
-}
-
-/** @throws DomainError `not_found` */
-async function requireOpportunity(request: FastifyRequest): Promise<Opportunity> {
-  const id = idOf(request, 'opportunity');
-  const [found] = await request.db.lookup((sql) => findOpportunities(sql, request.caller.customerId, [id]));
-  if (!found) throw notFound('opportunity');
-  return found;
 }
 
 async function showOne(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -210,8 +190,7 @@ async function showOne(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   return sendPage(request, reply, {
     title: found.name,
     section,
-    actions: html`<a role="button" href="${section}/${found.id}/edit">Edit</a>
-      <a role="button" class="danger outline" href="${section}/${found.id}/delete" data-dialog>Delete</a>`,
+    actions: editLinks(`${section}/${found.id}`),
     body: html`!${description === '' ? '' : html`<p class="lead">${description}</p>`}
       <div class="card">
         !${facts([

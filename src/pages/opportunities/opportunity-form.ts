@@ -4,26 +4,34 @@ import { findContacts, listContacts } from '../../queries/crm/contacts.ts';
 import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
 import { listProducts } from '../../queries/sales/products.ts';
 import { priorities, type Line, type LinesPatch, type Opportunity } from '../../schemas/opportunities.ts';
+import type { Fault } from '../../errors.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { fold } from '../../text/fold.ts';
 import {
+  areaField,
   asSentBack,
   faultText,
   field,
+  fieldsOf,
+  inputField,
   linesIn,
   option,
   queryOf,
+  select,
+  selectField,
   text,
-  textArea,
+  tick,
   values,
-  type Faults,
+  type Choice,
   type Fields,
 } from '../base/forms.ts';
 import { html, type Html } from '../base/html.ts';
 import { opportunityWords, priorityWords } from '../base/words.ts';
 import { money } from '../base/values.ts';
 import { nameOfContact } from '../records/contact-kind.ts';
+import type { EditForm } from '../records/editor.ts';
 import { usersOf } from '../records/record-edit.ts';
+import { userChoices } from '../records/record-form.ts';
 
 /** Rows for further products in the form. */
 const emptyRows = 3;
@@ -34,9 +42,6 @@ const mostAddresses = 50;
 /** Most products that a form offers. */
 const productChoices = 100;
 
-/** The texts of the form. Several values of a field are in an array. */
-export type OpportunityDraft = Fields;
-
 /** Fields of the form with one text, which stand in the API's body under the same name. */
 const plainFields = ['name', 'description', 'stage_id', 'priority', 'user_id_assigned'] as const;
 const dateFields = ['estimated_closing_date', 'close_date'] as const;
@@ -45,7 +50,7 @@ const dayOf = (instant: string): string => instant.slice(0, 10);
 const dayMs = 24 * 60 * 60 * 1000;
 
 /** Returns the form of a stored opportunity. */
-export async function draftOf({ db, caller }: FastifyRequest, found: Opportunity): Promise<OpportunityDraft> {
+async function draftOf({ db, caller }: FastifyRequest, found: Opportunity): Promise<Fields> {
   const ids = found.company_id === null ? [] : [found.company_id];
   const [company] = await db.lookup((sql) => findCompanies(sql, caller.customerId, ids));
   return {
@@ -60,7 +65,7 @@ export async function draftOf({ db, caller }: FastifyRequest, found: Opportunity
 }
 
 /** Returns the form of a new opportunity; the address may name a contact, a company and a stage. */
-export async function blankDraft(request: FastifyRequest): Promise<OpportunityDraft> {
+async function blankDraft(request: FastifyRequest): Promise<Fields> {
   const { db, caller } = request;
   const query = queryOf(request);
   const idIn = (name: string) => [canonicalId(text(query, name)) ?? []].flat();
@@ -113,22 +118,15 @@ function linesPatch(stored: Opportunity, lines: readonly Line[]): LinesPatch {
   };
 }
 
-/** The body of the API's call that a form stands for, not validated yet. */
-export interface GivenOpportunity {
-  body: Record<string, unknown>;
-  /** Of texts that name no record. */
-  faults: Faults;
-}
-
 /**
  * Reads a submitted form. Companies are named, and further contacts by their e-mail addresses.
  * @param stored undefined for a new opportunity
  */
 export async function opportunityOf(
   request: FastifyRequest,
-  fields: Fields,
-  stored?: Opportunity,
-): Promise<GivenOpportunity> {
+  stored: Opportunity | undefined,
+): Promise<{ body: object; faults: Fault[] }> {
+  const fields = fieldsOf(request);
   const before = stored ? await draftOf(request, stored) : {};
   const plain = plainFields.flatMap((name) => {
     const given = linesIn(fields, name);
@@ -137,7 +135,7 @@ export async function opportunityOf(
   const dates = dateFields.flatMap((name) =>
     text(fields, name) === text(before, name) ? [] : [[name, `${text(fields, name)}T00:00:00.000Z`] as const],
   );
-  const faults: Faults = {};
+  const faults: Fault[] = [];
   const company = text(fields, 'company').trim();
   const companyId = company === text(before, 'company') ? undefined : await companyNamed(request, company, faults);
   const lines = linesOf(fields);
@@ -155,41 +153,37 @@ export async function opportunityOf(
 }
 
 /** Returns null for an empty name, and undefined if there is no such company. */
-async function companyNamed({ db, caller }: FastifyRequest, name: string, faults: Faults) {
+async function companyNamed({ db, caller }: FastifyRequest, name: string, faults: Fault[]) {
   if (name === '') return null;
   const query = { filters: { company_name: name }, paginate: { limit: 1 } };
   const [found] = (await listCompanies(db, caller.customerId, query)).rows;
-  if (!found) faults['company'] = 'There is no company with this name. Create it first.';
+  if (!found) faults.push({ path: '/company', message: 'there is no company with this name. Create it first' });
   return found?.id;
 }
 
 /** Returns the contacts with these e-mail addresses; of several with one address the newest. */
-async function contactsAt({ db, caller }: FastifyRequest, given: string, faults: Faults): Promise<string[]> {
+async function contactsAt({ db, caller }: FastifyRequest, given: string, faults: Fault[]): Promise<string[]> {
   const addresses = [...new Set(given.split(/[\s,;]+/).filter((one) => one !== ''))];
-  if (addresses.length > mostAddresses) faults['emails'] = `At most ${mostAddresses} at once.`;
+  if (addresses.length > mostAddresses) faults.push({ path: '/emails', message: `at most ${mostAddresses} at once` });
   if (addresses.length === 0 || addresses.length > mostAddresses) return [];
   const query = { filters: { work_email: addresses }, paginate: { limit: 100 } };
   const { rows } = await listContacts(db, caller.customerId, query);
   const byAddress = new Map(rows.toReversed().map(({ work_email, id }) => [fold(work_email), id] as const));
   const unknown = addresses.filter((address) => !byAddress.has(fold(address)));
-  if (unknown.length > 0) faults['emails'] = `No contact has ${unknown.join(', ')}.`;
+  if (unknown.length > 0) faults.push({ path: '/emails', message: `no contact has ${unknown.join(', ')}` });
   return addresses.flatMap((address) => byAddress.get(fold(address)) ?? []);
 }
 
 /** Names of the fields that the form shows with their faults. */
 export const shownFields: readonly string[] = [...plainFields, ...dateFields, 'company', 'emails', 'products'];
 
-/**
- * Returns the controls of the form.
- * @param stored the products that the opportunity has, which may be deleted since
- */
+/** Returns the controls of the form. The products that a stored opportunity has may be deleted since. */
 export async function opportunityControls(
   request: FastifyRequest,
-  draft: OpportunityDraft,
-  faults: Faults,
-  stored: Opportunity['details'] = [],
+  { stored, sent, refused: { faults } }: EditForm<Opportunity>,
 ): Promise<Html> {
   const { db, caller } = request;
+  const draft = sent ?? (stored ? await draftOf(request, stored) : await blankDraft(request));
   const ids = values(draft, 'contact').flatMap((id) => canonicalId(id) ?? []);
   const [pipelines, users, products, contacts] = await Promise.all([
     db.search((sql) => listPipelinesWithStages(sql, caller.customerId)),
@@ -197,29 +191,12 @@ export async function opportunityControls(
     db.search((sql) => listProducts(sql, caller.customerId, { limit: productChoices })),
     db.search((sql) => findContacts(sql, caller.customerId, ids)),
   ]);
-  const input = (
-    name: keyof typeof opportunityWords | 'company',
-    type: string,
-    label = opportunityWords[name as 'name'],
-  ) =>
-    field(
-      { name, label, faults },
-      (attributes) =>
-        html`<input type="${type}" !${attributes} value="${text(draft, name)}" maxlength="255" autocomplete="off" />`,
-    );
-  const choice = (name: keyof typeof opportunityWords, options: Html) =>
-    field(
-      { name, label: opportunityWords[name], faults },
-      (attributes) =>
-        html`<select !${attributes}>
-          !${options}
-        </select>`,
-    );
-  const optionsOf = (name: string, pairs: readonly (readonly [string, string])[]): Html =>
-    html`!${pairs.map(([value, label]) => option(value, label, text(draft, name)))}`;
-  const active = users.filter(({ active, id }) => active || id === text(draft, 'user_id_assigned'));
+  const named = (name: keyof typeof opportunityWords) => ({ name, label: opportunityWords[name], faults });
+  const dates = dateFields.map((name) => inputField(named(name), text(draft, name), 'date'));
+  const choice = (name: 'priority' | 'user_id_assigned', choices: readonly Choice[]) =>
+    selectField(named(name), choices, text(draft, name));
   const known = new Map<string, string>([
-    ...stored.map(({ product_id, name }) => [product_id, name] as const),
+    ...(stored?.details ?? []).map(({ product_id, name }) => [product_id, name] as const),
     ...products
       .filter((one) => one.active)
       .map(({ id, name, price, currency }) => [id, `${name} (${money(price, currency)})`] as const),
@@ -227,49 +204,32 @@ export async function opportunityControls(
   return html`<fieldset class="card">
       <legend>Opportunity</legend>
       <div class="grid-fields">
-        !${input('name', 'text')}
-        !${choice(
-          'stage_id',
-          html`!${pipelines.map(
-            ({ name, stages }) =>
-              html`<optgroup label="${name}">
-                !${optionsOf(
-                  'stage_id',
-                  stages.map((stage) => [stage.id, stage.name] as const),
-                )}
-              </optgroup>`,
-          )}`,
+        !${inputField(named('name'), text(draft, 'name'))}
+        !${field(
+          named('stage_id'),
+          (attributes) =>
+            html`<select !${attributes}>
+              !${pipelines.map(
+                ({ name, stages }) =>
+                  html`<optgroup label="${name}">
+                    !${stages.map((stage) => option(stage.id, stage.name, text(draft, 'stage_id')))}
+                  </optgroup>`,
+              )}
+            </select>`,
         )}
         !${choice(
           'priority',
-          optionsOf(
-            'priority',
-            priorities.map((one) => [one, priorityWords[one].word] as const),
-          ),
+          priorities.map((one) => [one, priorityWords[one].word] as const),
         )}
-        !${choice(
-          'user_id_assigned',
-          optionsOf(
-            'user_id_assigned',
-            active.map(({ id, name }) => [id, name] as const),
-          ),
-        )}
-        !${input('estimated_closing_date', 'date')} !${input('close_date', 'date')}
-        !${input('company', 'text', opportunityWords.company_id)}
-        !${field({ name: 'description', label: opportunityWords.description, faults }, (attributes) =>
-          textArea(html`!${attributes} maxlength="5000"`, text(draft, 'description')),
-        )}
+        !${choice('user_id_assigned', userChoices(users, text(draft, 'user_id_assigned')).slice(1))} !${dates}
+        !${inputField({ ...named('company_id'), name: 'company' }, text(draft, 'company'))}
+        !${areaField(named('description'), text(draft, 'description'))}
       </div>
     </fieldset>
     <fieldset class="card">
       <legend>${opportunityWords.contacts_ids}</legend>
       <div class="checks">
-        !${contacts.map(
-          (one) =>
-            html`<label
-              ><input type="checkbox" name="contact" value="${one.id}" checked /> ${nameOfContact(one)}</label
-            >`,
-        )}
+        !${contacts.map((one) => tick('checkbox', ['contact', one.id], html`${nameOfContact(one)}`, true))}
       </div>
       !${field(
         { name: 'emails', label: 'Add contacts', hint: 'Their work e-mail addresses, one on each line.', faults },
@@ -283,7 +243,7 @@ export async function opportunityControls(
     </fieldset>`;
 }
 
-function productRows(draft: OpportunityDraft, known: ReadonlyMap<string, string>): Html {
+function productRows(draft: Fields, known: ReadonlyMap<string, string>): Html {
   const [ids, prices, quantities] = ['product', 'price', 'quantity'].map((name) => values(draft, name));
   const rows = Math.max(ids!.length, ids!.filter((id) => id !== '').length + emptyRows);
   return html`<div class="product-row quiet" aria-hidden="true">
@@ -305,9 +265,7 @@ function productRows(draft: OpportunityDraft, known: ReadonlyMap<string, string>
 }
 
 const productChoice = (known: ReadonlyMap<string, string>, i: number): Html =>
-  html`<select name="product" aria-label="Product ${i + 1}">
-    !${option('', '–', '')} !${[...known].map(([value, label]) => option(value, label, ''))}
-  </select>`;
+  select(html`name="product" aria-label="Product ${i + 1}"`, [['', '–'], ...known], '');
 
 /** Returns a product that was chosen before. As a choice in each row, many products would be most of the page. */
 const chosenProduct = (id: string, name = 'the chosen product'): Html =>

@@ -3,11 +3,12 @@ import { countMatches, listProspects } from '../../catalog/prospects.ts';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
 import { textFields, SuggestionQuery, type Prospect, type TextField } from '../../schemas/prospects.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
+import { findUnstorableText } from '../../text/unstorable.ts';
 import { compile } from '../../validation/validator.ts';
 import { DomainError } from '../../errors.ts';
 import { forMembers } from '../base/access.ts';
-import { faultsOf, option, queryOf, text } from '../base/forms.ts';
-import { count, empty, html, pager, table, type Html } from '../base/html.ts';
+import { hidden, queryOf, select, text, tick } from '../base/forms.ts';
+import { count, empty, html, linkButton, pager, table, type Html } from '../base/html.ts';
 import { sendPage } from '../base/layout.ts';
 import { verification, webLink } from '../base/values.ts';
 import { prospectWords, verificationWords } from '../base/words.ts';
@@ -67,7 +68,8 @@ export async function prospects(app: FastifyInstance): Promise<void> {
     const source = textFields.find((one) => one === text(queryOf(request), 'source'));
     if (!source) throw new DomainError('not_found', 'There is no such page');
     const body = { source, search: text(queryOf(request), 'q').slice(0, 100) };
-    const found = Object.keys(faultsOf(checkSuggestion, body)).length > 0 ? [] : await request.catalog.suggest(body);
+    const isAsked = findUnstorableText(body).length === 0 && checkSuggestion.isValid(body);
+    const found = isAsked ? await request.catalog.suggest(body) : [];
     const links = found.map(
       ({ value }) =>
         html`<li><a href="${prospectAddress(section, { ...view, [source]: value })}" data-value>${value}</a></li>`,
@@ -76,9 +78,7 @@ export async function prospects(app: FastifyInstance): Promise<void> {
       title: `Suggestions: ${prospectWords[source]}`,
       section,
       body: html`<form class="filters" method="get" action="${section}/suggest">
-          !${Object.entries({ ...view, source }).map(
-            ([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`,
-          )}
+          !${hidden({ ...view, source })}
           <label>Begins with <input type="search" name="q" value="${body.search}" maxlength="100" /></label>
           <div class="filter-buttons">
             <button class="secondary">Show</button>
@@ -104,10 +104,11 @@ function filterForm(view: ProspectView): Html {
       !${searched.map((name) => textControl(name, view))}
       <label
         >${prospectWords.verification_status}
-        <select name="status">
-          !${option('', 'any', view['status'] ?? '')}
-          !${verificationStatuses.map((one) => option(one, verificationWords[one].word, view['status'] ?? ''))}
-        </select>
+        !${select(
+          'name="status"',
+          [['', 'any'], ...verificationStatuses.map((one) => [one, verificationWords[one].word] as const)],
+          view['status'] ?? '',
+        )}
       </label>
       <label
         >${prospectWords.score}, at least
@@ -126,7 +127,7 @@ function filterForm(view: ProspectView): Html {
 }
 
 const check = (name: string, label: string, view: ProspectView): Html =>
-  html`<label><input type="checkbox" name="${name}" value="1" !${view[name] ? 'checked' : ''} /> ${label}</label>`;
+  tick('checkbox', [name, '1'], label, Boolean(view[name]));
 
 /** Returns a text field with suggestions: while one types, or behind a link without JavaScript. */
 function textControl(name: TextField, view: ProspectView): Html {
@@ -157,8 +158,7 @@ function results(rows: readonly Prospect[], view: ProspectView, locked: number, 
   const shown = table('Prospects', heads, rows.map(rowOf));
   if (!isAdmin) return shown;
   return html`<form class="chooser" method="get" action="${section}/unlock" data-chooser>
-    !${Object.entries(view).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}
-    !${shown}
+    !${hidden(view)} !${shown}
     <div class="chosen">
       <label data-choose-page hidden><input type="checkbox" /> this page</label>
       <span data-chosen class="quiet" role="status"></span>
@@ -206,6 +206,6 @@ function none(view: ProspectView, all: number): Html {
     return empty('All of them are unlocked', 'Show the unlocked ones too, or search for others.', '', 'done');
   if (Object.keys(view).length === 0)
     return empty('The catalog is empty', 'Whoever runs this service loads people into it.', '', 'people');
-  const clear = html`<a role="button" class="secondary outline" href="${section}">Show all</a>`;
+  const clear = linkButton('Show all', section, 'secondary outline');
   return empty('Nobody matches', 'Take a filter away, or use the suggestions.', clear, 'search');
 }

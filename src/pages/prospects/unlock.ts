@@ -8,27 +8,27 @@ import {
   startSelectedUnlock,
   startUnlock,
 } from '../../jobs/unlocks/start-unlock.ts';
-import { markSent } from '../../queries/records/sent-forms.ts';
 import { UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins } from '../base/access.ts';
 import {
-  faultsOf,
   fieldsOf,
-  formFaults,
+  hidden,
   integer,
+  notSent,
+  once,
   queryOf,
   refusalOf,
   text,
-  tokenOf,
+  tick,
   values,
-  type Faults,
   type Fields,
+  type Refused,
 } from '../base/forms.ts';
 import { chosenList, listControls, namesList } from '../records/chosen-acts.ts';
-import { counted, html } from '../base/html.ts';
-import { form, goTo, sendPage } from '../base/layout.ts';
+import { counted, html, linkButton } from '../base/html.ts';
+import { goTo, sendForm } from '../base/layout.ts';
 import { priceOf } from '../base/values.ts';
 import { prospectAddress, prospectFiltersOf, prospectViewOf, section } from './prospect-address.ts';
 
@@ -42,16 +42,14 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
   app.get('/prospects/unlock', forAdmins, async (request, reply) => ask(request, reply, queryOf(request)));
 
   app.post('/prospects/unlock', forAdmins, async (request, reply) => {
-    const { db, caller, catalog } = request;
+    const { caller, catalog } = request;
     const fields = fieldsOf(request);
     const { first, chosen } = bodiesOf(fields);
-    const faults = first ? faultsOf(checkFirst, first) : faultsOf(checkChosen, chosen);
-    if (Object.keys(faults).length > 0) return ask(request, reply, fields);
+    if (faultOf(fields)) return ask(request, reply, fields);
     const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
     const spender = spenderOf(caller);
     try {
-      const job = await db.transaction(async (sql) => {
-        if (!(await markSent(sql, caller.customerId, tokenOf(request.body)))) return undefined;
+      const job = await once(request, async (sql) => {
         const list = namesList(fields) ? await chosenList(request, sql, 'PROSPECT') : undefined;
         const lists = list === undefined ? {} : { list_ids: [list] };
         const { id } = first
@@ -61,51 +59,48 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
       });
       return await goTo(reply, job ? `/app/jobs/${job}` : '/app/jobs?done=sent');
     } catch (error) {
-      const refusal = refusalOf(error);
-      return ask(request, reply, fields, refusal.faults, refusal.status);
+      return ask(request, reply, fields, refusalOf(error));
     }
   });
+
+  /** Returns undefined if a form says what to unlock. */
+  function faultOf(fields: Fields): Refused | undefined {
+    const { first, chosen } = bodiesOf(fields);
+    if (first ? checkFirst.isValid(first) : checkChosen.isValid(chosen)) return undefined;
+    return { faults: { '': first ? 'Give a number from 1 to 10,000.' : 'Choose some prospects first.' }, status: 400 };
+  }
 
   async function ask(
     request: FastifyRequest,
     reply: FastifyReply,
     fields: Fields,
-    refused: Faults = {},
-    status = 400,
+    refused = notSent,
   ): Promise<FastifyReply> {
     const view = prospectViewOf(fields);
-    const back = prospectAddress(section, view);
     const { first, chosen } = bodiesOf(fields);
-    const faults = first ? faultsOf(checkFirst, first) : faultsOf(checkChosen, chosen);
-    const hasFaults = Object.keys(faults).length > 0;
-    const price = hasFaults ? undefined : await estimate(request, fields);
-    const kept = { ...view, do: text(fields, 'do'), number: text(fields, 'number') };
+    const fault = faultOf(fields);
+    const price = fault ? undefined : await estimate(request, fields);
     const number = first ? Math.min(first.total_records, price?.matches ?? 0) : (price?.matches ?? 0);
-    const body = html`!${Object.entries(kept).map(
-        ([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`,
-      )}
-      !${(chosen?.ids ?? []).map((id) => html`<input type="hidden" name="id" value="${id}" />`)}
-      !${formFaults(refused, ['list_id', 'name'])}
-      !${hasFaults ? formFaults({ '': chosen ? 'Choose some prospects first.' : 'Give a number from 1 to 10,000.' }, []) : ''}
-      !${
-        price
-          ? html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
-              !${priceOf(price)}
-              <label> <input type="checkbox" name="sync_crm" value="1" checked /> Make contacts of them </label>
-              !${await listControls(request, refused, 'no list')}`
-          : ''
-      }
-      <div class="buttons">
-        !${price && number > 0 && price.cost <= price.available ? html`<button>Unlock now</button>` : ''}
-        <a role="button" class="secondary outline" href="${back}">Back</a>
-      </div>`;
-    return sendPage(request, reply, {
+    return sendForm(request, reply, {
       title: 'Unlock prospects',
       section,
-      status: hasFaults || Object.keys(refused).length > 0 ? status : 200,
-      body: html`<div class="card narrow">
-        !${form(request, reply, { action: path, body, attributes: 'data-once' })}
-      </div>`,
+      action: path,
+      body: html`!${hidden({ ...view, do: text(fields, 'do'), number: text(fields, 'number'), id: chosen?.ids ?? [] })}
+        !${
+          price
+            ? html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
+                !${priceOf(price)} !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', true)}
+                !${await listControls(request, refused.faults, 'no list')}`
+            : ''
+        }
+        <div class="buttons">
+          !${price && number > 0 && price.cost <= price.available ? html`<button>Unlock now</button>` : ''}
+          !${linkButton('Back', prospectAddress(section, view), 'secondary outline')}
+        </div>`,
+      attributes: 'data-once',
+      fields: ['list_id', 'name'],
+      refused: fault ?? refused,
+      isNarrow: true,
     });
   }
 

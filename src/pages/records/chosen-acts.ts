@@ -6,19 +6,18 @@ import { sessionOf } from '../../plugins/credentials/auth.ts';
 import { createList } from '../../queries/crm/lists.ts';
 import { addMembers } from '../../queries/memberships/manual-members.ts';
 import { withLastWrites } from '../../queries/records/last-writes.ts';
-import { markSent } from '../../queries/records/sent-forms.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate } from '../../schemas/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import {
-  field,
+  doneNotice,
   fieldsOf,
-  option,
+  inputField,
+  once,
   queryOf,
-  sentBefore,
+  selectField,
   text,
-  tokenOf,
   type Faults,
   type Fields,
 } from '../base/forms.ts';
@@ -82,14 +81,13 @@ const listing: Act<ContactDetail> = {
   tone: '',
   controls: async (request, _rows, faults) => listControls(request, faults),
   run: async (request, rows) => {
-    const { db, caller } = request;
     const contact_ids = rows.map(({ id }) => id);
-    return db.transaction(async (sql) => {
-      if (!(await markSent(sql, caller.customerId, tokenOf(request.body)))) return '/app/lists?done=sent';
+    const list = await once(request, async (sql) => {
       const list_id = await chosenList(request, sql);
-      await addMembers(sql, caller.customerId, { list_id, contact_ids });
-      return `/app/lists/${list_id}?done=added`;
+      await addMembers(sql, request.caller.customerId, { list_id, contact_ids });
+      return list_id;
     });
+    return list === undefined ? '/app/lists?done=sent' : `/app/lists/${list}?done=added`;
   },
 };
 
@@ -105,23 +103,15 @@ export const namesList = (fields: Fields): boolean =>
 export async function listControls(request: FastifyRequest, faults: Faults, none = '', stored = ''): Promise<Html> {
   const [lists, fields] = [await listChoices(request), { ...queryOf(request), ...fieldsOf(request) }];
   const chosen = text(fields, 'list_id') || stored;
-  return html`!${field(
-    { name: 'list_id', label: none === '' ? 'List' : 'Put them into a list', faults },
-    (attributes) =>
-      html`<select !${attributes}>
-        !${none === '' ? '' : option('', none, chosen)} !${lists.map(({ id, name }) => option(id, name, chosen))}
-        !${option('new', 'a new list, with this name:', chosen)}
-      </select>`,
-  )}
-  !${field(
-    {
-      name: 'name',
-      label: 'Name of the new list',
-      faults,
-      ...(none === '' ? {} : { hint: 'To put them into a new list.' }),
-    },
-    (attributes) => html`<input !${attributes} value="${text(fields, 'name')}" maxlength="255" autocomplete="off" />`,
-  )}`;
+  const label = none === '' ? 'List' : 'Put them into a list';
+  const choices = [
+    ...(none === '' ? [] : [['', none] as const]),
+    ...lists.map(({ id, name }) => [id, name] as const),
+    ['new', 'a new list, with this name:'] as const,
+  ];
+  const hint = none === '' ? '' : 'To put them into a new list.';
+  return html`!${selectField({ name: 'list_id', label, faults }, choices, chosen)}
+  !${inputField({ name: 'name', label: 'Name of the new list', hint, faults }, text(fields, 'name'))}`;
 }
 
 type Transaction = Parameters<Parameters<FastifyRequest['db']['transaction']>[0]>[0];
@@ -164,13 +154,10 @@ const verifying: Act<ContactDetail> = {
       !${priceOf(price)}`;
   },
   run: async (request, rows) => {
-    const { db, caller, server } = request;
-    const emails = emailsOf(rows);
-    return db.transaction(async (sql) => {
-      if (!(await markSent(sql, caller.customerId, tokenOf(request.body)))) return '/app/jobs?done=sent';
-      const { id } = await startEmailVerification(sql, spenderOf(caller), server.config, { emails, sync_crm: true });
-      return `/app/jobs/${id}`;
-    });
+    const { caller, server } = request;
+    const body = { emails: emailsOf(rows), sync_crm: true };
+    const job = await once(request, (sql) => startEmailVerification(sql, spenderOf(caller), server.config, body));
+    return job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent';
   },
 };
 
@@ -181,10 +168,9 @@ const emailsOf = (rows: readonly ContactDetail[]) =>
 
 /** Returns a message about what was just done in a list of records. */
 export function doneText(request: FastifyRequest, { noun, title }: Pick<RecordKind<never>, 'noun' | 'title'>): Html {
-  const query = queryOf(request);
-  if (text(query, 'done') === 'none') return notice('Choose some rows first.', 'warning');
-  if (text(query, 'done') === 'sent') return sentBefore;
-  const number = Number(text(query, 'n'));
-  if (text(query, 'done') !== 'deleted' || !Number.isInteger(number) || number < 1) return '';
+  const [done, number] = [text(queryOf(request), 'done'), Number(text(queryOf(request), 'n'))];
+  if (done === 'none') return notice('Choose some rows first.', 'warning');
+  if (done !== 'deleted') return doneNotice(request);
+  if (!Number.isInteger(number) || number < 1) return '';
   return notice(`${count(number)} ${number === 1 ? `${noun} is` : `${title.toLowerCase()} are`} deleted.`);
 }

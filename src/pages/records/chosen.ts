@@ -5,9 +5,9 @@ import { statuses } from '../../plugins/answers/error-handler.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { forMembers } from '../base/access.ts';
-import { fieldsOf, formFaults, queryOf, refusalOf, text, values, type Faults, type Fields } from '../base/forms.ts';
-import { count, counted, html, notice, type Html } from '../base/html.ts';
-import { form, goTo, sendPage } from '../base/layout.ts';
+import { fieldsOf, hidden, notSent, queryOf, refusalOf, text, values, type Fields } from '../base/forms.ts';
+import { count, counted, html, linkButton, notice, type Html } from '../base/html.ts';
+import { goTo, sendForm } from '../base/layout.ts';
 import { actNamed, type Act } from './chosen-acts.ts';
 import { addressOf, requestOf, viewOf } from './record-address.ts';
 import type { RecordKind, ShownRecord } from './record-kind.ts';
@@ -44,13 +44,14 @@ export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: Reco
     const act = actNamed(request, kind, text(fields, 'do'));
     const found = await find(request, fields);
     if (found.rows.length === 0) return goTo(reply, `${path}?done=none`);
-    if (found.isTooMany || found.digest !== text(fields, 'digest'))
-      return ask(request, reply, act, fields, found, { '': changedText(found.rows.length, kind) });
+    if (found.isTooMany || found.digest !== text(fields, 'digest')) {
+      const faults = { '': changedText(found.rows.length, kind) };
+      return ask(request, reply, act, fields, found, { faults, status: statuses.conflict });
+    }
     try {
       return await goTo(reply, await act.run(request, found.rows));
     } catch (error) {
-      const { faults, status } = refusalOf(error);
-      return ask(request, reply, act, fields, await find(request, fields), faults, status);
+      return ask(request, reply, act, fields, await find(request, fields), refusalOf(error));
     }
   });
 
@@ -76,29 +77,28 @@ export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: Reco
     act: Act<Row>,
     fields: Fields,
     { rows, isTooMany, digest }: Chosen<Row>,
-    faults: Faults = {},
-    status = statuses.conflict,
+    refused = notSent,
   ): Promise<FastifyReply> {
     const names = [kind.noun, kind.title.toLowerCase()] as const;
-    const title = `${act.title} ${counted(rows.length, ...names)}`;
-    const body = html`!${hidden(fields, digest)} !${formFaults(faults, ['list_id', 'name'])}
-      !${
-        isTooMany
-          ? tooMany(kind)
-          : html`!${await act.controls(request, rows, faults)}
-              <p class="quiet">!${someNames(rows.map((row) => kind.nameOf(row)))}</p>`
-      }
-      <div class="buttons">
-        !${isTooMany ? '' : html`<button class="${act.tone}">${act.verb}</button>`}
-        <a role="button" class="secondary outline" href="${addressOf(path, viewOf(kind, fields))}">Back</a>
-      </div>`;
-    return sendPage(request, reply, {
-      title: isTooMany ? `Too many ${names[1]}` : title,
+    return sendForm(request, reply, {
+      title: isTooMany ? `Too many ${names[1]}` : `${act.title} ${counted(rows.length, ...names)}`,
       section: path,
-      status: Object.keys(faults).length > 0 ? status : 200,
-      body: html`<div class="card narrow">
-        !${form(request, reply, { action: `${path}/chosen`, body, attributes: 'data-once' })}
-      </div>`,
+      action: `${path}/chosen`,
+      body: html`!${hidden(keptOf(fields, digest))}
+        !${
+          isTooMany
+            ? tooMany(kind)
+            : html`!${await act.controls(request, rows, refused.faults)}
+                <p class="quiet">!${someNames(rows.map((row) => kind.nameOf(row)))}</p>`
+        }
+        <div class="buttons">
+          !${isTooMany ? '' : html`<button class="${act.tone}">${act.verb}</button>`}
+          !${linkButton('Back', addressOf(path, viewOf(kind, fields)), 'secondary outline')}
+        </div>`,
+      attributes: 'data-once',
+      fields: ['list_id', 'name'],
+      refused,
+      isNarrow: true,
     });
   }
 }
@@ -133,16 +133,11 @@ const tooMany = ({ title }: Pick<RecordKind, 'title'>): Html =>
     'warning',
   );
 
-/** Keeps what the form is about. */
-const hidden = (fields: Fields, digest: string): Html => {
-  const kept = Object.keys(fields).filter(
-    (name) => !['digest', 'form_token', 'list_id', 'name', 'cursor'].includes(name),
-  );
-  const pairs = kept.flatMap((name) => values(fields, name).map((value) => [name, value] as const));
-  return html`!${[...pairs, ['digest', digest] as const].map(
-    ([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`,
-  )}`;
-};
+/** Returns what the form is about. */
+function keptOf(fields: Fields, digest: string): Record<string, string[]> {
+  const kept = Object.keys(fields).filter((name) => !/^(form_token|list_id|name|cursor)$/.test(name));
+  return { ...Object.fromEntries(kept.map((name) => [name, values(fields, name)])), digest: [digest] };
+}
 
 const someNames = (names: readonly string[]): Html =>
   html`${names.slice(0, namesShown).join(', ')}${names.length > namesShown ? ` and ${count(names.length - namesShown)} more` : ''}`;

@@ -18,23 +18,13 @@ import { fieldWord } from '../base/words.ts';
 import { peopleOfCompanies } from '../prospects/prospect-address.ts';
 import { nameOfContact } from './contact-kind.ts';
 import { opportunitiesOf } from './opportunity-rows.ts';
-import type { FormField, RecordKind } from './record-kind.ts';
+import { fieldsUnder, verificationFacts, type FormField, type RecordKind } from './record-kind.ts';
 
 const path = '/app/companies';
 
-const fieldOf =
-  (group: string) =>
-  (name: string, control: FormField['control'] = 'text', hint?: string): FormField => ({
-    name,
-    label: fieldWord('companies', name),
-    control,
-    group,
-    ...(hint ? { hint } : {}),
-  });
-
-const company = fieldOf('Company');
-const place = fieldOf('Place');
-const profiles = fieldOf('Profiles and more');
+const company = fieldsUnder('companies', 'Company');
+const place = fieldsUnder('companies', 'Place');
+const profiles = fieldsUnder('companies', 'Profiles and more');
 
 const fields: readonly FormField[] = [
   company('company_name'),
@@ -86,14 +76,7 @@ export const companyKind: RecordKind<Company> = {
   ],
   nameOf: ({ company_name }) => company_name,
   fields,
-  facts: ({ score, verification_status, last_verified }) => [
-    [fieldWord('companies', 'verification_status'), verification(verification_status)],
-    [
-      fieldWord('companies', 'last_verified'),
-      verification_status === 'unverified' ? html`<span class="quiet">never</span>` : moment(last_verified),
-    ],
-    [fieldWord('companies', 'score'), html`${score}`],
-  ],
+  facts: (row) => verificationFacts('companies', row),
   blank: { type: '', company_name: '' },
   schemas: { create: CompanyCreate, patch: CompanyPatch },
   batches: companyBatches,

@@ -13,32 +13,22 @@ import { findListsOfContact, type ListOfContact } from '../../queries/membership
 import { countOpportunities } from '../../queries/sales/opportunities.ts';
 import { contactBatches } from '../../schemas/batches.ts';
 import { ContactCreate, ContactPatch, type ContactDetail } from '../../schemas/contacts.ts';
-import { option } from '../base/forms.ts';
+import { hidden, select } from '../base/forms.ts';
 import { counted, html, moment, type Html } from '../base/html.ts';
 import { form } from '../base/layout.ts';
 import { countryName, mailLink, verification } from '../base/values.ts';
 import { fieldWord } from '../base/words.ts';
 import { opportunitiesOf } from './opportunity-rows.ts';
 import { listChoices } from './list-choices.ts';
-import type { FormField, RecordKind } from './record-kind.ts';
+import { fieldsUnder, verificationFacts, type FormField, type RecordKind } from './record-kind.ts';
 
 const path = '/app/contacts';
 
-const fieldOf =
-  (group: string) =>
-  (name: string, control: FormField['control'] = 'text', hint?: string): FormField => ({
-    name,
-    label: fieldWord('contacts', name),
-    control,
-    group,
-    ...(hint ? { hint } : {}),
-  });
-
-const person = fieldOf('Person');
-const reach = fieldOf('How to reach them');
-const work = fieldOf('Work');
-const place = fieldOf('Place');
-const profiles = fieldOf('Profiles and more');
+const person = fieldsUnder('contacts', 'Person');
+const reach = fieldsUnder('contacts', 'How to reach them');
+const work = fieldsUnder('contacts', 'Work');
+const place = fieldsUnder('contacts', 'Place');
+const profiles = fieldsUnder('contacts', 'Profiles and more');
 
 const fields: readonly FormField[] = [
   person('first_name'),
@@ -118,14 +108,9 @@ export const contactKind: RecordKind<ContactDetail> = {
   ],
   nameOf: nameOfContact,
   fields,
-  facts: ({ score, verification_status, last_verified, crm_synced_at }) => [
-    [fieldWord('contacts', 'verification_status'), verification(verification_status)],
-    [
-      fieldWord('contacts', 'last_verified'),
-      verification_status === 'unverified' ? html`<span class="quiet">never</span>` : moment(last_verified),
-    ],
-    [fieldWord('contacts', 'score'), html`${score}`],
-    [fieldWord('contacts', 'crm_synced_at'), moment(crm_synced_at, 'never')],
+  facts: (row) => [
+    ...verificationFacts('contacts', row),
+    [fieldWord('contacts', 'crm_synced_at'), moment(row.crm_synced_at, 'never')],
   ],
   blank: { first_name: '', last_name: '', work_email: '', phone_numbers: [] },
   schemas: { create: ContactCreate, patch: ContactPatch },
@@ -157,9 +142,8 @@ async function related(request: FastifyRequest, reply: FastifyReply, { id, list_
     opportunitiesOf(request, { contact: id }),
   ]);
   const others = all.filter((list) => !list_ids.includes(list.id));
-  const body = html`<select name="list_id" aria-label="List">
-      !${others.map((list) => option(list.id, list.name, ''))}
-    </select>
+  const choices = others.map((list) => [list.id, list.name] as const);
+  const body = html`!${select('name="list_id" aria-label="List"', choices, '')}
     <button class="secondary outline">Add to the list</button>`;
   return html`<h2>Lists</h2>
     <div class="card">
@@ -178,11 +162,7 @@ async function related(request: FastifyRequest, reply: FastifyReply, { id, list_
 
 /** Returns a list of the contact, with a button that takes it out if it was added by hand. */
 function listRow(request: FastifyRequest, reply: FastifyReply, id: string, list: ListOfContact): Html {
-  const remove = html`<input type="hidden" name="list_id" value="${list.id}" /><input
-      type="hidden"
-      name="do"
-      value="remove"
-    />
+  const remove = html`!${hidden({ list_id: list.id, do: 'remove' })}
     <button class="link" aria-label="Take out of ${list.name}">Take out</button>`;
   return html`<li>
     <a href="/app/lists/${list.id}">${list.name}</a>

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { formFaults, text, type Faults, type Fields } from '../base/forms.ts';
-import { count, html, moment, table, type Html } from '../base/html.ts';
+import { formFaults, hidden as hiddenFields, text, tick, type Faults, type Fields } from '../base/forms.ts';
+import { buttons, count, html, moment, table, type Html } from '../base/html.ts';
 import { form } from '../base/layout.ts';
 import { usersOf } from './record-edit.ts';
 import { formText } from './record-form.ts';
@@ -54,18 +54,12 @@ export async function comparison(
     ),
   );
   const heads = ['Field', ...rows.map((_, i) => (i === 0 ? 'The oldest' : `Number ${i + 1}`))];
-  const body = html`!${formFaults(faults, [])}
-    !${Object.entries(hidden).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}
-    !${rows.map(({ id }) => html`<input type="hidden" name="id" value="${id}" />`)}
+  const body = html`!${formFaults(faults, [])} !${hiddenFields({ ...hidden, id: rows.map(({ id }) => id) })}
     <p>
       One stays and gets the lists and opportunities of the others, which are deleted. Of other e-mails, phone numbers
       and your own fields, those of all are kept.
     </p>
-    !${table('Records side by side', heads, lines)}
-    <div class="buttons">
-      <button>Merge</button>
-      <a role="button" class="secondary outline" href="${back}">Back</a>
-    </div>`;
+    !${table('Records side by side', heads, lines)} !${buttons('Merge', back, 'Back')}`;
   return form(request, reply, { action, body, attributes: 'data-once' });
 }
 
@@ -92,9 +86,7 @@ function choices(
 }
 
 const radio = (name: string, value: string, chosen: string, label: Html): Html =>
-  html`<label
-    ><input type="radio" name="${name}" value="${value}" !${value === chosen ? 'checked' : ''} /> !${label}</label
-  >`;
+  tick('radio', [name, value], label, value === chosen);
 
 /** A customer's own fields that are shown of each record. */
 const mostOwn = 15;

@@ -9,8 +9,19 @@ import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data/dupl
 import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-data/merges.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { forMembers } from '../base/access.ts';
-import { fieldsOf, option, pageNumberOf, queryOf, refusalOf, text, values, type Fields } from '../base/forms.ts';
-import { count, counted, empty, html, notice, pager, table, type Html } from '../base/html.ts';
+import {
+  fieldsOf,
+  notSent,
+  numberedPager,
+  pageNumberOf,
+  queryOf,
+  refusalOf,
+  select,
+  text,
+  values,
+  type Fields,
+} from '../base/forms.ts';
+import { count, counted, empty, html, linkButton, notice, table, type Html } from '../base/html.ts';
 import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { companyKind } from './company-kind.ts';
 import { contactKind } from './contact-kind.ts';
@@ -62,9 +73,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
       isLive: found === undefined,
       body: html`!${doneText(request)} !${choice(by)} !${body}`,
       actions: found?.length
-        ? html`<a role="button" class="secondary outline" href="${section}/${by}/equal" data-dialog
-            >Merge equal ones</a
-          >`
+        ? linkButton('Merge equal ones', `${section}/${by}/equal`, 'secondary outline', 'data-dialog')
         : '',
     });
   });
@@ -144,16 +153,17 @@ const counting = html`<div data-live>
 
 const choice = (by: DuplicateKey): Html =>
   html`<form method="get" action="${section}" class="inline-form">
-    <select name="by" aria-label="What is the same">
-      !${Object.entries(searches).map(([key, { words }]) => option(key, words, by))}
-    </select>
+    !${select(
+      'name="by" aria-label="What is the same"',
+      Object.entries(searches).map(([key, { words }]) => [key, words] as const),
+      by,
+    )}
     <button class="secondary">Show</button>
   </form>`;
 
 function groupsOf(by: DuplicateKey, page: number, groups: readonly DuplicateGroup[]): Html {
   if (groups.length === 0)
     return empty('No duplicates', 'No two records have this in common. Look for something else above.', '', 'done');
-  const address = (number: number) => `${section}?by=${by}&page=${number}`;
   const rows = groups.map(
     ({ value, count: records, ids }) =>
       html`<tr>
@@ -163,13 +173,10 @@ function groupsOf(by: DuplicateKey, page: number, groups: readonly DuplicateGrou
       </tr>`,
   );
   return html`!${table(searches[by].words, ['In common', 'Records', 'Side by side'], rows)}
-  !${pager(
-    {
-      newer: page > 1 ? address(page - 1) : undefined,
-      older: groups.length === pageSize ? address(page + 1) : undefined,
-    },
-    { newer: 'Back', older: 'More' },
-  )}`;
+  !${numberedPager(page, groups.length === pageSize, (number) => `${section}?by=${by}&page=${number}`, {
+    newer: 'Back',
+    older: 'More',
+  })}`;
 }
 
 const compareAddress = (by: DuplicateKey, ids: readonly string[]): string =>
@@ -206,7 +213,7 @@ async function compare(
   request: FastifyRequest,
   reply: FastifyReply,
   fields: Fields,
-  { faults = {}, status = 200 }: Partial<ReturnType<typeof refusalOf>> = {},
+  { faults, status } = notSent,
 ): Promise<FastifyReply> {
   const by = keyOf(fields);
   const { kind, words } = searches[by];

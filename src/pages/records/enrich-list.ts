@@ -1,27 +1,26 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { spenderOf } from '../../credentials/caller.ts';
-import { notFound } from '../../errors.ts';
 import { estimateEnrichment, findEnriched, startEnrichment } from '../../jobs/enrichment/start-enrichment.ts';
-import { findList } from '../../queries/crm/lists.ts';
-import { markSent } from '../../queries/records/sent-forms.ts';
 import { EnrichContacts } from '../../schemas/clean-data/enrichment.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins } from '../base/access.ts';
 import {
-  faultsOf,
-  field,
   fieldsOf,
-  formFaults,
   idOf,
+  inputField,
   integer,
+  notSent,
+  once,
   refusalOf,
+  requireValid,
   text,
-  tokenOf,
+  tick,
   type Fields,
 } from '../base/forms.ts';
-import { counted, html } from '../base/html.ts';
-import { form, goTo, sendPage } from '../base/layout.ts';
+import { buttons, counted, html } from '../base/html.ts';
+import { goTo, sendForm } from '../base/layout.ts';
 import { priceOf } from '../base/values.ts';
+import { requireList } from './lists.ts';
 
 const section = '/app/lists';
 
@@ -34,65 +33,50 @@ export async function enrichList(app: FastifyInstance): Promise<void> {
   app.post('/lists/:id/enrich', forAdmins, async (request, reply) => {
     const { db, caller } = request;
     const body = bodyOf(idOf(request, 'list'), fieldsOf(request));
-    const faults = faultsOf(check, body);
-    if (Object.keys(faults).length > 0) return ask(request, reply, { faults, status: 400 });
     try {
+      requireValid(check, body);
       const ids = await findEnriched(db, caller.customerId, body);
-      const job = await db.transaction(async (sql) =>
-        (await markSent(sql, caller.customerId, tokenOf(request.body)))
-          ? startEnrichment(sql, spenderOf(caller), app.config, body, ids)
-          : undefined,
-      );
+      const job = await once(request, (sql) => startEnrichment(sql, spenderOf(caller), app.config, body, ids));
       return await goTo(reply, job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent');
     } catch (error) {
       return ask(request, reply, refusalOf(error));
     }
   });
 
-  async function ask(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    { faults = {}, status = 200 }: Partial<ReturnType<typeof refusalOf>> = {},
-  ): Promise<FastifyReply> {
+  async function ask(request: FastifyRequest, reply: FastifyReply, refused = notSent): Promise<FastifyReply> {
     const { db, caller } = request;
-    const list = await findList(db, caller.customerId, idOf(request, 'list'));
-    if (!list) throw notFound('list');
+    const list = await requireList(request);
     const fields = fieldsOf(request);
     const body = { filters: { list_id: list.id }, max_credits: maxCredits };
     const ids = await findEnriched(db, caller.customerId, body);
     const price = await db.transaction((sql) => estimateEnrichment(sql, spenderOf(caller), app.config, body, ids));
     const limit = text(fields, 'max_credits') || String(Math.min(price.cost, price.available));
-    const controls = html`!${formFaults(faults, ['max_credits'])}
-      <p>
-        Looks for ${counted(price.contacts, 'contact')} in the catalog, by e-mail, profile, or name and company, and
-        fills their empty fields. Who is not found, or was unlocked before, costs nothing.
-      </p>
-      !${priceOf(price)}
-      !${field(
-        {
-          name: 'max_credits',
-          label: 'Spend at most',
-          hint: 'Credits. When they are used up, the rest is left out.',
-          faults,
-        },
-        (attributes) =>
-          html`<input !${attributes} type="text" value="${limit}" inputmode="numeric" autocomplete="off" />`,
-      )}
-      <label>
-        <input type="checkbox" name="overwrite" value="1" !${text(fields, 'overwrite') === '1' ? 'checked' : ''} />
-        Also replace what the contacts have
-      </label>
-      <div class="buttons">
-        <button>Enrich now</button>
-        <a role="button" class="secondary outline" href="${section}/${list.id}">Back</a>
-      </div>`;
-    return sendPage(request, reply, {
+    return sendForm(request, reply, {
       title: `Enrich ${list.name}`,
       section,
-      status,
-      body: html`<div class="card narrow">
-        !${form(request, reply, { action: `${section}/${list.id}/enrich`, body: controls, attributes: 'data-once' })}
-      </div>`,
+      action: `${section}/${list.id}/enrich`,
+      body: html`<p>
+          Looks for ${counted(price.contacts, 'contact')} in the catalog, by e-mail, profile, or name and company, and
+          fills their empty fields. Who is not found, or was unlocked before, costs nothing.
+        </p>
+        !${priceOf(price)}
+        !${inputField(
+          {
+            name: 'max_credits',
+            label: 'Spend at most',
+            hint: 'Credits. When they are used up, the rest is left out.',
+            faults: refused.faults,
+          },
+          limit,
+          'text',
+          'inputmode="numeric" autocomplete="off"',
+        )}
+        !${tick('checkbox', ['overwrite', '1'], 'Also replace what the contacts have', text(fields, 'overwrite') === '1')}
+        !${buttons('Enrich now', `${section}/${list.id}`, 'Back')}`,
+      attributes: 'data-once',
+      fields: ['max_credits'],
+      refused,
+      isNarrow: true,
     });
   }
 }

@@ -1,11 +1,11 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import { countRuleMatches } from '../../queries/crm/contacts.ts';
 import { contactFilterFields } from '../../schemas/filters.ts';
 import { ruleLimits, ruleOperators, unruled, type ListCreate, type RuleGiven } from '../../schemas/lists.ts';
-import { field, formFaults, linesIn, option, text, textArea, values, type Faults, type Fields } from '../base/forms.ts';
+import { areaField, inputField, linesIn, select, text, values, type Choice, type Fields } from '../base/forms.ts';
 import { html, notice, type Html } from '../base/html.ts';
-import { form, sendPage } from '../base/layout.ts';
 import { fieldWord, operatorWords } from '../base/words.ts';
+import type { EditForm } from './editor.ts';
 import { mostCounted, numberOf } from './record-list.ts';
 
 /** Rows for new rules in the form. */
@@ -28,33 +28,17 @@ export function draftOf(fields: Fields): ListDraft {
   return { name: text(fields, 'name').trim(), description: linesIn(fields, 'description').trim(), rules };
 }
 
-interface Shown {
-  title: string;
-  action: string;
-  back: string;
-  draft: ListDraft;
-  etag?: string;
-  faults?: Faults;
-  /** The user asks how many contacts match. */
-  isPreview?: boolean;
-  status?: number;
-}
-
-/** Sends the form of a list: name, description and rules in words. */
-export async function sendListForm(request: FastifyRequest, reply: FastifyReply, shown: Shown): Promise<FastifyReply> {
-  const { title, action, back, draft, etag, faults = {}, status = 400 } = shown;
-  const hasFaults = Object.keys(faults).length > 0;
-  const body = html`!${etag === undefined ? '' : html`<input type="hidden" name="etag" value="${etag}" />`}
-    !${formFaults(faults, ['name', 'description'])}
-    !${shown.isPreview && !hasFaults ? await previewOf(request, draft) : ''}
+/** Returns the controls of a list's form: name, description and rules in words. */
+export async function listControls(
+  request: FastifyRequest,
+  { stored, sent, refused: { faults, status } }: EditForm<ListDraft>,
+): Promise<Html> {
+  const draft = sent ? draftOf(sent) : (stored ?? { name: '', description: '', rules: [] });
+  const isPreview = sent !== undefined && text(sent, 'do') === 'preview' && status === 200;
+  return html`!${isPreview ? await previewOf(request, draft) : ''}
     <div class="card">
-      !${field(
-        { name: 'name', label: 'Name', faults },
-        (attributes) => html`<input !${attributes} value="${draft.name}" maxlength="255" autocomplete="off" />`,
-      )}
-      !${field({ name: 'description', label: 'What it is for', faults }, (attributes) =>
-        textArea(html`!${attributes} maxlength="5000"`, draft.description),
-      )}
+      !${inputField({ name: 'name', label: 'Name', faults }, draft.name)}
+      !${areaField({ name: 'description', label: 'What it is for', faults }, draft.description)}
     </div>
     <fieldset class="card">
       <legend>Rules</legend>
@@ -63,18 +47,7 @@ export async function sendListForm(request: FastifyRequest, reply: FastifyReply,
         joined by “and” belong together; “or” begins other rules, which are enough as well.
       </p>
       !${ruleRows(draft.rules)}
-    </fieldset>
-    <div class="buttons">
-      <button name="do" value="save">Save the list</button>
-      <button name="do" value="preview" class="secondary outline">How many match?</button>
-      <a role="button" class="secondary outline" href="${back}">Cancel</a>
-    </div>`;
-  return sendPage(request, reply, {
-    title,
-    section: '/app/lists',
-    status: hasFaults ? status : 200,
-    body: form(request, reply, { action, body, attributes: 'data-keep' }),
-  });
+    </fieldset>`;
 }
 
 async function previewOf({ db, caller }: FastifyRequest, { rules }: ListDraft): Promise<Html> {
@@ -93,16 +66,18 @@ function ruleRows(rules: readonly RuleGiven[]): Html {
 function ruleRow(rule: RuleGiven | undefined, number: number): Html {
   const { field = '', operator = 'equals', value = '', logic_operator = 'AND' } = rule ?? {};
   const names = field === '' || ruleFields.includes(field) ? ruleFields : [...ruleFields, field];
+  const choice = (part: string, name: string, choices: readonly Choice[], chosen: string, more = '') =>
+    select(html`name="${part}" aria-label="Rule ${number}: ${name}" !${more}`, choices, chosen);
+  const joins = [
+    ['AND', 'and'],
+    ['OR', 'or'],
+  ] as const;
+  const fields = names.map((name) => [name, fieldWord('contacts', name)] as const);
+  const operators = ruleOperators.map((one) => [one, operatorWords[one]] as const);
   return html`<div class="rule-row">
-    <select name="join" aria-label="Rule ${number}: joined by" !${number === 1 ? 'class="hidden-first"' : ''}>
-      !${option('AND', 'and', logic_operator)} !${option('OR', 'or', logic_operator)}
-    </select>
-    <select name="field" aria-label="Rule ${number}: field">
-      !${option('', '–', field)} !${names.map((name) => option(name, fieldWord('contacts', name), field))}
-    </select>
-    <select name="operator" aria-label="Rule ${number}: comparison">
-      !${ruleOperators.map((one) => option(one, operatorWords[one], operator))}
-    </select>
+    !${choice('join', 'joined by', joins, logic_operator, number === 1 ? 'class="hidden-first"' : '')}
+    !${choice('field', 'field', [['', '–'], ...fields], field)}
+    !${choice('operator', 'comparison', operators, operator)}
     <input name="value" value="${value}" aria-label="Rule ${number}: value" autocomplete="off" />
   </div>`;
 }

@@ -1,24 +1,21 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { DomainError, notFound } from '../../errors.ts';
+import { notFound } from '../../errors.ts';
 import { spenderOf } from '../../credentials/caller.ts';
 import { estimateListVerification, startListVerification } from '../../jobs/verification/start-verification.ts';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
-import { statuses } from '../../plugins/answers/error-handler.ts';
 import { listContacts } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
-import { markSent } from '../../queries/records/sent-forms.ts';
 import type { Contact, ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, type List } from '../../schemas/lists.ts';
-import { compile } from '../../validation/validator.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
-import { faultsOf, fieldsOf, idOf, queryOf, refusalOf, sentBefore, text, tokenOf } from '../base/forms.ts';
-import { count, counted, empty, facts, html, moment, notice, pager, table, type Html } from '../base/html.ts';
+import { doneNotice, fieldsOf, idOf, once, queryOf, text } from '../base/forms.ts';
+import { count, counted, cursorPager, empty, facts, html, linkButton, moment, table, type Html } from '../base/html.ts';
 import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { priceOf } from '../base/values.ts';
 import { contactKind } from './contact-kind.ts';
 import { peopleOfCompanies } from '../prospects/prospect-address.ts';
-import { deletion } from './deletion.ts';
-import { draftOf, sendListForm } from './list-form.ts';
+import { editLinks, editor, savedNotice } from './editor.ts';
+import { draftOf, listControls } from './list-form.ts';
 import { rowsOf } from './record-list.ts';
 import { rulesText } from './rule-words.ts';
 
@@ -26,50 +23,21 @@ const section = '/app/lists';
 
 /** The pages of contact lists. */
 export async function lists(app: FastifyInstance): Promise<void> {
-  const check = compile(ListCreate);
-
   app.get('/lists', forMembers, async (request, reply) => {
     const cursor = text(queryOf(request), 'cursor');
     const page = await listLists(request.db, request.caller.customerId, cursor ? { cursor } : {});
-    const add = html`<a role="button" href="${section}/new">New list</a>`;
+    const add = linkButton('New list', `${section}/new`);
     const body =
       page.rows.length === 0 && cursor === ''
         ? empty('No lists yet', 'A list holds contacts that you put into it, or all that match its rules.', add, 'list')
         : html`!${table('Lists', ['List', 'Contacts', 'Rules', 'Owner', 'Last changed'], page.rows.map(row))}
-          !${pager({
-            newer: cursor ? section : undefined,
-            older: page.nextCursor && `${section}?cursor=${encodeURIComponent(page.nextCursor)}`,
-          })}`;
+          !${cursorPager(section, cursor, page.nextCursor)}`;
     return sendPage(request, reply, {
       title: 'Lists',
       section,
-      body: html`!${text(queryOf(request), 'done') === 'sent' ? sentBefore : ''}!${body}`,
+      body: html`!${doneNotice(request)}!${body}`,
       actions: page.rows.length > 0 ? add : '',
     });
-  });
-
-  const newForm = { title: 'New list', action: `${section}/new`, back: section };
-  app.get('/lists/new', forMembers, async (request, reply) =>
-    sendListForm(request, reply, { ...newForm, draft: { name: '', description: '', rules: [] } }),
-  );
-
-  app.post('/lists/new', forMembers, async (request, reply) => {
-    const { db, caller } = request;
-    const draft = draftOf(fieldsOf(request));
-    const isPreview = text(fieldsOf(request), 'do') === 'preview';
-    const faults = faultsOf(check, isPreview ? { ...draft, name: draft.name || '–' } : draft);
-    if (isPreview || Object.keys(faults).length > 0)
-      return sendListForm(request, reply, { ...newForm, draft, faults, isPreview });
-    try {
-      const made = await db.transaction(async (sql) =>
-        (await markSent(sql, caller.customerId, tokenOf(request.body)))
-          ? createList(sql, caller.customerId, caller.userId, draft)
-          : undefined,
-      );
-      return await goTo(reply, made ? `${section}/${made.id}?done=saved` : `${section}?done=sent`);
-    } catch (error) {
-      return sendListForm(request, reply, { ...newForm, draft, ...refusalOf(error) });
-    }
   });
 
   app.get('/lists/:id', forMembers, async (request, reply) => showList(request, reply));
@@ -84,43 +52,30 @@ export async function lists(app: FastifyInstance): Promise<void> {
     return goTo(reply, peopleOfCompanies([...new Set(names)]));
   });
 
-  app.get('/lists/:id/edit', forMembers, async (request, reply) => {
-    const list = await requireList(request);
-    return sendListForm(request, reply, { ...editForm(list), draft: list, etag: listTag(list) });
-  });
-
-  app.post('/lists/:id/edit', forMembers, async (request, reply) => {
-    const { db, caller } = request;
-    const [list, fields] = [await requireList(request), fieldsOf(request)];
-    const [draft, etag] = [draftOf(fields), text(fields, 'etag')];
-    const isPreview = text(fields, 'do') === 'preview';
-    const shown = { ...editForm(list), draft, etag, isPreview };
-    const faults = faultsOf(check, draft);
-    if (isPreview || Object.keys(faults).length > 0) return sendListForm(request, reply, { ...shown, faults });
-    try {
-      await db.transaction((sql) => updateList(sql, caller.customerId, list.id, draft, etag));
-    } catch (error) {
-      if (!(error instanceof DomainError) || error.code !== 'precondition_failed')
-        return sendListForm(request, reply, { ...shown, ...refusalOf(error) });
-      return sendListForm(request, reply, {
-        ...shown,
-        etag: listTag(await requireList(request)),
-        faults: { '': 'Somebody changed this list meanwhile. Nothing is saved yet: save again to keep your version.' },
-        status: statuses.precondition_failed,
-      });
-    }
-    return goTo(reply, `${section}/${list.id}?done=saved`);
-  });
-
-  deletion(app, {
+  editor<List>(app, {
     path: section,
     noun: 'list',
+    schemas: { create: ListCreate, patch: ListCreate },
     require: requireList,
+    nameOf: ({ name }) => name,
     tagOf: listTag,
+    bodyOf: async (request) => {
+      const draft = draftOf(fieldsOf(request));
+      // Rules can be tried before the list has a name.
+      const isPreview = text(fieldsOf(request), 'do') === 'preview';
+      return { body: isPreview ? { ...draft, name: draft.name || '–' } : draft };
+    },
+    controls: listControls,
+    fields: ['name', 'description'],
+    buttons: html`<button name="do" value="preview" class="secondary outline">How many match?</button>`,
+    verb: 'Save',
+    create: async (sql, { customerId, userId }, body) => (await createList(sql, customerId, userId, body)).id,
+    update: updateList,
+    remove: deleteList,
     question: (_request, { name, contacts_count }) =>
       html`<strong>${name}</strong> is deleted for good. Its ${counted(contacts_count, 'contact')} stay.`,
-    remove: deleteList,
-    done: section,
+    isTold: true,
+    afterDeletion: section,
   });
 
   app.get('/lists/:id/verify', forAdmins, async (request, reply) => {
@@ -143,12 +98,10 @@ export async function lists(app: FastifyInstance): Promise<void> {
   });
 
   app.post('/lists/:id/verify', forAdmins, async (request, reply) => {
-    const { db, caller, server } = request;
+    const { caller, server } = request;
     const id = idOf(request, 'list');
-    const job = await db.transaction(async (sql) =>
-      (await markSent(sql, caller.customerId, tokenOf(request.body)))
-        ? startListVerification(sql, spenderOf(caller), server.config, { listId: id })
-        : undefined,
+    const job = await once(request, (sql) =>
+      startListVerification(sql, spenderOf(caller), server.config, { listId: id }),
     );
     return goTo(reply, job ? `/app/jobs/${job.id}?list=${id}` : '/app/jobs?done=sent');
   });
@@ -157,14 +110,8 @@ export async function lists(app: FastifyInstance): Promise<void> {
 /** The newest members, of whose companies other people are searched for. */
 const mostMembers = 1_000;
 
-const editForm = ({ id, name }: List) => ({
-  title: `Change ${name}`,
-  action: `${section}/${id}/edit`,
-  back: `${section}/${id}`,
-});
-
 /** @throws DomainError `not_found` */
-async function requireList(request: FastifyRequest): Promise<List> {
+export async function requireList(request: FastifyRequest): Promise<List> {
   const list = await findList(request.db, request.caller.customerId, idOf(request, 'list'));
   if (!list) throw notFound('list');
   return list;
@@ -188,20 +135,17 @@ async function showList(request: FastifyRequest, reply: FastifyReply): Promise<F
   const query = { filters: { list_id: id }, paginate: { limit: 10 } };
   const members = await listContacts(request.db, request.caller.customerId, query);
   const isAdmin = sessionOf(request).role === 'admin';
-  const done = text(queryOf(request), 'done');
   return sendPage(request, reply, {
     title: name,
     section,
     actions: html`!${
-        isAdmin && contacts_count > 0
-          ? html`<a role="button" class="secondary outline" href="${section}/${id}/verify" data-dialog>Verify</a>
-              <a role="button" class="secondary outline" href="${section}/${id}/enrich">Enrich</a>`
-          : ''
-      }
-      <a role="button" href="${section}/${id}/edit">Edit</a>
-      <a role="button" class="danger outline" href="${section}/${id}/delete" data-dialog>Delete</a>`,
-    body: html`!${done === 'saved' ? notice('The list is saved.') : ''}
-      !${done === 'added' ? notice('The contacts are in the list.') : ''}
+      isAdmin && contacts_count > 0
+        ? html`!${linkButton('Verify', `${section}/${id}/verify`, 'secondary outline', 'data-dialog')}
+          !${linkButton('Enrich', `${section}/${id}/enrich`, 'secondary outline')}`
+        : ''
+    }
+    !${editLinks(`${section}/${id}`)}`,
+    body: html`!${savedNotice(request, 'list', { added: 'The contacts are in the list.' })}
       !${description === '' ? '' : html`<p class="lead">${description}</p>`}
       <div class="card">
         !${facts([
@@ -222,7 +166,7 @@ const emptyList = (hasRules: boolean): Html =>
     : empty(
         'Nobody yet',
         'Choose contacts and add them to this list.',
-        html`<a role="button" class="secondary outline" href="/app/contacts">Choose contacts</a>`,
+        linkButton('Choose contacts', '/app/contacts', 'secondary outline'),
         'people',
       );
 

@@ -6,9 +6,10 @@ import {
   faultText,
   field,
   linesIn,
-  option,
+  select,
   text,
   textArea,
+  type Choice,
   type Faults,
   type Fields,
 } from '../base/forms.ts';
@@ -116,10 +117,10 @@ interface FormState extends Surroundings {
   texts: Readonly<Record<string, string>>;
   /** The customer's own fields, as they are stored. */
   custom: ShownRecord['custom_fields'];
-  /** The submitted form, if there is one. */
-  given?: Fields;
+  /** The submitted form. */
+  given: Fields;
   /** Text of a field that somebody else has changed meanwhile, as it is stored now. */
-  theirs?: Readonly<Record<string, string>>;
+  theirs: Readonly<Record<string, string>>;
 }
 
 /** Returns the controls of a record's form, in groups. */
@@ -137,10 +138,10 @@ export function recordForm(formFields: readonly FormField[], state: FormState): 
 
 function control(one: FormField, { faults, texts, theirs, users }: FormState): Html {
   const value = texts[one.name] ?? '';
-  const other = theirs?.[one.name];
+  const other = theirs[one.name];
   const hint =
     other === undefined ? one.hint : `Stored now: ${other === '' ? 'nothing' : other.replaceAll('\n', ', ')}`;
-  return field({ name: one.name, label: one.label, faults, ...(hint ? { hint } : {}) }, (attributes) =>
+  return field({ name: one.name, label: one.label, hint, faults }, (attributes) =>
     inputOf(one, value, attributes, users),
   );
 }
@@ -148,14 +149,9 @@ function control(one: FormField, { faults, texts, theirs, users }: FormState): H
 function inputOf({ control }: FormField, value: string, attributes: Html, users: readonly User[]): Html {
   switch (control) {
     case 'country':
-      return html`<select !${attributes}>
-        !${option('', '–', value)} !${countryChoices.map(([code, label]) => option(code, label, value))}
-      </select>`;
+      return select(attributes, [['', '–'], ...countryChoices], value);
     case 'user':
-      return html`<select !${attributes}>
-        !${option('', 'nobody', value)}
-        !${users.filter(({ active, id }) => active || id === value).map((user) => option(user.id, user.name, value))}
-      </select>`;
+      return select(attributes, userChoices(users, value), value);
     case 'lines':
     case 'phones':
       return textArea(attributes, value);
@@ -167,8 +163,14 @@ function inputOf({ control }: FormField, value: string, attributes: Html, users:
   }
 }
 
+/** Returns who can be chosen: users that are active, and the one who is chosen now. */
+export const userChoices = (users: readonly User[], chosen: string): Choice[] => [
+  ['', 'nobody'],
+  ...users.filter(({ active, id }) => active || id === chosen).map(({ id, name }) => [id, name] as const),
+];
+
 /** Returns the controls for the customer's own fields: those that the record has, and one more. */
-function customForm({ custom, given = {}, faults }: FormState): Html {
+function customForm({ custom, given, faults }: FormState): Html {
   const hintOf = (key: string, value: unknown): Html => {
     const typed = given[customName(key)];
     return typed === undefined || linesIn(given, customName(key)) === asSentBack(String(value))

@@ -8,8 +8,11 @@ import type { BatchKind } from '../../schemas/batches.ts';
 import type { GivenFilters } from '../../schemas/filters.ts';
 import type { ImportObject } from '../../schemas/imports.ts';
 import type { User } from '../../schemas/users.ts';
-import type { Html } from '../base/html.ts';
+import type { verificationStatuses } from '../../schemas/verification.ts';
+import { html, moment, type Html } from '../base/html.ts';
 import type { PictureName } from '../base/pictures.ts';
+import { verification } from '../base/values.ts';
+import { fieldWord } from '../base/words.ts';
 
 /** How a field of a record is shown and changed in a form. */
 export interface FormField {
@@ -20,8 +23,36 @@ export interface FormField {
   control: 'text' | 'email' | 'url' | 'number' | 'country' | 'user' | 'lines' | 'phones' | 'company';
   /** Heading under which it stands. */
   group: string;
-  hint?: string;
+  /** Empty if there is none. */
+  hint: string;
 }
+
+/** Returns a function that describes the fields under one heading. */
+export const fieldsUnder =
+  (object: ImportObject, group: string) =>
+  (name: string, control: FormField['control'] = 'text', hint = ''): FormField => ({
+    name,
+    label: fieldWord(object, name),
+    control,
+    group,
+    hint,
+  });
+
+interface Verified {
+  verification_status: (typeof verificationStatuses)[number];
+  last_verified: string | null;
+  score: number;
+}
+
+/** Returns what the last verification found, in words. */
+export const verificationFacts = (
+  object: ImportObject,
+  { verification_status, last_verified, score }: Verified,
+): (readonly [name: string, value: Html])[] => [
+  [fieldWord(object, 'verification_status'), verification(verification_status)],
+  [fieldWord(object, 'last_verified'), moment(verification_status === 'unverified' ? null : last_verified, 'never')],
+  [fieldWord(object, 'score'), html`${score}`],
+];
 
 /** What a list page asks for, in the form of the API's list call. */
 export interface RecordRequest {

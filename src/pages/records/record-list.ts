@@ -3,12 +3,12 @@ import { sessionOf } from '../../plugins/credentials/auth.ts';
 import type { List } from '../../schemas/lists.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { forMembers } from '../base/access.ts';
-import { option } from '../base/forms.ts';
-import { count, empty, html, notice, pager, table, type Html } from '../base/html.ts';
+import { filterChoice, hidden, type Choice } from '../base/forms.ts';
+import { count, empty, html, linkButton, notice, pager, table, type Html } from '../base/html.ts';
 import { sendPage } from '../base/layout.ts';
 import { countryChoices } from '../base/values.ts';
 import { verificationWords } from '../base/words.ts';
-import { addressOf, filtersOf, requestOf, viewOfRequest, type View } from './record-address.ts';
+import { addressOf, filtersOf, parametersOf, requestOf, viewOfRequest, type View } from './record-address.ts';
 import { doneText } from './chosen-acts.ts';
 import { listChoices } from './list-choices.ts';
 import type { FilterControl, RecordKind, ShownRecord } from './record-kind.ts';
@@ -37,8 +37,8 @@ export function recordList<Row extends ShownRecord>(app: FastifyInstance, kind: 
     return sendPage(request, reply, {
       title,
       section: path,
-      actions: html`<a role="button" class="secondary outline" href="${importPath(kind)}">Import</a>
-        <a role="button" href="${path}/new">New ${kind.noun}</a>`,
+      actions: html`!${linkButton('Import', importPath(kind), 'secondary outline')}
+      !${linkButton(`New ${kind.noun}`, `${path}/new`)}`,
       body: html`!${doneText(request, kind)} !${filterForm(kind, view, lists)}
       !${page.rows.length > 0 ? heading(kind, view, matches) : none(kind, view, isFiltered)} !${rows}
       !${pages(kind, view, page.nextCursor)}`,
@@ -55,13 +55,7 @@ function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, 
   return html`<search>
     <form class="filters" method="get" action="${kind.path}">
       !${kind.controls.map((control) => controlOf(control, view.values[control.name] ?? '', lists))}
-      <label>
-        Order
-        <select name="sort" data-submit>
-          !${option('', 'newest first', view.sort)}
-          !${kind.sorts.map(([sort, label]) => option(sort, label, view.sort))}
-        </select>
-      </label>
+      !${filterChoice('sort', 'Order', [['', 'newest first'], ...kind.sorts], view.sort)}
       <div class="filter-buttons">
         <button class="secondary">Search</button>
         !${isFiltered ? html`<a href="${kind.path}">Clear</a>` : ''}
@@ -71,26 +65,16 @@ function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, 
 }
 
 function controlOf({ name, label, control }: FilterControl, value: string, lists: readonly List[]): Html {
-  if (control === 'hidden') return value === '' ? '' : html`<input type="hidden" name="${name}" value="${value}" />`;
+  if (control === 'hidden') return value === '' ? '' : hidden({ [name]: value });
   if (control === 'search' || control === 'text')
     return html`<label class="${control}"
       >${label}
       <input type="search" name="${name}" value="${value}" maxlength="256" autocomplete="off" />
     </label>`;
-  const choices = choicesOf(control, value, lists);
-  return html`<label
-    >${label}
-    <select name="${name}" data-submit>
-      !${option('', 'any', value)} !${choices.map(([one, word]) => option(one, word, value))}
-    </select>
-  </label>`;
+  return filterChoice(name, label, [['', 'any'], ...choicesOf(control, value, lists)], value);
 }
 
-function choicesOf(
-  control: 'country' | 'list' | 'status',
-  value: string,
-  lists: readonly List[],
-): readonly (readonly [value: string, label: string])[] {
+function choicesOf(control: 'country' | 'list' | 'status', value: string, lists: readonly List[]): readonly Choice[] {
   if (control === 'country') return countryChoices;
   if (control === 'status') return verificationStatuses.map((one) => [one, verificationWords[one].word] as const);
   const known = lists.map(({ id, name }) => [id, name] as const);
@@ -124,7 +108,7 @@ function chooser<Row extends ShownRecord>(
       ? html`<label><input type="checkbox" name="all" value="1" /> all ${numberOf(matches)} that match</label>`
       : '';
   return html`<form class="chooser" method="get" action="${path}/chosen" data-chooser>
-    !${[...parametersIn(view)].map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}
+    !${hidden(Object.fromEntries(parametersOf(view)))}
     !${table(
       title,
       columns.map(({ head }) => head),
@@ -146,11 +130,6 @@ function chooser<Row extends ShownRecord>(
     </div>
   </form>`;
 }
-
-const parametersIn = ({ values, sort }: View): [string, string][] => [
-  ...Object.entries(values),
-  ...(sort === '' ? [] : [['sort', sort] as [string, string]]),
-];
 
 /** Returns the columns of a table of these rows, without those that are empty in all of them. */
 const filledColumns = <Row extends ShownRecord>({ columns }: RecordKind<Row>, rows: readonly Row[]) =>
@@ -193,10 +172,10 @@ function none<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, isFilt
   const { path, title, noun, advice, picture } = kind;
   if (view.cursor !== '') return notice(`There are no more ${title.toLowerCase()}.`, 'plain');
   if (isFiltered) {
-    const clear = html`<a role="button" class="secondary outline" href="${path}">Show all</a>`;
+    const clear = linkButton('Show all', path, 'secondary outline');
     return empty(`No ${noun} matches`, 'Search for less, or take a filter away.', clear, 'search');
   }
-  const add = html`<a role="button" href="${importPath(kind)}">Import a file</a>`;
+  const add = linkButton('Import a file', importPath(kind));
   return empty(`No ${title.toLowerCase()} yet`, advice, add, picture);
 }
 

@@ -1,15 +1,13 @@
 import type { FastifyInstance } from 'fastify';
 import { forMembers } from '../base/access.ts';
-import { queryOf, text } from '../base/forms.ts';
-import { facts, html, moment, notice, type Html } from '../base/html.ts';
+import { facts, html, moment, type Html } from '../base/html.ts';
 import { sendPage } from '../base/layout.ts';
+import { editLinks, savedNotice } from './editor.ts';
 import { requireRecord, usersOf } from './record-edit.ts';
 import { formText } from './record-form.ts';
 import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
 import { countryName, mailLink, phoneLink, webLink } from '../base/values.ts';
 import type { User } from '../../schemas/users.ts';
-
-const done: Record<string, string> = { created: 'is created', changed: 'is saved', listed: 'lists are changed' };
 
 /** The page of one record, with every field in words. */
 export function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
@@ -17,14 +15,11 @@ export function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: 
   app.get(`${path.replace('/app', '')}/:id`, forMembers, async (request, reply) => {
     const found = await requireRecord(request, kind);
     const [users, related] = await Promise.all([usersOf(request), kind.related(request, reply, found)]);
-    const asked = text(queryOf(request), 'done');
-    const happened = Object.hasOwn(done, asked) ? done[asked] : undefined;
     return sendPage(request, reply, {
       title: kind.nameOf(found),
       section: path,
-      actions: html`<a role="button" href="${path}/${found.id}/edit">Edit</a>
-        <a role="button" class="danger outline" href="${path}/${found.id}/delete" data-dialog>Delete</a>`,
-      body: html`!${happened ? notice(`The ${noun}${happened.startsWith('lists') ? "'s" : ''} ${happened}.`) : ''}
+      actions: editLinks(`${path}/${found.id}`),
+      body: html`!${savedNotice(request, noun, { listed: `The ${noun}'s lists are changed.` })}
         !${groupsOf(kind, await valuesOf(kind, found, users))} !${ownFields(found)} !${related}
         <h2>History</h2>
         <div class="card">

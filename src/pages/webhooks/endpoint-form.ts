@@ -1,6 +1,6 @@
 import { eventTypes, type EventType } from '../../schemas/events/types.ts';
-import { field, faultText, formFaults, textArea, type Faults } from '../base/forms.ts';
-import { html, type Html } from '../base/html.ts';
+import { areaField, faultText, inputField, tick, type Faults } from '../base/forms.ts';
+import { buttons, html, type Html } from '../base/html.ts';
 
 /** An endpoint as submitted, not validated yet. */
 export interface EndpointDraft {
@@ -35,35 +35,21 @@ export const typeLabels: Record<EventType, string> = {
 
 /** @param save text of the button */
 export const endpointForm = (draft: EndpointDraft, faults: Faults, save: string, back: string): Html =>
-  html`!${formFaults(faults, ['url', 'types', 'description'])}
-    <div class="card">
-      !${field(
+  html`<div class="card">
+      !${inputField(
         { name: 'url', label: 'URL', hint: 'Where events are sent, such as https://example.com/webhooks.', faults },
-        (attributes) =>
-          html`<input type="url" !${attributes} value="${draft.url}" maxlength="2048" autocomplete="off" required />`,
+        draft.url,
+        'url',
+        'maxlength="2048" autocomplete="off" required',
       )}
-      !${field({ name: 'description', label: 'Description', hint: 'What the endpoint is for.', faults }, (attributes) =>
-        textArea(html`!${attributes} maxlength="5000"`, draft.description),
-      )}
+      !${areaField({ name: 'description', label: 'Description', hint: 'What the endpoint is for.', faults }, draft.description)}
     </div>
     <fieldset class="card" id="types">
       <legend>Events</legend>
       !${faultText('types', faults)}
       <div class="scopes">
-        !${eventTypes.map(
-          (type) =>
-            html`<label>
-              <input type="checkbox" name="types" value="${type}" !${draft.types.includes(type) ? 'checked' : ''} />
-              ${typeLabels[type]}
-            </label>`,
-        )}
+        !${eventTypes.map((type) => tick('checkbox', ['types', type], typeLabels[type], draft.types.includes(type)))}
       </div>
-      <label>
-        <input type="checkbox" name="bulk" value="on" !${draft.bulk ? 'checked' : ''} />
-        Also send changes of records that imports and jobs make
-      </label>
+      !${tick('checkbox', ['bulk', 'on'], 'Also send changes of records that imports and jobs make', draft.bulk)}
     </fieldset>
-    <div class="buttons">
-      <button>${save}</button>
-      <a href="${back}" role="button" class="secondary outline">Cancel</a>
-    </div>`;
+    !${buttons(save, back)}`;

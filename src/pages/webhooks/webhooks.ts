@@ -9,32 +9,33 @@ import {
   type Issued,
   type Management,
 } from '../../accounts/webhooks.ts';
-import { notFound } from '../../errors.ts';
+import { notFound, validationFailed } from '../../errors.ts';
 import { actorOf } from '../../plugins/credentials/auth.ts';
 import { listDeliveries } from '../../queries/webhooks/deliveries.ts';
 import { deleteEndpoint } from '../../queries/webhooks/endpoints.ts';
-import { markSent } from '../../queries/records/sent-forms.ts';
 import { defaultLimit } from '../../schemas/base/wire.ts';
 import { EndpointRequest, maxEndpoints, type Endpoint } from '../../schemas/events/webhooks.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins } from '../base/access.ts';
 import {
-  faultsOf,
-  field,
+  doneNotice,
   fieldsOf,
+  filterChoice,
   idOf,
+  inputField,
   linesIn,
-  option,
+  notSent,
+  numberedPager,
+  once,
   pageNumberOf,
   queryOf,
   refusalOf,
+  requireValid,
   text,
-  tokenOf,
   values,
-  type Faults,
 } from '../base/forms.ts';
-import { empty, html, notice, pager, table, type Html } from '../base/html.ts';
-import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { buttons, empty, html, linkButton, notice, table, type Html } from '../base/html.ts';
+import { form, goTo, sendConfirmation, sendForm, sendPage } from '../base/layout.ts';
 import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
 import { endpointForm, type EndpointDraft } from './endpoint-form.ts';
 import { deliveryHeads, deliveryRow, factsOf, outcomeOf, pathOf, section, troubleOf } from './endpoint-view.ts';
@@ -53,10 +54,9 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
 
   app.post('/webhooks/new', forAdmins, async (request, reply) => {
     const draft = draftOf(request);
-    const faults = faultsOf(check, draft);
-    if (Object.keys(faults).length > 0) return showNew(request, reply, draft, { faults, status: 400 });
     try {
-      const issued = await issueOnce(request, await endpointCreation(managementOf(request), draft));
+      requireValid(check, draft);
+      const issued = await once(request, await endpointCreation(managementOf(request), draft));
       return showSecret(request, reply, issued);
     } catch (error) {
       return showNew(request, reply, draft, refusalOf(error));
@@ -73,14 +73,13 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
   app.post('/webhooks/:id/edit', forAdmins, async (request, reply) => {
     const id = idOf(request, noun);
     const draft = draftOf(request);
-    const faults = faultsOf(check, draft);
-    if (Object.keys(faults).length > 0) return showEdit(request, reply, draft, { faults, status: 400 });
     try {
+      requireValid(check, draft);
       await updateEndpoint(managementOf(request), id, draft);
+      return await goTo(reply, `${pathOf({ id })}?done=changed`);
     } catch (error) {
       return showEdit(request, reply, draft, refusalOf(error));
     }
-    return goTo(reply, `${pathOf({ id })}?done=changed`);
   });
 
   app.post('/webhooks/:id/enable', forAdmins, (request, reply) => activate(request, reply, true));
@@ -101,16 +100,14 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
   app.post('/webhooks/:id/replay', forAdmins, async (request, reply) => {
     const id = idOf(request, noun);
     const from = new Date(`${text(fieldsOf(request), 'from')}Z`);
-    if (Number.isNaN(from.getTime())) {
-      const faults = { from: 'Choose a date and a time.' };
-      return showReplay(request, reply, await requireShown(request), { faults, status: 400 });
-    }
     try {
+      if (Number.isNaN(from.getTime()))
+        throw validationFailed([{ path: '/from', message: 'choose a date and a time' }]);
       await replayEndpoint(managementOf(request), id, from.toISOString());
+      return await goTo(reply, `${pathOf({ id })}?done=replay`);
     } catch (error) {
       return showReplay(request, reply, await requireShown(request), refusalOf(error));
     }
-    return goTo(reply, `${pathOf({ id })}?done=replay`);
   });
 
   app.get('/webhooks/:id/rotate', forAdmins, async (request, reply) => {
@@ -125,7 +122,7 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
 
   app.post('/webhooks/:id/rotate', forAdmins, async (request, reply) => {
     const id = idOf(request, noun);
-    const issued = await issueOnce(request, secretRotation(managementOf(request), id));
+    const issued = await once(request, secretRotation(managementOf(request), id));
     return showSecret(request, reply, issued);
   });
 
@@ -173,12 +170,6 @@ function draftOf(request: FastifyRequest): EndpointDraft {
   };
 }
 
-/** Runs what issues a secret, unless the form was sent before. */
-const issueOnce = (request: FastifyRequest, issue: Awaited<ReturnType<typeof endpointCreation>>) =>
-  request.db.transaction(async (sql) =>
-    (await markSent(sql, request.caller.customerId, tokenOf(request.body))) ? issue(sql) : undefined,
-  );
-
 async function activate(request: FastifyRequest, reply: FastifyReply, active: boolean): Promise<FastifyReply> {
   const id = idOf(request, noun);
   await updateEndpoint(managementOf(request), id, { active });
@@ -193,15 +184,9 @@ const notices: Record<string, string> = {
   replay: 'The replay has begun.',
 };
 
-/** Confirms what the user has just done. */
-const noticeOf = (request: FastifyRequest): Html => {
-  const done = text(queryOf(request), 'done');
-  return Object.hasOwn(notices, done) ? notice(notices[done]!) : '';
-};
-
 function showList(request: FastifyRequest, reply: FastifyReply, endpoints: readonly Endpoint[]): FastifyReply {
-  const add = html`<a role="button" href="${section}/new">New endpoint</a>`;
-  const body = html`!${noticeOf(request)}
+  const add = linkButton('New endpoint', `${section}/new`);
+  const body = html`!${doneNotice(request, notices)}
   !${
     endpoints.length === 0
       ? empty(
@@ -227,29 +212,30 @@ const card = (endpoint: Endpoint): Html =>
     !${troubleOf(endpoint) && html`<p class="fault">!${troubleOf(endpoint)}</p>`} !${factsOf(endpoint)}
   </li>`;
 
-interface Refused {
-  faults: Faults;
-  status: number;
-}
-const fine: Refused = { faults: {}, status: 200 };
+const shownFields = ['url', 'types', 'description'];
 
-const showNew = (request: FastifyRequest, reply: FastifyReply, draft: EndpointDraft, { faults, status } = fine) =>
-  sendPage(request, reply, {
+const showNew = (request: FastifyRequest, reply: FastifyReply, draft: EndpointDraft, refused = notSent) =>
+  sendForm(request, reply, {
     title: 'New endpoint',
     section,
-    status,
-    body: html`<p class="lead">What you choose here is sent to your URL when it happens. The secret is shown once.</p>
-      !${form(request, reply, {
-        action: `${section}/new`,
-        body: endpointForm(draft, faults, 'Create the endpoint', section),
-        attributes: 'data-once',
-      })}`,
+    lead: html`<p class="lead">What you choose here is sent to your URL when it happens. The secret is shown once.</p>`,
+    action: `${section}/new`,
+    body: endpointForm(draft, refused.faults, 'Create the endpoint', section),
+    attributes: 'data-once',
+    fields: shownFields,
+    refused,
   });
 
-function showEdit(request: FastifyRequest, reply: FastifyReply, draft: EndpointDraft, { faults, status } = fine) {
+function showEdit(request: FastifyRequest, reply: FastifyReply, draft: EndpointDraft, refused = notSent) {
   const path = pathOf({ id: idOf(request, noun) });
-  const body = form(request, reply, { action: `${path}/edit`, body: endpointForm(draft, faults, 'Save', path) });
-  return sendPage(request, reply, { title: 'Change the endpoint', section, status, body });
+  return sendForm(request, reply, {
+    title: 'Change the endpoint',
+    section,
+    action: `${path}/edit`,
+    body: endpointForm(draft, refused.faults, 'Save', path),
+    fields: shownFields,
+    refused,
+  });
 }
 
 /** The only page that contains a secret. If the form was sent before, it says so. */
@@ -268,7 +254,7 @@ function showSecret(request: FastifyRequest, reply: FastifyReply, issued: Issued
   });
 }
 
-async function showEndpoint(request: FastifyRequest, reply: FastifyReply, done: Html = noticeOf(request)) {
+async function showEndpoint(request: FastifyRequest, reply: FastifyReply, done: Html = doneNotice(request, notices)) {
   const endpoint = await requireShown(request);
   const path = pathOf(endpoint);
   const ok = text(queryOf(request), 'ok');
@@ -283,9 +269,7 @@ async function showEndpoint(request: FastifyRequest, reply: FastifyReply, done: 
       body: html`<button class="secondary outline">${label}</button>`,
     });
   const link = (verb: string, label: string, style = 'secondary') =>
-    html`<a role="button" class="${style} outline" href="${path}/${verb}" !${verb === 'edit' ? '' : 'data-dialog'}
-      >${label}</a
-    >`;
+    linkButton(label, `${path}/${verb}`, `${style} outline`, verb === 'edit' ? '' : 'data-dialog');
   const body = html`!${done} !${troubleOf(endpoint) && html`<p class="notice warning">!${troubleOf(endpoint)}</p>`}
     <div class="card">
       !${endpoint.description === '' ? '' : html`<p>${endpoint.description}</p>`} !${factsOf(endpoint)}
@@ -298,12 +282,16 @@ async function showEndpoint(request: FastifyRequest, reply: FastifyReply, done: 
     </div>
     <h2>Deliveries</h2>
     <form class="filters" method="get" action="${path}">
-      <label>
-        Outcome
-        <select name="ok" data-submit>
-          !${option('', 'any', ok)} !${option('true', 'delivered', ok)} !${option('false', 'failed', ok)}
-        </select>
-      </label>
+      !${filterChoice(
+        'ok',
+        'Outcome',
+        [
+          ['', 'any'],
+          ['true', 'delivered'],
+          ['false', 'failed'],
+        ],
+        ok,
+      )}
       <button class="secondary outline">Show</button>
     </form>
     !${
@@ -311,30 +299,22 @@ async function showEndpoint(request: FastifyRequest, reply: FastifyReply, done: 
         ? table('Deliveries', deliveryHeads, deliveries.map(deliveryRow))
         : empty('No deliveries', 'What was sent in the last 30 days is listed here.')
     }
-    !${pager({
-      newer: page > 1 ? pageUrl(page - 1) : undefined,
-      older: deliveries.length === defaultLimit ? pageUrl(page + 1) : undefined,
-    })}`;
+    !${numberedPager(page, deliveries.length === defaultLimit, pageUrl)}`;
   return sendPage(request, reply, { title: endpoint.url, section, body });
 }
 
-function showReplay(request: FastifyRequest, reply: FastifyReply, endpoint: Endpoint, { faults, status } = fine) {
+function showReplay(request: FastifyRequest, reply: FastifyReply, endpoint: Endpoint, refused = notSent) {
   const hourAgo = new Date(Date.now() - 3_600_000).toISOString().slice(0, 16);
-  const body = html`!${faults[''] ? html`<p class="notice bad" role="alert">${faults['']}</p>` : ''}
-    <p>What was recorded since this time is sent to <strong>${endpoint.url}</strong> again.</p>
-    !${field(
-      { name: 'from', label: 'Since (UTC)', faults },
-      (attributes) => html`<input type="datetime-local" !${attributes} value="${hourAgo}" required />`,
-    )}
-    <div class="buttons">
-      <button>Send again</button>
-      <a role="button" class="secondary outline" href="${pathOf(endpoint)}" data-close>Cancel</a>
-    </div>`;
-  return sendPage(request, reply, {
+  const since = { name: 'from', label: 'Since (UTC)', faults: refused.faults };
+  return sendForm(request, reply, {
     title: 'Send again',
     section,
-    status,
-    body: html`<div class="card narrow">!${form(request, reply, { action: `${pathOf(endpoint)}/replay`, body })}</div>`,
+    action: `${pathOf(endpoint)}/replay`,
+    body: html`<p>What was recorded since this time is sent to <strong>${endpoint.url}</strong> again.</p>
+      !${inputField(since, hourAgo, 'datetime-local', 'required')} !${buttons('Send again', pathOf(endpoint))}`,
+    fields: ['from'],
+    refused,
+    isNarrow: true,
   });
 }
 

@@ -4,7 +4,7 @@ import { pools, type Credits, type EntryKind, type LedgerEntry, type Pool } from
 import { forMembers } from '../base/access.ts';
 import { barChart } from '../base/chart.ts';
 import { queryOf, text } from '../base/forms.ts';
-import { badge, count, empty, html, moment, pager, table, type Html, type Tone } from '../base/html.ts';
+import { badge, count, cursorPager, empty, html, moment, table, type Html, type Tone } from '../base/html.ts';
 import { sendPage } from '../base/layout.ts';
 import { poolWords } from '../base/words.ts';
 
@@ -41,7 +41,7 @@ export async function credits(app: FastifyInstance): Promise<void> {
               ledger.rows.map(row),
             )
       }
-      !${pager({ older: ledger.nextCursor && `${section}?cursor=${encodeURIComponent(ledger.nextCursor)}` })}`;
+      !${cursorPager(section, cursor, ledger.nextCursor)}`;
     return sendPage(request, reply, { title: 'Credits', section, body });
   });
 }

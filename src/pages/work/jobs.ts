@@ -6,8 +6,8 @@ import { finalStatuses, jobStatuses, jobTypes, type FinalStatus, type Job, type 
 import { defaultLimit } from '../../schemas/base/wire.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
-import { idOf, option, pageNumberOf, queryOf, text } from '../base/forms.ts';
-import { count, empty, facts, html, moment, pager, table, type Html } from '../base/html.ts';
+import { doneNotice, filterChoice, idOf, numberedPager, pageNumberOf, queryOf, text } from '../base/forms.ts';
+import { count, cursorPager, empty, facts, html, linkButton, moment, table, type Html } from '../base/html.ts';
 import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { progressBar, statusBadge } from '../base/progress.ts';
 import { verification } from '../base/values.ts';
@@ -22,7 +22,7 @@ export async function jobs(app: FastifyInstance): Promise<void> {
     const query = { filters, paginate: { page } };
     const rows = await request.db.search((sql) => listJobs(sql, request.caller.customerId, query, jobTypes));
     const isFiltered = Object.keys(filters).length > 0;
-    const body = html`!${filterForm(filters)}
+    const body = html`!${doneNotice(request)} !${filterForm(filters)}
     !${
       rows.length > 0
         ? table('Jobs', ['Job', 'Status', 'Progress', 'Started', 'Credits'], rows.map(row))
@@ -35,10 +35,7 @@ export async function jobs(app: FastifyInstance): Promise<void> {
               'job',
             )
     }
-    !${pager({
-      newer: page > 1 ? pageUrl(filters, page - 1) : undefined,
-      older: rows.length === defaultLimit ? pageUrl(filters, page + 1) : undefined,
-    })}`;
+    !${numberedPager(page, rows.length === defaultLimit, (number) => pageUrl(filters, number))}`;
     return sendPage(request, reply, { title: 'Jobs', section, body });
   });
 
@@ -83,18 +80,8 @@ const pageUrl = (filters: Filters, page: number): string =>
 
 const filterForm = ({ status = '' as never, type = '' as never }: Filters): Html =>
   html`<form class="filters" method="get" action="${section}">
-    <label>
-      Status
-      <select name="status" data-submit>
-        !${option('', 'any', status)} !${jobStatuses.map((one) => option(one, one.toLowerCase(), status))}
-      </select>
-    </label>
-    <label>
-      Type
-      <select name="type" data-submit>
-        !${option('', 'any', type)} !${jobTypes.map((one) => option(one, jobWords[one], type))}
-      </select>
-    </label>
+    !${filterChoice('status', 'Status', [['', 'any'], ...jobStatuses.map((one) => [one, one.toLowerCase()] as const)], status)}
+    !${filterChoice('type', 'Type', [['', 'any'], ...jobTypes.map((one) => [one, jobWords[one]] as const)], type)}
     <div class="filter-buttons"><button class="secondary">Show</button></div>
   </form>`;
 
@@ -140,17 +127,14 @@ async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<Fa
           )
         : table('Results', ['Item', 'Outcome', 'What was found', 'Credits', 'When'], results.rows.map(resultRow))
     }
-    !${pager({
-      newer: cursor ? `${section}/${job.id}` : undefined,
-      older: results.nextCursor && `${section}/${job.id}?cursor=${encodeURIComponent(results.nextCursor)}`,
-    })}
+    !${cursorPager(`${section}/${job.id}`, cursor, results.nextCursor)}
   </div>`;
   return sendPage(request, reply, {
     title: jobWords[job.type],
     section,
     isLive: isRunning,
     actions: isCancellable
-      ? html`<a role="button" class="danger outline" href="${section}/${job.id}/cancel" data-dialog>Cancel the job</a>`
+      ? linkButton('Cancel the job', `${section}/${job.id}/cancel`, 'danger outline', 'data-dialog')
       : '',
     body,
   });
