@@ -27,8 +27,11 @@ const leastDigits = 5;
 /** A text that is longer is not divided into numbers (characters). */
 const longestDivided = 200;
 
-/** A spreadsheet has replaced the last digits, as in `4.91512E+12`. */
-const isRounded = (text: string): boolean => /^[\d.,]+E\+?\d+$/i.test(text);
+/**
+ * A spreadsheet has replaced the last digits: it shows numbers of 12 digits and more as `4.91512E+12`, which becomes
+ * `4915120000000` when such a file is opened and saved again.
+ */
+const isRounded = (text: string): boolean => /^(?:[\d.,]+E\+?\d+|(?=\d{12})\d{1,6}0{6,})$/i.test(text);
 
 const isNumberLike = (text: string): boolean =>
   (text.match(/\p{Nd}/gu)?.length ?? 0) >= leastDigits && !isRounded(text);

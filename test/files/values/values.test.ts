@@ -117,6 +117,8 @@ describe('a cell', () => {
     ['profnet_url', 'none', '/profnet_url "none" is no web address (such as https://example.com)'],
     ['phone_numbers', '1234', '/phone_numbers "1234" is no phone number'],
     ['mobile_phone', '4,91512E+12', '/mobile_phone "4,91512E+12" is no phone number'],
+    ['mobile_phone', '4915120000000', '/mobile_phone "4915120000000" is no phone number'],
+    ['phone_numbers', '491512000000', '/phone_numbers "491512000000" is no phone number'],
     ['birth_year', '1604-03-15', '/birth_year "1604-03-15" is no year (such as 1985) and no date with a year'],
     ['mobile_phone', 'on request', '/mobile_phone "on request" is no phone number'],
     ['work_email', 'ada at example', '/work_email "ada at example" is no e-mail address'],
