@@ -49,7 +49,7 @@ const foldedText = (alias: string, name: string, required: boolean): Column => (
 const ofCompany = (name: string): Column => ({
   type: 'text',
   isOfCompany: true,
-  value: `(co.folded ->> '${name}') collate "C"`,
+  value: `co.folded_${name}`,
   raw: `co.${name}`,
   required: false,
   shownAs: '',
@@ -94,7 +94,7 @@ export const contactSource: Source = {
     'company.company_name': ofCompany('company_name'),
     'company.industry': ofCompany('industry'),
   },
-  searched: [`c.folded ->> 'search'`, `co.folded ->> 'company_name'`],
+  searched: [`c.folded ->> 'search'`, 'co.folded_company_name'],
   searchVersion: 1,
   indexed: ['updated_at', 'score', 'last_name', 'work_email'],
 };

@@ -169,7 +169,7 @@ const readers: Record<
     select
       c.id,
       concat_ws(' ', c.folded ->> 'first_name', c.folded ->> 'last_name') as name,
-      co.folded ->> 'company_name' as company
+      co.folded_company_name as company
     from contacts c
     ${lookUpCompany(sql, customerId, 'c')}
     where c.customer_id = ${customerId}
