@@ -3,7 +3,7 @@ import { updateContact } from '../../src/queries/crm/contacts.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, makeList, type TestCustomer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
-import { textOf, visitorOf } from './visitor.ts';
+import { filledFields, textOf, visitorOf } from './visitor.ts';
 
 let app: TestApp;
 let customer: TestCustomer;
@@ -43,6 +43,23 @@ test('a group is compared side by side, and merged with the chosen values into t
   // Sent again, as by a second click.
   expect((await admin.post('/app/duplicates/merge', chosen)).location).toBe('/app/duplicates?by=work_email');
   expect(textOf(await admin.get('/app/duplicates'))).toContain('No duplicates');
+});
+
+test('a record that changed after it was compared is not merged before it is shown again', async () => {
+  const ids = [await contact({ job_title: 'Analyst' }), await contact({ job_title: 'Analyst' })] as const;
+  const link = compareLink((await admin.get('/app/duplicates')).body);
+  const form = { ...(await admin.fieldsOf(link, '/app/duplicates/merge')), id: [...ids], keep: ids[0] };
+  await customer.patch(`/contacts/${ids[1]}`, { job_title: 'Countess' });
+  const refused = await admin.post('/app/duplicates/merge', form);
+  expect([refused.status, textOf(refused)]).toEqual([
+    412,
+    expect.stringMatching(/Somebody changed.* Analyst Countess/),
+  ]);
+  expect((await read(ids[1])).job_title).toBe('Countess');
+  const again = filledFields(refused.body, '/app/duplicates/merge');
+  const sent = { ...again, id: [...ids], keep: ids[0], field_job_title: ids[1] };
+  expect((await admin.post('/app/duplicates/merge', sent)).location).toContain('done=1');
+  expect((await read(ids[0])).job_title).toBe('Countess');
 });
 
 test('what one merge cannot hold is said on the form, and nothing is merged', async () => {

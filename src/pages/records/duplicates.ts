@@ -1,12 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { DomainError } from '../../errors.ts';
+import { statuses } from '../../plugins/answers/error-handler.ts';
 import { findDuplicates, listEqualDuplicates } from '../../queries/crm/duplicates.ts';
 import { mergeCompanies } from '../../queries/crm/merges/company-merges.ts';
 import { mergeContacts } from '../../queries/crm/merges/contact-merges.ts';
 import type { SafeMerge } from '../../queries/crm/merges/merges.ts';
 import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data/duplicates.ts';
 import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-data/merges.ts';
+import { etagOf } from '../../text/etag.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { forMembers } from '../base/access.ts';
 import {
@@ -91,6 +93,9 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     });
     const given = { id: keep, merge_ids: ids.filter((id) => id !== keep), fields: Object.fromEntries(chosen) };
     if (!ids.includes(keep) || given.merge_ids.length === 0) return compare(request, reply, fields);
+    const rows = await readInOrder(request, searches[by], ids);
+    if (etagOf(rows) !== text(fields, 'etag'))
+      return compare(request, reply, fields, { faults: { '': changedText }, status: statuses.precondition_failed });
     try {
       await db.transaction((sql) => merge(sql, caller.customerId, given));
     } catch (error) {
@@ -195,6 +200,9 @@ function doneText(request: FastifyRequest): Html {
       );
 }
 
+const changedText =
+  'Somebody changed one of these records while you were comparing them, and nothing is merged yet. Look again, then merge.';
+
 const idsIn = (fields: Fields): string[] =>
   [...new Set(values(fields, 'id').flatMap((id) => canonicalId(id) ?? []))].slice(0, maxCompared);
 
@@ -224,7 +232,7 @@ async function compare(
     rows,
     fields,
     faults,
-    hidden: { by },
+    hidden: { by, etag: etagOf(rows) },
     action: `${section}/merge`,
     back: `${section}?by=${by}`,
   });
