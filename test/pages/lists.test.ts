@@ -1,7 +1,7 @@
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { stagesOf, opportunityBody, make, type TestCustomer } from '../setup/factories.ts';
-import { textOf, visitorOf } from './visitor.ts';
+import { filledFields, textOf, visitorOf } from './visitor.ts';
 
 let app: TestApp;
 let customer: TestCustomer;
@@ -99,6 +99,20 @@ test('a list is verified by admins only, with the price first, and once for each
   expect((await (await visitorOf(app.fastify, (await app.customer()).id)).get(`/app/lists/${body.id}`)).status).toBe(
     404,
   );
+});
+
+test('a verification that would cost more than the page said shows the new price, and starts nothing', async () => {
+  const { body: list } = await customer.post('/list-contact', { name: 'Grows' });
+  const grow = (work_email: string) => contact({ work_email, list_ids: [list.id] });
+  await grow('a@example.com');
+  await app.owner`update credit_balances set available = 5 where customer_id = ${customer.id}`;
+  const path = `/app/lists/${list.id}/verify`;
+  const fields = await admin.fieldsOf(path);
+  await grow('b@example.com');
+  const refused = await admin.post(path, fields);
+  expect([refused.status, textOf(refused)]).toEqual([412, expect.stringMatching(/would cost more.*At most 2 credits/)]);
+  expect(await app.owner`select from jobs where customer_id = ${customer.id}`).toHaveLength(0);
+  expect((await admin.post(path, filledFields(refused.body, path))).status).toBe(303);
 });
 
 test('opportunities stand in a column for each stage, with its total, and are moved by a form', async () => {

@@ -37,6 +37,8 @@ test('prospects are searched with suggestions, masked, and unlocked by admins wi
   );
   await app.owner`update credit_balances set available = 5 where customer_id = ${customer.id}`;
   const sent = filledFields((await admin.get(question)).body, '/app/prospects/unlock');
+  const dearer = await admin.post('/app/prospects/unlock', { ...sent, price: '1' });
+  expect([dearer.status, textOf(dearer)]).toEqual([402, expect.stringMatching(/would cost more.*At most 2 credits/)]);
   expect((await admin.post('/app/prospects/unlock', sent)).location).toMatch(/^\/app\/jobs\/[0-9a-f-]{36}$/);
   expect((await admin.post('/app/prospects/unlock', sent)).location).toBe('/app/jobs?done=sent');
   const [job] = await app.owner`select type, request from jobs where customer_id = ${customer.id}`;

@@ -217,6 +217,9 @@ describe('chosen contacts', () => {
     expect((await confirm(`do=verify&id=${id}`)).status).toBe(402);
     await app.owner`update credit_balances set available = 5 where customer_id = ${customer.id}`;
     const sent = { ...filledFields((await ask(`do=verify&id=${id}`)).body, '/app/contacts/chosen') };
+    const dearer = await admin.post('/app/contacts/chosen', { ...sent, price: '0' });
+    expect([dearer.status, textOf(dearer)]).toEqual([402, expect.stringMatching(/would cost more.*At most 1 credit/)]);
+    expect(filledFields(dearer.body, '/app/contacts/chosen')['price']).toBe('1');
     expect((await admin.post('/app/contacts/chosen', sent)).location).toMatch(/^\/app\/jobs\/[0-9a-f-]{36}$/);
     expect((await admin.post('/app/contacts/chosen', sent)).location).toBe('/app/jobs?done=sent');
     expect(await app.owner`select 1 from jobs where customer_id = ${customer.id}`).toHaveLength(1);

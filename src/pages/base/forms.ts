@@ -1,7 +1,8 @@
 import { Tokens } from '@fastify/csrf';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { DomainError, validationFailed, type Fault } from '../../errors.ts';
+import { spenderOf, type Spender } from '../../credentials/caller.ts';
+import { DomainError, SpendCapExceeded, validationFailed, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
 import { markSent } from '../../queries/records/sent-forms.ts';
@@ -65,6 +66,15 @@ export function tokenOf(fields: unknown): string {
   return typeof token === 'string' ? token : '';
 }
 
+/** Hidden form field with the price that the page has shown. */
+export const priceField = 'price';
+
+/** Returns who pays for what a form starts: no more than the price that the page has shown. */
+export const payerOf = (request: FastifyRequest): Spender => ({
+  ...spenderOf(request.caller),
+  maxCredits: Number(/^\d{1,15}$/.exec(text(fieldsOf(request), priceField))?.[0] ?? 0),
+});
+
 export const fieldsOf = ({ body }: FastifyRequest): Fields => (body ?? {}) as Fields;
 
 /** Returns the first value of a form field, or an empty string if it is missing. */
@@ -114,11 +124,15 @@ export function byField(faults: readonly Fault[]): Faults {
 
 /** Returns why a form had no effect, from an error that its values caused. Throws every other error. */
 export function refusalOf(error: unknown): Refused {
+  if (error instanceof SpendCapExceeded) return { faults: { '': dearerText }, status: statuses[error.code] };
   if (!(error instanceof DomainError)) throw error;
   if (error.code !== 'validation_failed' && error.code !== 'conflict' && error.code !== 'not_found') throw error;
   const faults = error.faults.length > 0 ? byField(error.faults) : { '': sentence(error.message) };
   return { faults, status: statuses[error.code] };
 }
+
+/** Why nothing was started, if it would cost more than the page has shown. */
+export const dearerText = 'By now it would cost more, so nothing is started yet. This is the price now.';
 
 const sentence = (message: string): string => `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
 

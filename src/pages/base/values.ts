@@ -1,4 +1,5 @@
 import { countries } from '../../schemas/base/formats.ts';
+import { hidden, priceField } from './forms.ts';
 import { badge, count, counted, html, type Html } from './html.ts';
 import { verificationWords } from './words.ts';
 
@@ -52,11 +53,12 @@ export function webLink(url: string | null): Html {
   return isWeb ? html`<a href="${url}" rel="noopener noreferrer" target="_blank">${text}</a>` : html`${url}`;
 }
 
-/** Says what something costs, and whether it can be paid. */
+/** Says in a form what something costs, and whether it can be paid. The form sends the price: see `payerOf`. */
 export function priceOf({ cost, available }: { cost: number; available: number }): Html {
   const tone = cost > available ? 'bad' : 'plain';
   const short = cost > available ? html` That is ${count(cost - available)} too few: nothing would start.` : '';
-  return html`<p class="price ${tone}">
-    <strong>At most ${counted(cost, 'credit')}</strong>; ${count(available)} are available.!${short}
-  </p>`;
+  return html`!${hidden({ [priceField]: String(cost) })}
+    <p class="price ${tone}">
+      <strong>At most ${counted(cost, 'credit')}</strong>; ${count(available)} are available.!${short}
+    </p>`;
 }

@@ -18,6 +18,7 @@ import {
   integer,
   notSent,
   once,
+  payerOf,
   queryOf,
   refusalOf,
   text,
@@ -47,14 +48,14 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     const { first, chosen } = bodiesOf(fields);
     if (faultOf(fields)) return ask(request, reply, fields);
     const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
-    const spender = spenderOf(caller);
+    const payer = payerOf(request);
     try {
       const job = await once(request, async (sql) => {
         const list = namesList(fields) ? await chosenList(request, sql, 'PROSPECT') : undefined;
         const lists = list === undefined ? {} : { list_ids: [list] };
         const { id } = first
-          ? await startUnlock(sql, spender, app.config, { ...first, ...lists }, matches)
-          : await startSelectedUnlock(sql, spender, app.config, { ...chosen!, ...lists });
+          ? await startUnlock(sql, payer, app.config, { ...first, ...lists }, matches)
+          : await startSelectedUnlock(sql, payer, app.config, { ...chosen!, ...lists });
         return `${id}${list === undefined ? '' : `?list=${list}`}`;
       });
       return await goTo(reply, job ? `/app/jobs/${job}` : '/app/jobs?done=sent');

@@ -15,6 +15,7 @@ import {
   fieldsOf,
   inputField,
   once,
+  payerOf,
   queryOf,
   selectField,
   text,
@@ -154,9 +155,9 @@ const verifying: Act<ContactDetail> = {
       !${priceOf(price)}`;
   },
   run: async (request, rows) => {
-    const { caller, server } = request;
+    const { server } = request;
     const body = { emails: emailsOf(rows), sync_crm: true };
-    const job = await once(request, (sql) => startEmailVerification(sql, spenderOf(caller), server.config, body));
+    const job = await once(request, (sql) => startEmailVerification(sql, payerOf(request), server.config, body));
     return job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent';
   },
 };

@@ -135,7 +135,7 @@ const tooMany = ({ title }: Pick<RecordKind, 'title'>): Html =>
 
 /** Returns what the form is about. */
 function keptOf(fields: Fields, digest: string): Record<string, string[]> {
-  const kept = Object.keys(fields).filter((name) => !/^(form_token|list_id|name|cursor)$/.test(name));
+  const kept = Object.keys(fields).filter((name) => !/^(form_token|list_id|name|cursor|price)$/.test(name));
   return { ...Object.fromEntries(kept.map((name) => [name, values(fields, name)])), digest: [digest] };
 }
 

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { notFound } from '../../errors.ts';
+import { notFound, SpendCapExceeded } from '../../errors.ts';
 import { spenderOf } from '../../credentials/caller.ts';
 import { estimateListVerification, startListVerification } from '../../jobs/verification/start-verification.ts';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
@@ -8,7 +8,7 @@ import { createList, deleteList, findList, listLists, listTag, updateList } from
 import type { Contact, ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, type List } from '../../schemas/lists.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
-import { doneNotice, fieldsOf, idOf, once, queryOf, text } from '../base/forms.ts';
+import { dearerText, doneNotice, fieldsOf, idOf, once, payerOf, queryOf, text } from '../base/forms.ts';
 import { count, counted, cursorPager, empty, facts, html, linkButton, moment, table, type Html } from '../base/html.ts';
 import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { priceOf } from '../base/values.ts';
@@ -78,32 +78,41 @@ export async function lists(app: FastifyInstance): Promise<void> {
     afterDeletion: section,
   });
 
-  app.get('/lists/:id/verify', forAdmins, async (request, reply) => {
-    const { db, caller, server } = request;
-    const list = await requireList(request);
-    const spender = spenderOf(caller);
-    const price = await db.transaction((sql) =>
-      estimateListVerification(sql, spender, server.config, { listId: list.id }),
-    );
-    return sendConfirmation(request, reply, {
-      title: 'Verify the list',
-      section,
-      text: html`The e-mail addresses of ${counted(list.contacts_count, 'contact')} in <strong>${list.name}</strong> are
-        checked, and the outcome is stored with the contacts. !${priceOf(price)}`,
-      action: `${section}/${list.id}/verify`,
-      back: `${section}/${list.id}`,
-      refusal: 'Not now',
-      tone: '',
-    });
-  });
+  app.get('/lists/:id/verify', forAdmins, async (request, reply) => askToVerify(request, reply));
 
   app.post('/lists/:id/verify', forAdmins, async (request, reply) => {
-    const { caller, server } = request;
     const id = idOf(request, 'list');
-    const job = await once(request, (sql) =>
-      startListVerification(sql, spenderOf(caller), server.config, { listId: id }),
-    );
-    return goTo(reply, job ? `/app/jobs/${job.id}?list=${id}` : '/app/jobs?done=sent');
+    const { config } = request.server;
+    try {
+      const job = await once(request, (sql) => startListVerification(sql, payerOf(request), config, { listId: id }));
+      return await goTo(reply, job ? `/app/jobs/${job.id}?list=${id}` : '/app/jobs?done=sent');
+    } catch (error) {
+      if (!(error instanceof SpendCapExceeded)) throw error;
+      return askToVerify(request, reply, { warning: dearerText });
+    }
+  });
+}
+
+async function askToVerify(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  asked: { warning?: string } = {},
+): Promise<FastifyReply> {
+  const { db, caller, server } = request;
+  const list = await requireList(request);
+  const price = await db.transaction((sql) =>
+    estimateListVerification(sql, spenderOf(caller), server.config, { listId: list.id }),
+  );
+  return sendConfirmation(request, reply, {
+    title: 'Verify the list',
+    section,
+    text: html`The e-mail addresses of ${counted(list.contacts_count, 'contact')} in <strong>${list.name}</strong> are
+      checked, and the outcome is stored with the contacts. !${priceOf(price)}`,
+    action: `${section}/${list.id}/verify`,
+    back: `${section}/${list.id}`,
+    refusal: 'Not now',
+    tone: '',
+    ...asked,
   });
 }
 
