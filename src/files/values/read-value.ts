@@ -81,16 +81,21 @@ const longestNothing = 12;
 
 // Of a date as people write it: digits, separators, and the name of a month or a zone.
 const dateLike = /^[\p{L}\d\s.,/:+-]{4,40}$/u;
-const emptyDate = /^(?:00?[./-]|(?:0?1[./-]){2}1900\b|1900-01-01)/;
+const emptyDate =
+  /^(?:00?[./-]|(?:0?1[./-]){2}(?:1900|0001)\b|(?:1900|0001)-01-01|1899-12-3[01]|3[01]\.12\.1899|12\/3[01]\/1899)/;
 const fourDigits = /(?<!\d)\d{4}(?!\d)/g;
 
-/** @throws InvalidCell if the text has no year, or several */
+/** @throws InvalidCell if the text has no year, or several, or is a date in a coming year */
 export function readYear(text: string): number {
   const years = dateLike.test(text) ? (text.replace(/(?<=:\d\d)\.\d+/, '').match(fourDigits) ?? []) : [];
-  // Spreadsheets show an empty date as 00.01.1900 or 01.01.1900; in address books a birthday without a year is one of 1604.
+  // Spreadsheets show an empty date as 00.01.1900, 01.01.1900 or 30.12.1899, other programs as 01.01.0001; in address books a
+  // birthday without a year is one of 1604.
   if (years.length !== 1 || Number(years[0]) === 0 || years[0] === '1604' || emptyDate.test(text))
     throw new InvalidCell(`${quoted(text)} is no year (such as 1985) and no date with a year`);
-  return Number(years[0]);
+  const year = Number(years[0]);
+  // Spreadsheets make 2029 of 15.03.29.
+  if (text.length > 4 && year > new Date().getFullYear()) throw new InvalidCell(`${quoted(text)} is in the future`);
+  return year;
 }
 
 /** The e-mail addresses in a text, in its order, each once, and what looks like one, but is not valid. */
