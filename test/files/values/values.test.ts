@@ -120,6 +120,7 @@ describe('a cell', () => {
     ['birth_year', '01.01.0001', '/birth_year "01.01.0001" is no year (such as 1985) and no date with a year'],
     ['birth_year', '0001-01-01', '/birth_year "0001-01-01" is no year (such as 1985) and no date with a year'],
     ['birth_year', '15.03.2129', '/birth_year "15.03.2129" is in the future'],
+    ['mobile_phone', '2034-12-06', '/mobile_phone "2034-12-06" is no phone number'],
     ['profnet_url', 'none', '/profnet_url "none" is no web address (such as https://example.com)'],
     ['phone_numbers', '1234', '/phone_numbers "1234" is no phone number'],
     ['mobile_phone', '4,91512E+12', '/mobile_phone "4,91512E+12" is no phone number'],
