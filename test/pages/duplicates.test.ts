@@ -89,6 +89,15 @@ test('all records that equal an older one are merged at once, and groups in whic
   expect((await customer.post('/company/list', {})).body).toHaveLength(1);
 });
 
+test('more equal records than one merge takes are merged by several forms, and each says whether some are left', async () => {
+  for (let i = 0; i < 22; i += 1) await contact();
+  const first = await admin.submit('/app/duplicates/work_email/equal');
+  expect(textOf(await admin.get(first.location!))).toContain('1 group is merged. More may be equal: merge them too.');
+  const second = await admin.submit('/app/duplicates/work_email/equal');
+  expect(second.location).toBe('/app/duplicates?by=work_email&done=1');
+  expect(textOf(await admin.get('/app/duplicates'))).toContain('No duplicates');
+});
+
 test('a record that changes while equal ones are merged stays, with its change', async () => {
   const equal = [await contact(), await contact()] as const;
   const form = await admin.fieldsOf('/app/duplicates/work_email/equal');
@@ -98,7 +107,9 @@ test('a record that changes while equal ones are merged stays, with its change',
     await somebodyWaitsFor(sql, app.owner);
     return { sending };
   });
-  expect((await sending).location).toContain('done=0');
+  const { location } = await sending;
+  expect(location).toContain('done=0');
+  expect(textOf(await admin.get(location!))).toContain('Nothing was merged: what is equal has just changed');
   expect((await read(equal[1])).job_title).toBe('Countess');
 });
 

@@ -132,7 +132,8 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
       if (performance.now() > end) break;
       merged += await mergeIfEqual(request, searches[by], ids);
     }
-    const isMore = found.length > merged || found.length === maxEqual;
+    const isMore =
+      found.length > merged || found.length === maxEqual || found.some(({ length }) => length === maxCompared);
     return goTo(reply, `${section}?by=${by}&done=${merged}${isMore ? '&more=1' : ''}`);
   });
 }
@@ -190,13 +191,17 @@ const compareAddress = (by: DuplicateKey, ids: readonly string[]): string =>
     .map((id) => `&id=${id}`)
     .join('')}`;
 
+const unmovable =
+  'what is equal has just changed, or has more contacts or opportunities than can move at once. Compare it, and keep the largest.';
+
 function doneText(request: FastifyRequest): Html {
   const done = text(queryOf(request), 'done');
   if (!/^\d{1,6}$/.test(done)) return '';
+  const isMore = text(queryOf(request), 'more') !== '';
   return done === '0'
-    ? notice('Nothing was merged: in every group something differs.', 'warning')
+    ? notice(`Nothing was merged: ${isMore ? unmovable : 'in every group something differs.'}`, 'warning')
     : notice(
-        `${counted(Number(done), 'group is', 'groups are')} merged.${text(queryOf(request), 'more') ? ' More are equal: merge them too.' : ''}`,
+        `${counted(Number(done), 'group is', 'groups are')} merged.${isMore ? ' More may be equal: merge them too.' : ''}`,
       );
 }
 
