@@ -14,6 +14,9 @@ export type Sql = postgres.Sql<WireTypes>;
 /** An open database transaction. Queries that are part of the transaction must use this object. */
 export type Transaction = postgres.TransactionSql<WireTypes>;
 
+/** Runs statements, within a transaction or not. */
+export type Queryable = Sql | Transaction;
+
 declare const isLocked: unique symbol;
 
 /**

@@ -18,7 +18,7 @@ import type { Probe } from './citus/node-monitor.ts';
 import { Outages } from './outages.ts';
 import { Transactions } from './transactions.ts';
 
-export type { Locked, LockedId, Sql, Transaction } from './connection.ts';
+export type { Locked, LockedId, Queryable, Sql, Transaction } from './connection.ts';
 
 /**
  * Look-ups, searches and transactions use separate connections, so that slow searches do not delay other work. A

@@ -1,5 +1,5 @@
 import { FrequentTexts } from './frequent-texts.ts';
-import type { Sql, Transaction } from '../database/db.ts';
+import type { Queryable } from '../database/db.ts';
 import type { Fragment, FragmentMaker } from './sql.ts';
 
 /** As the server receives it: `$n` stands for the n-th parameter. */
@@ -46,7 +46,7 @@ export function record(fragment: Fragment): RecordedSql {
 }
 
 /** Runs a statement made with `recorder`, prepared if the connection allows it. */
-export function run<Row extends object>(sql: Sql | Transaction, statement: Fragment): Promise<Row[]> {
+export function run<Row extends object>(sql: Queryable, statement: Fragment): Promise<Row[]> {
   const { text, parameters } = record(statement);
   return sql.unsafe<Row[]>(text, parameters as string[], { prepare: true });
 }
@@ -55,7 +55,7 @@ export function run<Row extends object>(sql: Sql | Transaction, statement: Fragm
  * Like `run`, for a statement whose plan hardly depends on its values. If its text is frequent, it is prepared on any
  * connection: planning a short search takes longer than executing it.
  */
-export function runFrequent<Row extends object>(sql: Sql | Transaction, statement: Fragment): Promise<Row[]> {
+export function runFrequent<Row extends object>(sql: Queryable, statement: Fragment): Promise<Row[]> {
   const { text, parameters } = record(statement);
   const prepare = (frequent.has(text) ? 'named' : true) as true; // `named` exists only in our patched driver
   return sql.unsafe<Row[]>(text, parameters as string[], { prepare });

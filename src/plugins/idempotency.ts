@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
-import type { Sql, Transaction } from '../database/db.ts';
+import type { Queryable, Transaction } from '../database/db.ts';
 import { conflict, DomainError, validationFailed } from '../errors.ts';
 import {
   findIdempotencyRecord,
@@ -101,7 +101,7 @@ async function runOnce(
 
 /** @throws DomainError `idempotency_mismatch` if the key was used for a different request. */
 async function findStored(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   { key, fingerprint }: Use,
 ): Promise<StoredAnswer | undefined> {

@@ -2,7 +2,7 @@ import type { Catalog, Search } from '../../catalog/catalog.ts';
 import { toSearch } from '../../catalog/prospects.ts';
 import type { Spender } from '../../credentials/caller.ts';
 import type { Config } from '../../process/config.ts';
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 import { parseOrder } from '../../filters/order.ts';
 import { findSpendable } from '../../queries/jobs/credits.ts';
 import { findUnlocked } from '../../queries/catalog/unlocks.ts';
@@ -114,7 +114,7 @@ export async function estimateSelectedUnlock(
 export const countExisting = async (catalog: Pick<Catalog, 'find'>, ids: string[]): Promise<number> =>
   (await catalog.find(distinct(ids))).length;
 
-async function countLocked(sql: Sql | Transaction, customerId: string, ids: string[]): Promise<number> {
+async function countLocked(sql: Queryable, customerId: string, ids: string[]): Promise<number> {
   const wanted = distinct(ids);
   return wanted.length - (await findUnlocked(sql, customerId, wanted)).size;
 }

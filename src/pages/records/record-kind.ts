@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Database, Sql, Transaction } from '../../database/db.ts';
+import type { Database, Queryable, Transaction } from '../../database/db.ts';
 import type { ExportedRecords } from '../../files/open-export.ts';
 import type { Batch, Outcome } from '../../queries/records/batches.ts';
 import type { LastWrites } from '../../queries/records/last-writes.ts';
@@ -110,7 +110,7 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   batches: BatchKind;
   list: (db: Database, customerId: string, request: RecordRequest) => Promise<RecordPage<Row>>;
   countUpTo: (db: Database, customerId: string, filters: GivenFilters, most: number) => Promise<number>;
-  find: (sql: Sql | Transaction, customerId: string, ids: readonly string[]) => Promise<Row[]>;
+  find: (sql: Queryable, customerId: string, ids: readonly string[]) => Promise<Row[]>;
   create: (sql: Transaction, customerId: string, body: never) => Promise<string>;
   update: (sql: Transaction, customerId: string, id: string, patch: never, ifMatch?: string) => Promise<void>;
   remove: (sql: Transaction, customerId: string, id: string, ifMatch?: string) => Promise<void>;

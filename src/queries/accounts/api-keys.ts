@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { conflict, type RefusalCause } from '../../errors.ts';
 import { keyLimits, type ApiKey, type Duration, type SpendCapChanges, type SpendCaps } from '../../schemas/api-keys.ts';
 import type { Actor } from '../../schemas/audit.ts';
@@ -46,10 +46,10 @@ export async function recordKeyUse(sql: Transaction, keyIds: string[]): Promise<
     )`;
 }
 
-const status = (sql: Sql | Transaction) => sql`
+const status = (sql: Queryable) => sql`
   case when revoked_at is not null then 'revoked' when expires_at <= now() then 'expired' else 'active' end`;
 
-const issued = (sql: Sql | Transaction) => sql`
+const issued = (sql: Queryable) => sql`
   id, name, start, permissions, spend_caps, ${status(sql)} as status, expires_at, created_at`;
 
 /** What a response shows of a new or rotated key, without the secret. */
@@ -60,14 +60,14 @@ export type IssuedRow = Pick<
 
 type ShownRow = Omit<ApiKey, 'spent'>;
 
-const shown = (sql: Sql | Transaction) => sql`
+const shown = (sql: Queryable) => sql`
   ${issued(sql)}, updated_at, last_used_at, revoked_at, created_by`;
 
 /** In the future if the key is live: neither revoked nor expired. */
-const endsAt = (sql: Sql | Transaction) => sql`least(revoked_at, expires_at)`;
+const endsAt = (sql: Queryable) => sql`least(revoked_at, expires_at)`;
 
 /** Returns live keys, and those that ended last (`keyLimits.endedShown`), newest first. */
-export async function listApiKeys(sql: Sql | Transaction, customerId: string): Promise<ApiKey[]> {
+export async function listApiKeys(sql: Queryable, customerId: string): Promise<ApiKey[]> {
   const keys = await sql<ShownRow[]>`
     with ended as (
       select ${shown(sql)}
@@ -88,7 +88,7 @@ export async function listApiKeys(sql: Sql | Transaction, customerId: string): P
   return withSpent(sql, customerId, keys);
 }
 
-export async function findApiKey(sql: Sql | Transaction, customerId: string, id: string): Promise<ApiKey | undefined> {
+export async function findApiKey(sql: Queryable, customerId: string, id: string): Promise<ApiKey | undefined> {
   const keys = await sql<ShownRow[]>`
     select ${shown(sql)}
     from api_keys
@@ -280,7 +280,7 @@ export async function revokeApiKey(sql: Transaction, customerId: string, id: str
 }
 
 /** Searches the keys of all customers, so only the command line uses it. */
-export async function findCustomerOfKey(sql: Sql | Transaction, id: string): Promise<string | undefined> {
+export async function findCustomerOfKey(sql: Queryable, id: string): Promise<string | undefined> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id
     from api_keys

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 import { lowestId } from '../../database/wire-types.ts';
 import type { RefusalCause } from '../../errors.ts';
 import type { AuditEvent, NewAuditEvent } from '../../schemas/audit.ts';
@@ -53,7 +53,7 @@ export async function recordFailedLogin(
  * Newest first. Failed logins with the same account, day, reason and address are one event, at the time of the last
  * attempt.
  */
-export const listEvents = (sql: Sql | Transaction, customerId: string, limit: number): Promise<AuditEvent[]> =>
+export const listEvents = (sql: Queryable, customerId: string, limit: number): Promise<AuditEvent[]> =>
   sql<AuditEvent[]>`
     with others as (
       select id, created_at, event, actor, address, user_id, api_key_id, details

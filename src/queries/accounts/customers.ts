@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import { commandLine } from '../../schemas/audit.ts';
 import type { CustomerSummary } from '../../schemas/customers.ts';
@@ -18,7 +18,7 @@ export interface Customer {
   created_at: string;
 }
 
-const columns = (sql: Sql | Transaction) => sql`id, business_name, status, country, city, created_at`;
+const columns = (sql: Queryable) => sql`id, business_name, status, country, city, created_at`;
 
 type NewCustomer = Pick<Customer, 'business_name' | 'country' | 'city'>;
 
@@ -51,7 +51,7 @@ export const listCustomers = (sql: Sql): Promise<Customer[]> =>
     from customers
     order by id desc`;
 
-export async function requireCustomer(sql: Sql | Transaction, customerId: string): Promise<Customer> {
+export async function requireCustomer(sql: Queryable, customerId: string): Promise<Customer> {
   const [customer] = await sql<Customer[]>`
     select ${columns(sql)}
     from customers
@@ -100,7 +100,7 @@ export async function findCustomerSummary(sql: Sql, customerId: string): Promise
 }
 
 /** True if a customer has no user with this email address. */
-export async function hasCustomersBeside(sql: Sql | Transaction, email: string): Promise<boolean> {
+export async function hasCustomersBeside(sql: Queryable, email: string): Promise<boolean> {
   const [row] = await sql<[{ has_others: boolean }]>`
     select exists (
       select 1

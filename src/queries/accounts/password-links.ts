@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 import type { TokenHash } from '../../credentials/tokens.ts';
 
 /** The user to whom a link belongs. */
@@ -25,7 +25,7 @@ export async function storeLink(
 }
 
 /** Returns undefined if the link is unknown, used or expired, or its user cannot log in. */
-export async function findLinkedUser(sql: Sql | Transaction, token: TokenHash): Promise<LinkedUser | undefined> {
+export async function findLinkedUser(sql: Queryable, token: TokenHash): Promise<LinkedUser | undefined> {
   const [row] = await sql<LinkedUser[]>`
     select u.customer_id, u.id, u.email
     from password_links l
@@ -39,7 +39,7 @@ export async function findLinkedUser(sql: Sql | Transaction, token: TokenHash): 
 }
 
 /** Returns when the link of each user ends or has ended, if the user has one that was not used, by the user's id. */
-export async function findLinkEnds(sql: Sql | Transaction, customerId: string): Promise<Map<string, string>> {
+export async function findLinkEnds(sql: Queryable, customerId: string): Promise<Map<string, string>> {
   const rows = await sql<{ user_id: string; expires_at: string }[]>`
     select user_id, expires_at
     from password_links

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 import { commandLine, type Actor } from '../../schemas/audit.ts';
 import type { Role, User } from '../../schemas/users.ts';
 import { conflict, violatedConstraint } from '../../errors.ts';
@@ -8,16 +8,16 @@ import { recordEvent } from './audit.ts';
 import { deleteLink, findLinkedUser, type LinkedUser } from './password-links.ts';
 import { blockLogins, deleteSessions } from './sessions.ts';
 
-const columns = (sql: Sql | Transaction) => sql`id, name, email, role, active`;
+const columns = (sql: Queryable) => sql`id, name, email, role, active`;
 
-export const listUsers = (sql: Sql | Transaction, customerId: string): Promise<User[]> =>
+export const listUsers = (sql: Queryable, customerId: string): Promise<User[]> =>
   sql<User[]>`
     select ${columns(sql)}
     from users
     where customer_id = ${customerId}
     order by id desc`;
 
-export async function findFirstAdmin(sql: Sql | Transaction, customerId: string): Promise<User | undefined> {
+export async function findFirstAdmin(sql: Queryable, customerId: string): Promise<User | undefined> {
   const [row] = await sql<User[]>`
     select ${columns(sql)}
     from users
@@ -80,29 +80,25 @@ export interface Account {
   refusal: 'deactivated' | 'suspended' | null;
 }
 
-const account = (sql: Sql | Transaction) => sql`
+const account = (sql: Queryable) => sql`
   select u.id, u.customer_id, u.email, u.name, u.role, u.password_hash,
     case when not u.active then 'deactivated' when c.status <> 'OK' then 'suspended' end as refusal
   from users u
   join customers c on c.id = u.customer_id`;
 
 /** Case and accents do not matter. */
-export async function findAccountByEmail(sql: Sql | Transaction, email: string): Promise<Account | undefined> {
+export async function findAccountByEmail(sql: Queryable, email: string): Promise<Account | undefined> {
   const [row] = await sql<Account[]>`${account(sql)} where u.email_folded = ${fold(email)}`;
   return row;
 }
 
-export async function findAccount(
-  sql: Sql | Transaction,
-  customerId: string,
-  userId: string,
-): Promise<Account | undefined> {
+export async function findAccount(sql: Queryable, customerId: string, userId: string): Promise<Account | undefined> {
   const [row] = await sql<Account[]>`${account(sql)} where u.customer_id = ${customerId} and u.id = ${userId}`;
   return row;
 }
 
 /** Searches the users of all customers, so only the command line uses it. */
-export async function findCustomerOfUser(sql: Sql | Transaction, userId: string): Promise<string | undefined> {
+export async function findCustomerOfUser(sql: Queryable, userId: string): Promise<string | undefined> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id
     from users

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 
 /** Progress of an import of people. All records before `position` are stored in the catalog. */
 export interface ImportState {
@@ -41,14 +41,14 @@ export async function beginImport(
  * Initial progress of an import that cannot resume, because its input (such as standard input) cannot be read twice.
  * Saves nothing.
  */
-export async function unsavedImport(sql: Sql | Transaction): Promise<ImportState> {
+export async function unsavedImport(sql: Queryable): Promise<ImportState> {
   const [{ started_at }] = await sql<[{ started_at: string }]>`select clock_timestamp()::timestamptz(3) as started_at`;
   return { position: 0, line: 1, loaded: 0, bad: 0, suppressed: 0, started_at };
 }
 
 /** Lets the import resume here after an interruption. */
 export async function saveImport(
-  sql: Sql | Transaction,
+  sql: Queryable,
   source: string,
   state: Omit<ImportState, 'started_at'>,
 ): Promise<void> {
@@ -66,7 +66,7 @@ export async function saveImport(
 }
 
 /** Deletes the saved progress of an import that is done or must start over. */
-export async function endImport(sql: Sql | Transaction, source: string): Promise<void> {
+export async function endImport(sql: Queryable, source: string): Promise<void> {
   await sql`delete from catalog_imports where source = ${source}`;
 }
 
@@ -74,7 +74,7 @@ export async function endImport(sql: Sql | Transaction, source: string): Promise
  * Deletes the saved progress of earlier versions of a file, which cannot resume.
  * @param source path, size and change time of the current version, whose progress is kept
  */
-export async function dropStaleImports(sql: Sql | Transaction, path: string, source: string): Promise<void> {
+export async function dropStaleImports(sql: Queryable, path: string, source: string): Promise<void> {
   await sql`
     delete from catalog_imports
     where starts_with(source, ${`${path}:`}) and source <> ${source}`;
@@ -93,7 +93,7 @@ export interface CatalogState {
 const unnamed = '';
 
 /** Returns undefined if nothing was ever written to this catalog. */
-export async function findCatalogState(sql: Sql | Transaction, name: string): Promise<CatalogState | undefined> {
+export async function findCatalogState(sql: Queryable, name: string): Promise<CatalogState | undefined> {
   const [known] = await sql<CatalogState[]>`
     select incarnation, is_searched, imported_at
     from catalogs
@@ -105,7 +105,7 @@ export async function findCatalogState(sql: Sql | Transaction, name: string): Pr
 
 /** Saves what imports write to, and whether searches read it. */
 export async function saveIncarnation(
-  sql: Sql | Transaction,
+  sql: Queryable,
   name: string,
   { incarnation, is_searched }: Pick<CatalogState, 'incarnation' | 'is_searched'>,
 ): Promise<void> {
@@ -131,14 +131,14 @@ export async function saveImportEnd(sql: Transaction, name: string, incarnation:
 }
 
 /** The installation's secret from which ids of imported people are computed. */
-export async function findPersonIdSecret(sql: Sql | Transaction): Promise<Buffer> {
+export async function findPersonIdSecret(sql: Queryable): Promise<Buffer> {
   const [state] = await sql<[{ person_id_secret: Buffer }]>`select person_id_secret from catalog_state`;
   return state.person_id_secret;
 }
 
 /** The latest first. */
 export const listUnfinishedImports = (
-  sql: Sql | Transaction,
+  sql: Queryable,
 ): Promise<{ source: string; line: number; updated_at: string }[]> => sql`
   select source, line, updated_at
   from catalog_imports

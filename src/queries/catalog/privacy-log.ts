@@ -1,4 +1,4 @@
-import type { Database, Sql, Transaction } from '../../database/db.ts';
+import type { Database, Queryable, Transaction } from '../../database/db.ts';
 import type { IdentifierKind } from './identifiers.ts';
 
 /** What an operator did. */
@@ -50,7 +50,7 @@ export async function notePrivacyAction(
 
 /** What was done about an identifier, the oldest first. */
 export const listPrivacyActions = (
-  sql: Sql | Transaction,
+  sql: Queryable,
   { kind, digest }: NonNullable<PrivacyAction['key']>,
 ): Promise<LoggedAction[]> => sql<LoggedAction[]>`
   select action, operator, case_ref, reason, details, created_at

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { KeyedDigests } from '../../text/keyed-digests.ts';
 import { findPersonIdSecret } from './catalog-imports.ts';
 import { identifiersOf, type Identified, type IdentifierKind } from './identifiers.ts';
@@ -18,7 +18,7 @@ export interface Suppression {
 export type SuppressionKey = Pick<Suppression, 'kind' | 'digest'>;
 
 /** By the installation's secret. */
-export const openDigests = async (sql: Sql | Transaction): Promise<KeyedDigests> =>
+export const openDigests = async (sql: Queryable): Promise<KeyedDigests> =>
   new KeyedDigests(await findPersonIdSecret(sql));
 
 /** Converts a digest to the form of the database. */
@@ -72,26 +72,22 @@ export async function* readSuppressions(sql: Sql): AsyncGenerator<Pick<Suppressi
 }
 
 /** The latest first. */
-export const listSuppressions = (sql: Sql | Transaction): Promise<Suppression[]> => sql<Suppression[]>`
+export const listSuppressions = (sql: Queryable): Promise<Suppression[]> => sql<Suppression[]>`
   select kind, digest, is_erasure, reason, case_ref, received_at
   from suppressions
   order by received_at desc, kind, digest`;
 
 /** Returns those that exist. */
-export const findSuppressions = (
-  sql: Sql | Transaction,
-  keys: readonly SuppressionKey[],
-): Promise<Suppression[]> => sql<Suppression[]>`
+export const findSuppressions = (sql: Queryable, keys: readonly SuppressionKey[]): Promise<Suppression[]> => sql<
+  Suppression[]
+>`
   select kind, digest, is_erasure, reason, case_ref, received_at
   from suppressions
   where ${among(sql, keys)}
   order by received_at, kind, digest`;
 
 /** Returns when the suppression of each person's id was received, by id. */
-export async function findErasures(
-  sql: Sql | Transaction,
-  prospectIds: readonly string[],
-): Promise<Map<string, string>> {
+export async function findErasures(sql: Queryable, prospectIds: readonly string[]): Promise<Map<string, string>> {
   const digests = await openDigests(sql);
   const ids = new Map(prospectIds.map((id) => [digests.of(id), id]));
   const keys = Array.from(ids.keys(), (digest) => ({ kind: 'id' as const, digest: toBytes(digest) }));
@@ -99,7 +95,7 @@ export async function findErasures(
   return new Map(found.map(({ digest, received_at }) => [ids.get(digest.toString('latin1'))!, received_at]));
 }
 
-export const findSuppressionsOfCase = (sql: Sql | Transaction, caseRef: string): Promise<SuppressionKey[]> => sql<
+export const findSuppressionsOfCase = (sql: Queryable, caseRef: string): Promise<SuppressionKey[]> => sql<
   SuppressionKey[]
 >`
   select kind, digest
@@ -141,7 +137,7 @@ const kinds = (keys: readonly SuppressionKey[]): string[] => keys.map(({ kind })
 const digestsOf = (keys: readonly SuppressionKey[]): string[] => keys.map(({ digest }) => digest.toString('hex'));
 
 /** Condition for the rows with these keys. */
-const among = (sql: Sql | Transaction, keys: readonly SuppressionKey[]) => sql`
+const among = (sql: Queryable, keys: readonly SuppressionKey[]) => sql`
   (kind, digest) in (
     select kind, decode(digest, 'hex')
     from unnest(${kinds(keys)}::text[], ${digestsOf(keys)}::text[]) as given (kind, digest)

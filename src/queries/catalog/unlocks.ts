@@ -1,11 +1,7 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 
 /** Returns those of the prospects that the customer has unlocked. */
-export async function findUnlocked(
-  sql: Sql | Transaction,
-  customerId: string,
-  prospectIds: string[],
-): Promise<Set<string>> {
+export async function findUnlocked(sql: Queryable, customerId: string, prospectIds: string[]): Promise<Set<string>> {
   const rows = await sql<{ prospect_id: string }[]>`
     select prospect_id
     from unlocks
@@ -36,10 +32,7 @@ export async function insertUnlocks(
 }
 
 /** By prospect id. */
-export async function findUnlockingCustomers(
-  sql: Sql | Transaction,
-  prospectIds: string[],
-): Promise<Map<string, string[]>> {
+export async function findUnlockingCustomers(sql: Queryable, prospectIds: string[]): Promise<Map<string, string[]>> {
   const rows = await sql<{ prospect_id: string; customers: string[] }[]>`
     select prospect_id, array_agg(customer_id order by customer_id) as customers
     from unlocks
@@ -54,7 +47,7 @@ export async function findUnlockingCustomers(
  * @param except ids of prospects to leave out
  */
 export async function findUnindexedProspects(
-  sql: Sql | Transaction,
+  sql: Queryable,
   limit: number,
   except: readonly string[] = [],
 ): Promise<string[]> {
@@ -69,11 +62,7 @@ export async function findUnindexedProspects(
 }
 
 /** Returns prospects among a job's results whose unlock is unindexed. */
-export async function findUnindexedUnlocksOfJob(
-  sql: Sql | Transaction,
-  customerId: string,
-  jobId: string,
-): Promise<string[]> {
+export async function findUnindexedUnlocksOfJob(sql: Queryable, customerId: string, jobId: string): Promise<string[]> {
   const rows = await sql<{ prospect_id: string }[]>`
     select u.prospect_id
     from job_results r
@@ -93,9 +82,7 @@ export interface UnlockKey {
 }
 
 /** Returns unindexed unlocks of these prospects by any customer. */
-export const findUnindexedUnlocks = (sql: Sql | Transaction, prospectIds: string[]): Promise<UnlockKey[]> => sql<
-  UnlockKey[]
->`
+export const findUnindexedUnlocks = (sql: Queryable, prospectIds: string[]): Promise<UnlockKey[]> => sql<UnlockKey[]>`
   select customer_id, prospect_id
   from unlocks
   where prospect_id = any(${prospectIds}::uuid[])
@@ -125,7 +112,7 @@ const markIndexedOf = (sql: Transaction, customerId: string, unlocks: readonly U
     and u.prospect_id = marked.prospect_id`;
 
 /** Of all customers. */
-export async function countUnindexed(sql: Sql | Transaction): Promise<number> {
+export async function countUnindexed(sql: Queryable): Promise<number> {
   const [row] = await sql<[{ count: number }]>`select count(*) from unlocks where not in_catalog`;
   return row.count;
 }

@@ -1,4 +1,4 @@
-import type { Locked, Sql, Transaction } from '../../database/db.ts';
+import type { Locked, Queryable, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
 import { companySource, fromOf } from '../../filters/columns.ts';
@@ -59,7 +59,7 @@ export const {
   export: exportCompanies,
 } = recordReads<Company>({ source: companySource, projection, fields: companyFileFields, title: 'Companies' });
 
-export const findCompanies = (sql: Sql | Transaction, customerId: string, ids: readonly string[]): Promise<Company[]> =>
+export const findCompanies = (sql: Queryable, customerId: string, ids: readonly string[]): Promise<Company[]> =>
   findByIds(
     sql,
     ids,

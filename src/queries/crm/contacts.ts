@@ -1,4 +1,4 @@
-import type { Database, Locked, LockedId, Sql, Transaction } from '../../database/db.ts';
+import type { Database, Locked, LockedId, Queryable, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
@@ -143,11 +143,7 @@ export function countRuleMatches(
 }
 
 /** Returns the customer's contacts with these ids, in any order. Leaves out unknown ids. */
-export const findContacts = (
-  sql: Sql | Transaction,
-  customerId: string,
-  ids: readonly string[],
-): Promise<ContactDetail[]> =>
+export const findContacts = (sql: Queryable, customerId: string, ids: readonly string[]): Promise<ContactDetail[]> =>
   findByIds(
     sql,
     ids,

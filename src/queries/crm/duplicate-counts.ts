@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { findCustomersWith } from '../records/finders.ts';
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { lowestId } from '../../database/wire-types.ts';
 import { lookUpCompany } from '../../filters/look-up.ts';
 import type { Fragment } from '../../filters/sql.ts';
@@ -67,7 +67,7 @@ export const listCountedDuplicates = (
   ${limitAndOffset(sql, paginate)}`;
 
 /** SQL condition: a row of `duplicate_counts` needs work: its count is missing or old, or nobody asks for it any more. */
-const isDue = (sql: Sql | Transaction): Fragment => sql`(
+const isDue = (sql: Queryable): Fragment => sql`(
   counted_at is null
   or counted_at < now() - ${countAgainAfter}::interval
   or asked_at < now() - ${countFor}::interval

@@ -1,4 +1,4 @@
-import type { Locked, Sql, Transaction } from '../../database/db.ts';
+import type { Locked, Queryable, Transaction } from '../../database/db.ts';
 import type { CountryCodes } from '../../files/values/country-codes.ts';
 import { lookUpCompany } from '../../filters/look-up.ts';
 import { constant } from '../../filters/sql.ts';
@@ -41,7 +41,7 @@ export interface Enrichment<Contact = EnrichedContact> {
  * @throws RecordsChanged if such a contact is merged or deleted meanwhile
  */
 export async function readEnriched(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   ids: readonly string[],
 ): Promise<Map<string, EnrichedContact>> {
@@ -58,7 +58,7 @@ export async function readEnriched(
 }
 
 async function selectContacts(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   ids: readonly string[],
 ): Promise<Map<string, EnrichedContact>> {

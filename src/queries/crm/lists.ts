@@ -1,4 +1,4 @@
-import type { Database, Sql, Transaction } from '../../database/db.ts';
+import type { Database, Queryable, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import { etagOf, requireMatch } from '../../text/etag.ts';
 import { encodeCursor, readPosition, scopeOf } from '../../filters/cursor.ts';
@@ -19,7 +19,7 @@ import { isStale, listState, snapshot, type ListState, type StaleList } from '..
 /** A selected row: a list as the API returns it, and columns that say whether its stored member count is exact. */
 type Row = List & ListState;
 
-const projection = (sql: Sql | Transaction, customerId: string) => sql`
+const projection = (sql: Queryable, customerId: string) => sql`
   l.id,
   l.name,
   l.description,
@@ -33,7 +33,7 @@ const projection = (sql: Sql | Transaction, customerId: string) => sql`
   l.updated_at,
   ${listState(sql, customerId)}`;
 
-const source = (sql: Sql | Transaction) => sql`
+const source = (sql: Queryable) => sql`
   lists l
   join users u on u.customer_id = l.customer_id and u.id = l.owner_id`;
 
@@ -67,7 +67,7 @@ export async function findList(db: Database, customerId: string, id: string): Pr
 export const findLists = (db: Database, customerId: string, ids: string[]): Promise<List[]> =>
   readLists(db, customerId, (sql) => selectLists(sql, customerId, ids));
 
-const selectLists = (sql: Sql | Transaction, customerId: string, ids: string[]) => sql<Row[]>`
+const selectLists = (sql: Queryable, customerId: string, ids: string[]) => sql<Row[]>`
   select ${projection(sql, customerId)}
   from ${source(sql)}
   where l.customer_id = ${customerId}
@@ -78,11 +78,7 @@ const selectLists = (sql: Sql | Transaction, customerId: string, ids: string[]) 
  * Reads lists with exact member counts. If a stored count may be out of date, reads the lists again and counts the
  * members, all in one snapshot.
  */
-async function readLists(
-  db: Database,
-  customerId: string,
-  read: (sql: Sql | Transaction) => Promise<Row[]>,
-): Promise<List[]> {
+async function readLists(db: Database, customerId: string, read: (sql: Queryable) => Promise<Row[]>): Promise<List[]> {
   const rows = await db.lookup(read);
   if (!rows.some(isStale)) return rows.map((row) => shown(row));
   return snapshot(db, async (sql) => evaluateCounts(sql, customerId, await read(sql)));
@@ -92,7 +88,7 @@ async function readLists(
  * Returns lists as the API shows them, with exact member counts. Counts the members of a list only if its stored count
  * is out of date.
  */
-async function evaluateCounts(sql: Sql | Transaction, customerId: string, rows: Row[]): Promise<List[]> {
+async function evaluateCounts(sql: Queryable, customerId: string, rows: Row[]): Promise<List[]> {
   const stale = rows.filter((row): row is Row & StaleList => isStale(row));
   const evaluated = await countStale(sql, customerId, stale);
   return rows.map((row) => shown(row, evaluated.get(row.id)));

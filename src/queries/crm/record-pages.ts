@@ -1,4 +1,4 @@
-import type { Database, Sql, Transaction } from '../../database/db.ts';
+import type { Database, Queryable } from '../../database/db.ts';
 import { isLongText, withLongTexts, type Position } from '../../filters/cursor.ts';
 import {
   firstOfNewest,
@@ -86,7 +86,7 @@ const statementOf = (page: PageClauses, projection: (sql: FragmentMaker) => Frag
  * data may then be out of date.
  */
 async function readGuarded<Row extends object>(
-  sql: Sql | Transaction,
+  sql: Queryable,
   { guard }: ExactQuery,
   page: PageClauses,
   projection: (sql: FragmentMaker) => Fragment,
@@ -189,7 +189,7 @@ const fairlyMany = 5;
  */
 async function readRows<Row>(
   read: (page: PageClauses) => Promise<Row[] | undefined>,
-  sql: Sql | Transaction,
+  sql: Queryable,
   query: ExactQuery,
 ): Promise<Row[] | undefined> {
   const isNarrow = isIndexable(recorder, query);
@@ -210,13 +210,13 @@ async function readRows<Row>(
  * Returns true if the index of search terms finds the customer's records. Returns false if too many records are not in
  * the index yet, because each of these records is also a candidate.
  */
-async function hasTerms(sql: Sql | Transaction, query: ExactQuery): Promise<boolean> {
+async function hasTerms(sql: Queryable, query: ExactQuery): Promise<boolean> {
   const [row] = await run<{ many: boolean }>(sql, recorder`select ${hasManyWithoutTerms(recorder, query)} as many`);
   return !row!.many;
 }
 
 /** Returns true if at least `many` of the newest records match. */
-async function isCommon(sql: Sql | Transaction, query: RecordQuery, many = manyOfNewest): Promise<boolean> {
+async function isCommon(sql: Queryable, query: RecordQuery, many = manyOfNewest): Promise<boolean> {
   const { from, where } = newestClauses(recorder, { ...query, order: defaultOrder, after: undefined });
   const rows = await run(sql, recorder`select from ${from} where ${where} limit ${many}::bigint`);
   return rows.length === many;
@@ -229,7 +229,7 @@ const costOfCandidate = 3;
  * Returns how many of the newest records have to match so that a count up to `most` is cheaper without terms. Where a
  * share of all records matches, a scan reads `most / share` records until it ends, and terms select `total * share`.
  */
-async function manyToCount(sql: Sql | Transaction, query: RecordQuery, most: number): Promise<number> {
+async function manyToCount(sql: Queryable, query: RecordQuery, most: number): Promise<number> {
   const total = await readCount(sql, query.customerId, query.source.table);
   const share = Math.sqrt(most / (costOfCandidate * Math.max(total, most)));
   return Math.max(manyOfNewest, Math.ceil(share * firstOfNewest(query)));
@@ -251,7 +251,7 @@ export async function countRecords(db: Database, query: RecordQuery, most?: numb
  * because stored data may then be out of date.
  * @param most stop counting after one more than so many
  */
-async function countExactly(sql: Sql | Transaction, query: ExactQuery, most?: number): Promise<number | undefined> {
+async function countExactly(sql: Queryable, query: ExactQuery, most?: number): Promise<number | undefined> {
   const { customerId, staleList, guard } = query;
   if (staleList) return (await countStale(sql, customerId, [staleList])).get(staleList.id);
   const list = singleList(query.filter);
@@ -269,7 +269,7 @@ async function countExactly(sql: Sql | Transaction, query: ExactQuery, most?: nu
 }
 
 /** Returns the SQL clauses that count the matching records. Uses an index if this is cheaper. */
-async function countOfMatches(sql: Sql | Transaction, query: ExactQuery, most?: number) {
+async function countOfMatches(sql: Queryable, query: ExactQuery, most?: number) {
   const isTooCommon = async () =>
     most === undefined
       ? filterUsesCompany(query.source, query.filter) && (await isCommon(sql, query))

@@ -1,4 +1,4 @@
-import type { LockedId, Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
 import type { FoundFile } from '../../files/file-probe.ts';
 
 /** Bytes. Only the last chunk of a file can be smaller. */
@@ -145,7 +145,7 @@ export async function deleteFile(sql: Transaction, customerId: string, importId:
  * @param length at most (bytes)
  */
 export async function readPart(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   { importId, upload }: StoredFile,
   { from, length }: { from: number; length: number },

@@ -1,4 +1,4 @@
-import type { Locked, LockedId, Sql, Transaction } from '../../database/db.ts';
+import type { Locked, LockedId, Queryable, Transaction } from '../../database/db.ts';
 import { settingColumns, type ImportSettings } from './imports.ts';
 
 export interface ImportPosition {
@@ -26,7 +26,7 @@ export interface ImportRow extends ImportSettings {
   failures: number;
 }
 
-export const importColumns = (sql: Sql | Transaction) => sql`
+export const importColumns = (sql: Queryable) => sql`
   'import' as type, customer_id, id, upload, file_bytes, layout, position, counted, total, warnings, failures,
   ${settingColumns(sql)}`;
 

@@ -1,5 +1,5 @@
 import { afterCommit } from '../../database/after-commit.ts';
-import type { Locked, LockedId, Sql, Transaction } from '../../database/db.ts';
+import type { Locked, LockedId, Queryable, Sql, Transaction } from '../../database/db.ts';
 import { conflict, notFound } from '../../errors.ts';
 import type { Fragment } from '../../filters/sql.ts';
 import { recordEvents } from '../events/recording.ts';
@@ -41,7 +41,7 @@ export const allImports: VisibleImports = importObjects.flatMap((object) =>
 );
 
 export const findVisibleImports = (
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   ids: string[],
   visible: VisibleImports,
@@ -52,21 +52,21 @@ export const findVisibleImports = (
     and i.id = any(${ids}::uuid[])
     and ${isVisible(sql, visible)}`;
 
-const isVisible = (sql: Sql | Transaction, visible: VisibleImports) =>
+const isVisible = (sql: Queryable, visible: VisibleImports) =>
   sql`i.object || ' ' || i.mode = any(${visible as string[]})`;
 
 /** By which the file is read. */
-const shownEncoding = (sql: Sql | Transaction) => sql`
+const shownEncoding = (sql: Queryable) => sql`
   case
     when i.format = 'xlsx' then null
     when i.encoding <> 'auto' and i.format <> 'ndjson' then i.encoding
     else coalesce(i.found_encoding, 'auto')
   end`;
 
-const shownInvalidValues = (sql: Sql | Transaction) => sql`
+const shownInvalidValues = (sql: Queryable) => sql`
   coalesce(i.invalid_values, case when i.format = 'ndjson' then 'fail' else 'skip' end)`;
 
-const projection = (sql: Sql | Transaction) => sql`
+const projection = (sql: Queryable) => sql`
   i.id,
   i.name,
   i.object,
@@ -176,7 +176,7 @@ export async function refuseTooMany(sql: Transaction, customerId: string): Promi
  * @throws DomainError `not_found`, also if its kind is not in `visible`
  */
 export async function requireImport(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   id: string,
   visible: VisibleImports,
@@ -219,7 +219,7 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
   list_ids: string[];
 }
 
-export const settingColumns = (sql: Sql | Transaction) => sql`
+export const settingColumns = (sql: Queryable) => sql`
   object, mode, match, format, encoding, sheet, found_encoding, has_mark, is_converted, dry_run, mapping, guess,
   remembered, invalid_values, ignore_unknown, list_ids`;
 
@@ -242,14 +242,14 @@ export interface ImportState extends ImportSettings {
 
 const readable = '30 days';
 
-const stateColumns = (sql: Sql | Transaction) => sql`
+const stateColumns = (sql: Queryable) => sql`
   i.id, i.status, i.failed, i.warnings, coalesce(i.file_kept_until > now(), false) as is_kept, i.is_automatic, i.upload, i.file_bytes, i.layout,
   coalesce(i.finished_at <= now() - ${readable}::interval, false) as is_expired,
   ${settingColumns(sql)}`;
 
 /** @throws DomainError `not_found`, also if the import's kind is not in `visible` */
 export const requireImportState = (
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   id: string,
   visible: VisibleImports,
@@ -268,7 +268,7 @@ export const lockImport = (
   readState(sql, customerId, id, visible, sql`for no key update`) as Promise<Locked<ImportState>>;
 
 async function readState(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   id: string,
   visible: VisibleImports,

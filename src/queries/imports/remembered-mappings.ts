@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 import type { ImportObject, Mapping } from '../../schemas/imports.ts';
 
 /** Of one customer. */
@@ -22,7 +22,7 @@ export interface SeenMapping {
 
 /** Returns the mapping that the customer's last import with these headers has used, or the one that this import's preview saw. */
 export async function findRememberedMapping(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   { object, remembered: seen }: { object: ImportObject; remembered: SeenMapping | null },
   headers: readonly string[],

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Sql } from '../../database/db.ts';
 
 export interface CreditFault {
   customer_id: string;
@@ -21,7 +21,7 @@ export async function listCustomersAfter(sql: Sql, after: string, limit: number)
  * that the credits of each job agree with its entries and results, that none are reserved for an ended job, and that
  * what each key has spent is what its jobs reserved and did not release.
  */
-export const checkCredits = (sql: Sql | Transaction, customerId: string): Promise<CreditFault[]> => sql<CreditFault[]>`
+export const checkCredits = (sql: Queryable, customerId: string): Promise<CreditFault[]> => sql<CreditFault[]>`
   with entries as (
     select
       e.pool,

@@ -1,5 +1,5 @@
 import { afterCommit } from '../../database/after-commit.ts';
-import type { Database, Sql, Transaction } from '../../database/db.ts';
+import type { Database, Queryable, Sql, Transaction } from '../../database/db.ts';
 import type { Spender } from '../../credentials/caller.ts';
 import { InsufficientCredits, SpendCapExceeded } from '../../errors.ts';
 import { scopeOf } from '../../filters/cursor.ts';
@@ -161,7 +161,7 @@ function countMove({ pool, kind, amount }: Move): void {
 }
 
 /** Without reserved credits. */
-async function findAvailableCredits(sql: Sql | Transaction, customerId: string, pool: Pool): Promise<number> {
+async function findAvailableCredits(sql: Queryable, customerId: string, pool: Pool): Promise<number> {
   const [balance] = await sql<{ available: number }[]>`
     select available
     from credit_balances
@@ -171,17 +171,13 @@ async function findAvailableCredits(sql: Sql | Transaction, customerId: string, 
 }
 
 /** Returns the available credits, or what the cap of the key leaves, if that is less. */
-export async function findSpendable(
-  sql: Sql | Transaction,
-  { customerId, apiKeyId }: Spender,
-  pool: Pool,
-): Promise<number> {
+export async function findSpendable(sql: Queryable, { customerId, apiKeyId }: Spender, pool: Pool): Promise<number> {
   const available = await findAvailableCredits(sql, customerId, pool);
   return apiKeyId === null ? available : Math.min(available, await findRoomOfKey(sql, customerId, apiKeyId, pool));
 }
 
 /** Read at the same moment. */
-export async function findCredits(sql: Sql | Transaction, customerId: string): Promise<Credits> {
+export async function findCredits(sql: Queryable, customerId: string): Promise<Credits> {
   const rows = await sql<{ pool: Pool; balance: number; reserved: number }[]>`
     select pool, available as balance, reserved
     from credit_balances

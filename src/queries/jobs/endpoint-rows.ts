@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable } from '../../database/db.ts';
 import type { EventType } from '../../schemas/events/types.ts';
 
 export const maxSetAside = 1_000;
@@ -32,12 +32,12 @@ export interface EndpointRow {
   failures: number;
 }
 
-export const endpointColumns = (sql: Sql | Transaction) => sql`
+export const endpointColumns = (sql: Queryable) => sql`
   customer_id, id, 'webhook' as type, url, types, bulk, active, first_position, position, position_id, inactive_from,
   gaps, replay_position, replay_id, replay_end, failures_in_row, failing_since, last_success_at, set_aside, failures`;
 
 /** The endpoint `e` is to get the `entry` of the row `v` of the feed, and has not got it yet. */
-export const isWaiting = (sql: Sql | Transaction) => {
+export const isWaiting = (sql: Queryable) => {
   const position = sql`(v.last_position - v.size + entry.number)`;
   return sql`
     entry.value ->> 0 = any(e.types)

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { earlierVerification, sinceOfJob } from '../records/earlier-verifications.ts';
 
@@ -44,7 +44,7 @@ export async function insertItems(
  * The row `i` of `job_inputs` has no result yet. A subquery, because with `not exists` the planner may read all results
  * of the job for each input.
  */
-const isOpen = (sql: Sql | Transaction, customerId: string, jobId: string) => sql`
+const isOpen = (sql: Queryable, customerId: string, jobId: string) => sql`
   (
     select r.position
     from job_results r
@@ -55,7 +55,7 @@ const isOpen = (sql: Sql | Transaction, customerId: string, jobId: string) => sq
 
 /** Returns the next inputs without a result, in order. All up to the position `after` must have one. */
 export const findNextInputs = (
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   jobId: string,
   { after, limit }: { after: number; limit: number },
@@ -82,7 +82,7 @@ export interface EmailInput extends JobInput {
  * @param reuseHours how many hours before its start the job reuses a result; 0: none
  */
 export const findNextEmails = (
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   jobId: string,
   {
@@ -106,14 +106,12 @@ export const findNextEmails = (
   order by i.position
   limit ${limit}`;
 
-const domainOf = (sql: Sql | Transaction) => sql`lower(split_part(btrim(i.item), '@', -1))`;
+const domainOf = (sql: Queryable) => sql`lower(split_part(btrim(i.item), '@', -1))`;
 
 /** Also those that have a result. */
-export const findDuplicateInputs = (
-  sql: Sql | Transaction,
-  customerId: string,
-  jobId: string,
-): Promise<JobInput[]> => sql<JobInput[]>`
+export const findDuplicateInputs = (sql: Queryable, customerId: string, jobId: string): Promise<JobInput[]> => sql<
+  JobInput[]
+>`
   select i.position, i.item, i.address, i.contact_ids, i.is_duplicate
   from job_inputs i
   where i.customer_id = ${customerId}
@@ -126,7 +124,7 @@ export const findDuplicateInputs = (
  * @param after all inputs up to this position must have one
  */
 export async function findFirstOpenInput(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   jobId: string,
   after: number,
@@ -137,7 +135,7 @@ export async function findFirstOpenInput(
 
 /** Returns the positions that have a result. If the caller has locked the job, no other transaction can add results. */
 export async function findSettledPositions(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   jobId: string,
   positions: readonly number[],

@@ -1,4 +1,4 @@
-import type { Database, Locked, LockedId, Sql, Transaction } from '../../database/db.ts';
+import type { Database, Locked, LockedId, Queryable, Sql, Transaction } from '../../database/db.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { notFound } from '../../errors.ts';
 import type { Column } from '../../filters/columns.ts';
@@ -11,7 +11,7 @@ import type { RecordPage } from '../crm/record-pages.ts';
 /** Jobs of other types are hidden from the caller. */
 export type VisibleTypes = readonly JobType[];
 
-const projection = (sql: Sql | Transaction) => sql`
+const projection = (sql: Queryable) => sql`
   j.id,
   j.type,
   j.status,
@@ -33,7 +33,7 @@ const projection = (sql: Sql | Transaction) => sql`
  * @throws DomainError `not_found`, also if its type is not in `visible`
  */
 export async function requireJobView(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   id: string,
   visible: VisibleTypes,
@@ -49,7 +49,7 @@ export async function requireJobView(
 }
 
 export const findJobViews = (
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   ids: string[],
   visible: VisibleTypes,
@@ -182,7 +182,7 @@ export const listLatestJobs = (
  * For operators, who alone look up jobs across customers.
  * @throws DomainError `not_found`
  */
-export async function findOwnerOfJob(sql: Sql | Transaction, id: string): Promise<string> {
+export async function findOwnerOfJob(sql: Queryable, id: string): Promise<string> {
   const [job] = await sql<{ customer_id: string }[]>`
     select customer_id
     from jobs

@@ -1,5 +1,5 @@
 import { afterCommit } from '../../database/after-commit.ts';
-import type { Locked, LockedId, Sql, Transaction } from '../../database/db.ts';
+import type { Locked, LockedId, Queryable, Transaction } from '../../database/db.ts';
 import { finishedJobs } from '../../process/metrics.ts';
 import type { Pool } from '../../schemas/credits.ts';
 import type { FinalStatus, ItemReason, ItemStatus, JobStatus, JobType } from '../../schemas/jobs.ts';
@@ -39,7 +39,7 @@ export interface JobRow {
   waiting_since: string | null;
 }
 
-export const jobColumns = (sql: Sql | Transaction) => sql`
+export const jobColumns = (sql: Queryable) => sql`
   customer_id, id, type, sync_crm, request, pool, total, cost, succeeded, failed, skipped, reserved, charged, progress,
   failures, waiting_since`;
 

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 import { SpendCapExceeded } from '../../errors.ts';
 import type { SpendCap, SpendCaps, Spent } from '../../schemas/api-keys.ts';
 import { pools, type Pool } from '../../schemas/credits.ts';
@@ -15,10 +15,10 @@ type Sums = Record<SpendCap['per'], number>;
 const dayOf = (sql: Transaction, jobId: string) =>
   sql`(uuid_extract_timestamp(${jobId}::uuid) at time zone 'UTC')::date`;
 
-const today = (sql: Sql | Transaction) => sql`(now() at time zone 'UTC')::date`;
+const today = (sql: Queryable) => sql`(now() at time zone 'UTC')::date`;
 
 /** The sums of rows `s` for the times that contain this day. */
-const sumsOf = (sql: Sql | Transaction, day: ReturnType<typeof today>) => sql`
+const sumsOf = (sql: Queryable, day: ReturnType<typeof today>) => sql`
   coalesce(sum(s.spent) filter (where s.day = ${day}), 0) as day,
   coalesce(sum(s.spent) filter (where date_trunc('month', s.day::timestamp) = date_trunc('month', ${day}::timestamp)), 0) as month,
   coalesce(sum(s.spent), 0) as total`;
@@ -68,12 +68,7 @@ export async function giveBackToKey(
 }
 
 /** Returns what the key's cap leaves now; Infinity if it has none. */
-export async function findRoomOfKey(
-  sql: Sql | Transaction,
-  customerId: string,
-  apiKeyId: string,
-  pool: Pool,
-): Promise<number> {
+export async function findRoomOfKey(sql: Queryable, customerId: string, apiKeyId: string, pool: Pool): Promise<number> {
   const [cap, sums] = await Promise.all([
     findCap(sql, customerId, apiKeyId, pool),
     findSums(sql, customerId, { apiKeyId, pool, day: today(sql) }),
@@ -84,12 +79,7 @@ export async function findRoomOfKey(
 const roomIn = (cap: SpendCap | null, sums: Sums): number =>
   cap === null ? Infinity : Math.max(0, cap.amount - sums[cap.per]);
 
-async function findCap(
-  sql: Sql | Transaction,
-  customerId: string,
-  apiKeyId: string,
-  pool: Pool,
-): Promise<SpendCap | null> {
+async function findCap(sql: Queryable, customerId: string, apiKeyId: string, pool: Pool): Promise<SpendCap | null> {
   const [key] = await sql<{ spend_caps: SpendCaps }[]>`
     select spend_caps
     from api_keys
@@ -99,7 +89,7 @@ async function findCap(
 }
 
 async function findSums(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   { apiKeyId, pool, day }: { apiKeyId: string; pool: Pool; day: ReturnType<typeof today> },
 ): Promise<Sums> {
@@ -114,7 +104,7 @@ async function findSums(
 
 /** Adds to each key what it has spent: in the time of its cap, without a cap since the key was made. */
 export async function withSpent<T extends { id: string; spend_caps: SpendCaps }>(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   keys: readonly T[],
 ): Promise<(T & { spent: Spent })[]> {

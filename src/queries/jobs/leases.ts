@@ -1,4 +1,4 @@
-import type { Locked, Sql, Transaction } from '../../database/db.ts';
+import type { Locked, Queryable, Sql, Transaction } from '../../database/db.ts';
 import { aliveSeconds, typesOf, type JobQueue, type RunQueue } from '../../database/queues.ts';
 import { findCustomersWith, type FindCustomers } from '../records/finders.ts';
 import { enqueueTurn, sendTurn } from '../records/turns.ts';
@@ -32,7 +32,7 @@ interface Store {
 
 type Fragment = ReturnType<typeof jobColumns>;
 
-function storeOf(sql: Sql | Transaction, queue: RunQueue): Store {
+function storeOf(sql: Queryable, queue: RunQueue): Store {
   const begun = sql`, status = 'PROCESSING', started_at = coalesce(r.started_at, next.now)`;
   switch (queue) {
     case 'webhooks':
@@ -54,12 +54,12 @@ function storeOf(sql: Sql | Transaction, queue: RunQueue): Store {
 }
 
 /** The run `r` is unfinished and in this queue, and its customer `c` is not suspended. */
-const isOpen = (sql: Sql | Transaction, queue: RunQueue) => sql`
+const isOpen = (sql: Queryable, queue: RunQueue) => sql`
   ${storeOf(sql, queue).isUnfinished}
   and c.status = 'OK'`;
 
 /** `isOpen`, and no worker has a valid lease. */
-const isWaiting = (sql: Sql | Transaction, queue: RunQueue) => sql`
+const isWaiting = (sql: Queryable, queue: RunQueue) => sql`
   ${isOpen(sql, queue)}
   and (r.leased_until is null or r.leased_until <= (select clock_timestamp()))`;
 

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 import { aliveSeconds, type JobKind } from '../../database/queues.ts';
 
 /** A process has several slots, and runs one job of the given kind at a time in each. */
@@ -11,7 +11,7 @@ export interface WorkerSlot {
 /** Without a heartbeat for this time, a process's slots are deleted. */
 const deleteAfterSeconds = 60;
 
-export async function registerWorkerSlots(sql: Sql | Transaction, slots: readonly WorkerSlot[]): Promise<void> {
+export async function registerWorkerSlots(sql: Queryable, slots: readonly WorkerSlot[]): Promise<void> {
   await sql`
     insert into worker_slots (kind, process_id, number, seen_at)
     select slot.kind, slot.process_id, slot.number, clock_timestamp()
@@ -54,7 +54,7 @@ export async function takeWorkerSlot(sql: Transaction, customerId: string, slot:
   return count === 1;
 }
 
-export async function releaseWorkerSlot(sql: Sql | Transaction, customerId: string, slot: WorkerSlot): Promise<void> {
+export async function releaseWorkerSlot(sql: Queryable, customerId: string, slot: WorkerSlot): Promise<void> {
   await sql`
     update worker_slots
     set customer_id = null
@@ -64,13 +64,13 @@ export async function releaseWorkerSlot(sql: Sql | Transaction, customerId: stri
       and customer_id = ${customerId}`;
 }
 
-export async function deleteWorkerSlots(sql: Sql | Transaction, processId: string): Promise<void> {
+export async function deleteWorkerSlots(sql: Queryable, processId: string): Promise<void> {
   await sql`
     delete from worker_slots
     where process_id = ${processId}`;
 }
 
-export async function deleteDeadWorkerSlots(sql: Sql | Transaction): Promise<void> {
+export async function deleteDeadWorkerSlots(sql: Queryable): Promise<void> {
   await sql`
     delete from worker_slots
     where (kind, process_id, number) in (

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable } from '../../database/db.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
 import { rulesFilter } from '../../filters/rules.ts';
 import { join } from '../../filters/sql.ts';
@@ -19,7 +19,7 @@ const rulesTogether = 500;
  * @returns a map from list id to number of members
  */
 export async function countStale(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   lists: readonly StaleList[],
 ): Promise<Map<string, number>> {
@@ -55,7 +55,7 @@ function groups(lists: readonly StaleList[]): StaleList[][] {
   return all;
 }
 
-function countByRules(sql: Sql | Transaction, customerId: string, lists: readonly StaleList[]) {
+function countByRules(sql: Queryable, customerId: string, lists: readonly StaleList[]) {
   const matches = lists.map(({ rules }) =>
     toSql(sql, contactSource, customerId, rulesFilter(contactSource.fields, rules)),
   );
@@ -86,7 +86,7 @@ function countByRules(sql: Sql | Transaction, customerId: string, lists: readonl
  * Counts the members of some lists in one statement: takes the stored numbers, and evaluates the rules only for the
  * contacts of companies that have changed.
  */
-function countWithChangedCompanies(sql: Sql | Transaction, customerId: string, lists: readonly StaleList[]) {
+function countWithChangedCompanies(sql: Queryable, customerId: string, lists: readonly StaleList[]) {
   const ids = lists.map(({ id }) => id);
   const matching = lists.map(({ id, rules }) => {
     const isMatch = toSql(sql, contactSource, customerId, rulesFilter(contactSource.fields, rules));
@@ -124,7 +124,7 @@ function countWithChangedCompanies(sql: Sql | Transaction, customerId: string, l
     left join differences d on d.list_id = l.id`;
 }
 
-async function countCopying(sql: Sql | Transaction, customerId: string, list: StaleList): Promise<number> {
+async function countCopying(sql: Queryable, customerId: string, list: StaleList): Promise<number> {
   const [row] = await sql<{ members: number }[]>`
     select count(*) as members
     from ${fromOf(sql, contactSource, customerId)}

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 import { conflict, type DomainError } from '../../errors.ts';
 import { ruleLimits, type Rule } from '../../schemas/lists.ts';
 import type { WithExclusiveRules } from './list-rules.ts';
@@ -44,17 +44,12 @@ const membersAtOnce = 10_000;
  * @param most maximum of the result
  * @param moreLists number of lists to which each contact is also added by hand
  */
-export async function contactsAtOnce(
-  sql: Sql | Transaction,
-  customerId: string,
-  most: number,
-  moreLists = 0,
-): Promise<number> {
+export async function contactsAtOnce(sql: Queryable, customerId: string, most: number, moreLists = 0): Promise<number> {
   const { lists } = await countRules(sql, customerId);
   return Math.min(most, Math.ceil(membersAtOnce / Math.max(1, lists + moreLists)));
 }
 
-async function countRules(sql: Sql | Transaction, customerId: string): Promise<{ lists: number; rules: number }> {
+async function countRules(sql: Queryable, customerId: string): Promise<{ lists: number; rules: number }> {
   const [row] = await sql<[{ lists: number; rules: number }]>`
     select count(*) as lists, coalesce(sum(rule_count), 0) as rules
     from lists

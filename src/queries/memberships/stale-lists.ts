@@ -1,5 +1,5 @@
 import { anyCustomerSetting } from '../../database/connection.ts';
-import type { Database, Sql, Transaction } from '../../database/db.ts';
+import type { Database, Queryable, Transaction } from '../../database/db.ts';
 import { contactSource } from '../../filters/columns.ts';
 import type { RecordQuery } from '../../filters/record-query.ts';
 import { rulesFilter } from '../../filters/rules.ts';
@@ -48,7 +48,7 @@ interface StaleLists {
 }
 
 /** A function that runs `work` on a connection from one group of database connections. */
-type RunInLane = <T>(work: (sql: Sql | Transaction) => Promise<T>) => Promise<T>;
+type RunInLane = <T>(work: (sql: Queryable) => Promise<T>) => Promise<T>;
 
 /** A query for records that gives exact results although some lists may be stale. */
 export interface ExactQuery extends RecordQuery {
@@ -72,7 +72,7 @@ export async function readExactly<T>(
   db: Database,
   run: RunInLane,
   query: RecordQuery,
-  work: (sql: Sql | Transaction, query: ExactQuery) => Promise<T | undefined>,
+  work: (sql: Queryable, query: ExactQuery) => Promise<T | undefined>,
 ): Promise<T> {
   // Usually no list is stale. Then one statement is enough, and its guard proves it. Otherwise a second read in one
   // snapshot evaluates the rules of the stale lists.
@@ -96,7 +96,7 @@ const noneStale = (sql: FragmentMaker, customerId: string): Fragment => sql`
  * Makes the rest of the transaction use generic query plans, which do not depend on parameter values. Other plans can
  * be very slow for a customer that was added after the last `analyze`.
  */
-export async function planForAnyCustomer(sql: Sql | Transaction): Promise<void> {
+export async function planForAnyCustomer(sql: Queryable): Promise<void> {
   await sql`
     select set_config('plan_cache_mode', coalesce(current_setting(${anyCustomerSetting}, true), 'force_generic_plan'), true)`;
 }

@@ -1,4 +1,4 @@
-import type { Locked, Sql, Transaction } from '../../database/db.ts';
+import type { Locked, Queryable, Transaction } from '../../database/db.ts';
 import { companyBatches, contactBatches, type BatchKind, type MatchField } from '../../schemas/batches.ts';
 import { fold } from '../../text/fold.ts';
 import {
@@ -71,7 +71,7 @@ export interface BatchRecords<Row extends object, Shown extends { id: string }> 
   /** The same kind for records of files, of which less is required. */
   fileKind: BatchKind;
   lock: (sql: Transaction, customerId: string, ids: string[], operation: Batch['operation']) => Promise<Locked<Row>[]>;
-  find: (sql: Sql | Transaction, customerId: string, ids: string[]) => Promise<Shown[]>;
+  find: (sql: Queryable, customerId: string, ids: string[]) => Promise<Shown[]>;
 }
 
 export const contactTable: RecordTable = { kind: contactBatches, table: 'contacts', visible: 'true' };
@@ -84,7 +84,7 @@ const maxMatchingIds = 10;
  * records: at most 10 ids, the oldest record first.
  */
 async function findIds(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   { table, visible }: RecordTable,
   match: MatchField,
@@ -131,7 +131,7 @@ interface Matched {
 }
 
 async function matchAll(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   records: RecordTable,
   { match, creates }: { match: MatchField; creates: boolean },

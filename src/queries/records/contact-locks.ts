@@ -1,4 +1,4 @@
-import type { LockedId, Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Queryable, Sql, Transaction } from '../../database/db.ts';
 import type { Fragment } from '../../filters/sql.ts';
 
 /**
@@ -6,7 +6,7 @@ import type { Fragment } from '../../filters/sql.ts';
  * transaction ends. All transactions lock contacts in this order, to avoid deadlocks.
  * @param limit maximum number of contacts; all by default
  */
-export const lockedInOrder = (sql: Sql | Transaction, limit?: number): Fragment => sql`
+export const lockedInOrder = (sql: Queryable, limit?: number): Fragment => sql`
     order by id
     ${limit === undefined ? sql`` : sql`limit ${limit}`}
     for no key update`;

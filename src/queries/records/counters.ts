@@ -1,5 +1,5 @@
 import type { PendingQuery, Row } from 'postgres';
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 import type { FragmentMaker } from '../../filters/sql.ts';
 
 /** The name of a counter: `contacts`, `companies`, or the id of the list whose members it counts. */
@@ -49,7 +49,7 @@ export function savesOf(
 }
 
 /** Returns the exact value of a counter, or 0 if the counter was never changed. */
-export async function readCount(sql: Sql | Transaction, customerId: string, counted: Counted): Promise<number> {
+export async function readCount(sql: Queryable, customerId: string, counted: Counted): Promise<number> {
   const { total, from, where } = storedCountClauses(sql, customerId, counted);
   const [row] = await sql<{ records: number }[]>`
     select ${total} as records

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
 
 /**
@@ -32,12 +32,7 @@ export const sinceOfJob = (sql: FragmentMaker, jobId: string, hours: number): Fr
 export const sinceNow = (sql: FragmentMaker, hours: number): Fragment =>
   sql`now() - ${hours}::float8 * interval '1 hour'`;
 
-export async function countReusable(
-  sql: Sql | Transaction,
-  customerId: string,
-  jobId: string,
-  hours: number,
-): Promise<number> {
+export async function countReusable(sql: Queryable, customerId: string, jobId: string, hours: number): Promise<number> {
   if (hours === 0) return 0;
   const [row] = await sql<[{ reusable: number }]>`
     select count(*) as reusable
@@ -54,7 +49,7 @@ export async function countReusable(
  * @param since SQL: as in `earlierVerification`
  */
 export async function findReusable(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   addresses: readonly string[],
   since: Fragment,

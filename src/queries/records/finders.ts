@@ -1,15 +1,11 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable } from '../../database/db.ts';
 import type { Fragment } from '../../filters/sql.ts';
 
 /**
  * Returns the records with these ids, in any order. Leaves out those that `one` does not find.
  * @param one SQL `select` of the record whose id is `wanted.id`
  */
-export const findByIds = <Row extends object>(
-  sql: Sql | Transaction,
-  ids: readonly string[],
-  one: Fragment,
-): Promise<Row[]> =>
+export const findByIds = <Row extends object>(sql: Queryable, ids: readonly string[], one: Fragment): Promise<Row[]> =>
   // `offset 0` keeps the plan for a single id. Without it, the planner may join all of the customer's rows.
   sql<Row[]>`
     select found.*
@@ -20,18 +16,18 @@ export const findByIds = <Row extends object>(
  * SQL expression: how many rows there are. Stops counting one past `most`.
  * @param rows SQL clauses `from` and `where`
  */
-export const countUpTo = (sql: Sql | Transaction, rows: Fragment, most: number): Fragment =>
+export const countUpTo = (sql: Queryable, rows: Fragment, most: number): Fragment =>
   sql`(select count(*)::integer from (select 1 ${rows} limit ${most + 1}) few)`;
 
 /** Returns the ids of some customers, in ascending order: up to `limit` after `after`. */
-export type FindCustomers = (sql: Sql | Transaction, page: { after: string; limit: number }) => Promise<string[]>;
+export type FindCustomers = (sql: Queryable, page: { after: string; limit: number }) => Promise<string[]>;
 
 /**
  * Finds the customers that have such rows.
  * @param rows SQL clauses `from` and `where`
  */
 export const findCustomersWith =
-  (rows: (sql: Sql | Transaction) => Fragment): FindCustomers =>
+  (rows: (sql: Queryable) => Fragment): FindCustomers =>
   async (sql, { after, limit }) => {
     const found = await sql<{ customer_id: string }[]>`
       select distinct customer_id

@@ -1,6 +1,6 @@
 import { promisify } from 'node:util';
 import { deflateRaw, inflateRaw } from 'node:zlib';
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 
 export interface StoredAnswer {
   status: number;
@@ -24,7 +24,7 @@ export async function lockIdempotencyKey(sql: Transaction, customerId: string, k
 
 /** Returns what was stored for an Idempotency-Key in the last 24 hours, or undefined. Older records are ignored. */
 export async function findIdempotencyRecord(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   key: string,
 ): Promise<IdempotencyRecord | undefined> {

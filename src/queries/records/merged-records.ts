@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { LockedId, Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
 import { constant } from '../../filters/sql.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
 
@@ -50,7 +50,7 @@ export async function rememberMerge(
  * replacement was deleted is missing.
  */
 export async function findSuccessors(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   ids: readonly string[],
 ): Promise<Map<string, string>> {
@@ -86,7 +86,7 @@ interface Successors {
  * @returns the id and the external id of the record, by the external id of the merged record
  */
 export async function findByMergedExternalId(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   { kind, table, visible }: Successors,
   externalIds: readonly string[],

@@ -1,5 +1,5 @@
 import { anyCustomerSetting } from '../../database/connection.ts';
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable } from '../../database/db.ts';
 import { constant } from '../../filters/sql.ts';
 
 /**
@@ -7,11 +7,7 @@ import { constant } from '../../filters/sql.ts';
  * database that is distributed with Citus, returns none: the numbers are on the nodes, whose servers analyse by
  * themselves.
  */
-export async function findChangedTables(
-  sql: Sql | Transaction,
-  customerId: string,
-  importId: string,
-): Promise<string[]> {
+export async function findChangedTables(sql: Queryable, customerId: string, importId: string): Promise<string[]> {
   const [row] = await sql<{ changed: number }[]>`
     select created + updated as changed
     from imports
@@ -29,7 +25,7 @@ export async function findChangedTables(
 }
 
 /** Analyses a table, so that the planner knows how many records each customer has. Leaves it out if it is locked. */
-export async function analyzeTable(sql: Sql | Transaction, table: string): Promise<void> {
+export async function analyzeTable(sql: Queryable, table: string): Promise<void> {
   await sql`analyze (skip_locked) ${constant(sql, table)}`;
 }
 
@@ -37,6 +33,6 @@ export async function analyzeTable(sql: Sql | Transaction, table: string): Promi
  * Sorts new entries into the indexes of search terms: until then, each look-up of a term reads all of them (up to 1 MB).
  * Counts also become faster. Leaves the table out if it is locked.
  */
-export async function vacuumTable(sql: Sql | Transaction, table: string): Promise<void> {
+export async function vacuumTable(sql: Queryable, table: string): Promise<void> {
   await sql`vacuum (skip_locked) ${constant(sql, table)}`;
 }

@@ -1,4 +1,4 @@
-import type { Locked, LockedId, Sql, Transaction } from '../../database/db.ts';
+import type { Locked, LockedId, Queryable, Sql, Transaction } from '../../database/db.ts';
 import { missingReferences, notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
 import { lookUp, lookUpCompany } from '../../filters/look-up.ts';
@@ -31,7 +31,7 @@ import { lockReferences, requireReferences, type Reference } from '../records/re
 type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number]>;
 
 /** As the API returns it. A line has the name of its product, even if that is deleted. A deleted company is null. */
-const projection = (sql: Sql | Transaction, customerId: string) => sql`
+const projection = (sql: Queryable, customerId: string) => sql`
   o.id,
   ${sql(opportunityFields.filter((column) => column !== 'company_id').map((column) => `o.${column}`))},
   co.id as company_id,
@@ -60,7 +60,7 @@ const projection = (sql: Sql | Transaction, customerId: string) => sql`
   o.created_at,
   o.updated_at`;
 
-const source = (sql: Sql | Transaction, customerId: string) => sql`
+const source = (sql: Queryable, customerId: string) => sql`
   opportunities o
   ${lookUpCompany(sql, customerId, 'o')}`;
 
@@ -123,7 +123,7 @@ export const listOpportunities = (
     order by o.id desc`;
 
 /** In any order, without unknown ids. */
-export const findOpportunities = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Opportunity[]> =>
+export const findOpportunities = (sql: Queryable, customerId: string, ids: string[]): Promise<Opportunity[]> =>
   findByIds(
     sql,
     ids,

@@ -1,8 +1,8 @@
-import type { LockedId, Sql, Transaction } from '../../database/db.ts';
+import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
 import { conflict } from '../../errors.ts';
 import type { Line, LinesPatch } from '../../schemas/opportunities.ts';
 
-export const totalOfLines = (sql: Sql | Transaction, customerId: string, opportunityId: string) => sql`
+export const totalOfLines = (sql: Queryable, customerId: string, opportunityId: string) => sql`
   (
     select coalesce(sum(price * quantity), 0)
     from opportunity_lines

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { findByIds } from '../records/finders.ts';
 import type { Pipeline, PipelineListItem, StageStatus, Visibility } from '../../schemas/pipelines.ts';
 import { stageProjection } from './stages.ts';
@@ -50,7 +50,7 @@ export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineLis
     order by p.id desc`;
 
 /** In any order, without unknown ids. */
-export const findPipelines = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Pipeline[]> =>
+export const findPipelines = (sql: Queryable, customerId: string, ids: string[]): Promise<Pipeline[]> =>
   findByIds(
     sql,
     ids,
@@ -61,21 +61,21 @@ export const findPipelines = (sql: Sql | Transaction, customerId: string, ids: s
         and p.id = wanted.id`,
   );
 
-export const listPipelinesWithStages = (sql: Sql | Transaction, customerId: string): Promise<Pipeline[]> =>
+export const listPipelinesWithStages = (sql: Queryable, customerId: string): Promise<Pipeline[]> =>
   sql<Pipeline[]>`
     select ${projection(sql, customerId)}
     from pipelines p
     where p.customer_id = ${customerId}
     order by p.id desc`;
 
-const listProjection = (sql: Sql | Transaction) => sql`
+const listProjection = (sql: Queryable) => sql`
   p.id,
   p.name,
   p.description,
   p.currency,
   p.active`;
 
-const projection = (sql: Sql | Transaction, customerId: string) => sql`
+const projection = (sql: Queryable, customerId: string) => sql`
   ${listProjection(sql)},
   p.visibility,
   (

@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
 import { constant, join } from '../../filters/sql.ts';
@@ -17,7 +17,7 @@ import { limitAndOffset } from '../records/paging.ts';
 
 type ProductColumns = Pick<Product, (typeof productFields)[number]>;
 
-const projection = (sql: Sql | Transaction) => sql`
+const projection = (sql: Queryable) => sql`
   p.id,
   ${sql(productFields.map((column) => `p.${column}`))},
   p.created_at,
@@ -49,7 +49,7 @@ export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate):
     order by p.id desc`;
 
 /** In any order, without unknown ids. */
-export const findProducts = (sql: Sql | Transaction, customerId: string, ids: string[]): Promise<Product[]> =>
+export const findProducts = (sql: Queryable, customerId: string, ids: string[]): Promise<Product[]> =>
   findByIds(
     sql,
     ids,

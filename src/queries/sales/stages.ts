@@ -1,10 +1,10 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Sql } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import type { StageListItem, StageQuery } from '../../schemas/pipelines.ts';
 import { limitAndOffset } from '../records/paging.ts';
 
 /** As the API returns it, both alone and inside a pipeline. */
-export const stageProjection = (sql: Sql | Transaction) => sql`
+export const stageProjection = (sql: Queryable) => sql`
   s.id,
   s.name,
   s.position as "order",

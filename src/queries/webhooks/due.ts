@@ -1,5 +1,5 @@
 import { allCustomers } from '../../credentials/requester.ts';
-import type { Database, SharedDatabase, Sql, Transaction } from '../../database/db.ts';
+import type { Database, Queryable, SharedDatabase, Sql } from '../../database/db.ts';
 import { readByNode } from '../events/by-node.ts';
 import { maxSetAside, stuckAfter } from '../jobs/endpoint-rows.ts';
 
@@ -7,12 +7,12 @@ import { maxSetAside, stuckAfter } from '../jobs/endpoint-rows.ts';
  * An endpoint `e` may get new events of the feed: not too many are set aside, and not too many deliveries failed in a
  * row.
  */
-const readsFeed = (sql: Sql | Transaction) => sql`
+const readsFeed = (sql: Queryable) => sql`
   e.set_aside < ${maxSetAside}
   and e.failures_in_row < ${stuckAfter}`;
 
 /** A worker may lease the endpoint `e` of the customer `c`. */
-const isFree = (sql: Sql | Transaction) => sql`
+const isFree = (sql: Queryable) => sql`
   e.active
   and c.status = 'OK'
   and (e.leased_until is null or e.leased_until <= (select clock_timestamp()))`;
@@ -21,7 +21,7 @@ const isFree = (sql: Sql | Transaction) => sql`
  * The feed of the endpoint `e`, whose end is `h`, has rows `w` without a position, or events after the endpoint's. The
  * rows are not read while the endpoint has events with a position to get: there can be a million.
  */
-const joinFeed = (sql: Sql | Transaction) => sql`
+const joinFeed = (sql: Queryable) => sql`
   left join event_heads h on h.customer_id = e.customer_id
   left join events w
     on w.customer_id = e.customer_id
@@ -30,7 +30,7 @@ const joinFeed = (sql: Sql | Transaction) => sql`
     and coalesce(h.position, 0) <= e.position
     and ${readsFeed(sql)}`;
 
-const hasWork = (sql: Sql | Transaction) => sql`
+const hasWork = (sql: Queryable) => sql`
   (
     e.retry_at <= now()
     or (${readsFeed(sql)} and (h.position > e.position or e.replay_position is not null or w.number is not null))
@@ -61,7 +61,7 @@ export const findDueEndpoints = (sql: Sql, customerId: string): Promise<DueEndpo
  * @param after last customer id of the previous page
  */
 export async function findDueCustomers(
-  sql: Sql | Transaction,
+  sql: Queryable,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
   const rows = await sql<{ customer_id: string }[]>`

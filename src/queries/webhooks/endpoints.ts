@@ -1,4 +1,4 @@
-import type { Sql, Transaction } from '../../database/db.ts';
+import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { conflict, notFound } from '../../errors.ts';
 import type { Actor, AuditEventName } from '../../schemas/audit.ts';
 import {
@@ -11,7 +11,7 @@ import {
 import { recordEvent } from '../accounts/audit.ts';
 import type { FeedPosition } from '../events/feed.ts';
 
-export const settingsColumns = (sql: Sql | Transaction) => sql`
+export const settingsColumns = (sql: Queryable) => sql`
   e.id, e.url, e.types, e.bulk, e.description, e.active, e.created_at`;
 
 /** An endpoint as a response shows it, except for the number of waiting events in the feed. */
@@ -21,7 +21,7 @@ export interface EndpointState extends Omit<Endpoint, 'waiting'> {
 }
 
 /** Newest first. */
-export const listEndpoints = (sql: Sql | Transaction, customerId: string, only?: string): Promise<EndpointState[]> =>
+export const listEndpoints = (sql: Queryable, customerId: string, only?: string): Promise<EndpointState[]> =>
   sql<EndpointState[]>`
     select
       ${settingsColumns(sql)}, e.disabled_reason, e.last_success_at, e.last_failure_at, e.failing_since, e.given_up,
@@ -32,7 +32,7 @@ export const listEndpoints = (sql: Sql | Transaction, customerId: string, only?:
     order by e.id desc`;
 
 /** @throws DomainError `not_found` */
-export async function requireEndpoint(sql: Sql | Transaction, customerId: string, id: string): Promise<EndpointState> {
+export async function requireEndpoint(sql: Queryable, customerId: string, id: string): Promise<EndpointState> {
   const [endpoint] = await listEndpoints(sql, customerId, id);
   if (!endpoint) throw notFound('webhook endpoint');
   return endpoint;
@@ -232,7 +232,7 @@ export interface EndpointAddress {
  * @throws DomainError `not_found`
  */
 export async function requireAddress(
-  sql: Sql | Transaction,
+  sql: Queryable,
   customerId: string,
   id: string,
 ): Promise<EndpointAddress & { now: string; event_id: string }> {
@@ -257,7 +257,7 @@ export async function findSecrets(sql: Sql, customerId: string, id: string): Pro
 }
 
 /** The secrets with which the endpoint `e` has its deliveries signed now. */
-const secretsOf = (sql: Sql | Transaction) => sql`
+const secretsOf = (sql: Queryable) => sql`
   case when e.previous_until > now() then array[e.secret, e.previous_secret] else array[e.secret] end`;
 
 /** Records that the service has disabled an endpoint. */
@@ -281,7 +281,7 @@ const record = (
   recordEvent(sql, { event, customerId, by, details: { webhook: id, host: new URL(url).host, ...more } });
 
 /** Searches the endpoints of all customers, so only the command line uses it. */
-export async function findCustomerOfEndpoint(sql: Sql | Transaction, id: string): Promise<string | undefined> {
+export async function findCustomerOfEndpoint(sql: Queryable, id: string): Promise<string | undefined> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id
     from webhook_endpoints
