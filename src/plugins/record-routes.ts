@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { Static, TSchema } from '@sinclair/typebox';
-import type { Transaction } from '../database/db.ts';
 import { DomainError, notFound } from '../errors.ts';
+import type { CreateRecord, DeleteRecord, UpdateRecord } from '../queries/records/finders.ts';
 import { findSuccessors } from '../queries/records/merged-records.ts';
 import { GoneBody } from '../schemas/clean-data/merges.ts';
 import type { FindRecords } from './early-reads.ts';
@@ -40,11 +40,7 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
   const message = (verb: string) => `${noun.charAt(0).toUpperCase()}${noun.slice(1)} ${verb}`;
 
   return {
-    create<B extends TSchema>(
-      body: B,
-      insert: (sql: Transaction, customerId: string, body: Static<B>) => Promise<string>,
-      texts: About,
-    ): void {
+    create<B extends TSchema>(body: B, insert: CreateRecord<Static<B>>, texts: About): void {
       app.post(
         path,
         {
@@ -88,11 +84,7 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
       );
     },
 
-    update<B extends TSchema>(
-      body: B,
-      update: (sql: Transaction, customerId: string, id: string, patch: Static<B>, ifMatch?: string) => Promise<void>,
-      texts: About,
-    ): void {
+    update<B extends TSchema>(body: B, update: UpdateRecord<Static<B>>, texts: About): void {
       app.patch(
         `${path}/:id`,
         {
@@ -111,10 +103,7 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
       );
     },
 
-    remove(
-      remove: (sql: Transaction, customerId: string, id: string, ifMatch?: string) => Promise<void>,
-      texts: About,
-    ): void {
+    remove(remove: DeleteRecord, texts: About): void {
       app.delete(
         `${path}/:id`,
         {

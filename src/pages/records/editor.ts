@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { DomainError, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
+import type { DeleteRecord, UpdateRecord } from '../../queries/records/finders.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
 import {
@@ -39,8 +40,8 @@ export interface Editable<Row> {
   /** Further buttons. One that sends `preview` as `do` only shows the form again. */
   buttons?: Html;
   create: (sql: Transaction, caller: FastifyRequest['caller'], body: never) => Promise<string>;
-  update: (sql: Transaction, customerId: string, id: string, patch: never, ifMatch?: string) => Promise<void>;
-  remove: (sql: Transaction, customerId: string, id: string, ifMatch?: string) => Promise<void>;
+  update: UpdateRecord<never>;
+  remove: DeleteRecord;
   /** Says what a deletion deletes, and what stays. */
   question: (request: FastifyRequest, row: Row) => Html | Promise<Html>;
   /** The record's page has a message about what was done: see `savedNotice`. */

@@ -1,7 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Database, Queryable, Transaction } from '../../database/db.ts';
+import type { Database, Transaction } from '../../database/db.ts';
 import type { ExportedRecords } from '../../files/open-export.ts';
 import type { Batch, Outcome } from '../../queries/records/batches.ts';
+import type { CreateRecord, DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
 import type { LastWrites } from '../../queries/records/last-writes.ts';
 import type { RecordPage } from '../../queries/crm/record-pages.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
@@ -110,10 +111,10 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   batches: BatchKind;
   list: (db: Database, customerId: string, request: RecordRequest) => Promise<RecordPage<Row>>;
   countUpTo: (db: Database, customerId: string, filters: GivenFilters, most: number) => Promise<number>;
-  find: (sql: Queryable, customerId: string, ids: readonly string[]) => Promise<Row[]>;
-  create: (sql: Transaction, customerId: string, body: never) => Promise<string>;
-  update: (sql: Transaction, customerId: string, id: string, patch: never, ifMatch?: string) => Promise<void>;
-  remove: (sql: Transaction, customerId: string, id: string, ifMatch?: string) => Promise<void>;
+  find: FindRecords<Row>;
+  create: CreateRecord<never>;
+  update: UpdateRecord<never>;
+  remove: DeleteRecord;
   write: (sql: Transaction, customerId: string, batch: Batch, last: LastWrites) => Promise<Outcome[]>;
   exported: (db: Database, customerId: string, request: RecordRequest) => ExportedRecords;
   /** Pages to which fields of the record's page lead, by the name of the field. */

@@ -1,4 +1,4 @@
-import type { Locked, Queryable, Transaction } from '../../database/db.ts';
+import type { Locked, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
 import { companySource, fromOf } from '../../filters/columns.ts';
@@ -10,7 +10,13 @@ import { companyFileFields } from '../../schemas/files.ts';
 import { normalise } from '../../text/normalise.ts';
 import { removeCompanies, updateDependants } from './company-changes.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
-import { findByIds } from '../records/finders.ts';
+import {
+  findByIds,
+  type CreateRecord,
+  type DeleteRecord,
+  type FindRecords,
+  type UpdateRecord,
+} from '../records/finders.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { mergeCustomFields } from '../records/custom-fields.ts';
 import { lockAndReadRules } from '../memberships/list-rules.ts';
@@ -59,7 +65,7 @@ export const {
   export: exportCompanies,
 } = recordReads<Company>({ source: companySource, projection, fields: companyFileFields, title: 'Companies' });
 
-export const findCompanies = (sql: Queryable, customerId: string, ids: readonly string[]): Promise<Company[]> =>
+export const findCompanies: FindRecords<Company> = (sql, customerId, ids) =>
   findByIds(
     sql,
     ids,
@@ -75,7 +81,7 @@ export const findCompanies = (sql: Queryable, customerId: string, ids: readonly 
  * Creates a company. Several companies may have the same name.
  * @returns the id of the new company
  */
-export async function createCompany(sql: Transaction, customerId: string, body: CompanyCreate): Promise<string> {
+export const createCompany: CreateRecord<CompanyCreate> = async (sql, customerId, body) => {
   const columns = { ...blankCompany, ...normalise(body) };
   const [company] = await sql<{ id: string }[]>`
     insert into companies ${sql({ customer_id: customerId, ...encodedCompany(sql, customerId, columns) })}
@@ -86,7 +92,7 @@ export async function createCompany(sql: Transaction, customerId: string, body: 
     last.created('company', { id, external_id: columns.external_id });
   });
   return id;
-}
+};
 
 /**
  * Locks a company to which a contact will refer. Until the transaction ends, other transactions cannot change or delete
@@ -117,13 +123,7 @@ export async function lockCompanyForContact(
  * @throws DomainError `not_found` if the customer has no such company
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
  */
-export async function updateCompany(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  patch: CompanyPatch,
-  ifMatch?: string,
-): Promise<void> {
+export const updateCompany: UpdateRecord<CompanyPatch> = async (sql, customerId, id, patch, ifMatch) => {
   const rules = await lockAndReadRules(sql, customerId);
   const { id: locked, ...current } = await lockCompany(sql, customerId, id, 'no key update', ifMatch);
   if (Object.keys(patch).length === 0) return;
@@ -138,21 +138,21 @@ export async function updateCompany(
     await updateDependants(sql, customerId, rules, [change], last);
     last.updated('company', { id, external_id: columns.external_id }, current, columns);
   });
-}
+};
 
 /**
  * Deletes a company. Its contacts and opportunities stay, without a company.
  * @throws DomainError `not_found` if the customer has no such company
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
  */
-export async function deleteCompany(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
+export const deleteCompany: DeleteRecord = async (sql, customerId, id, ifMatch) => {
   const rules = await lockAndReadRules(sql, customerId);
   const company = await lockCompany(sql, customerId, id, 'update', ifMatch);
   await withLastWrites(sql, customerId, async (last) => {
     await removeCompanies(sql, customerId, rules, [company.id], last);
     last.deleted('company', { id, external_id: company.external_id });
   });
-}
+};
 
 export function patchedCompany(current: CompanyColumns, { custom_fields, ...fields }: CompanyPatch): CompanyColumns {
   return {

@@ -1,4 +1,4 @@
-import type { Database, Locked, LockedId, Queryable, Transaction } from '../../database/db.ts';
+import type { Database, Locked, LockedId, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
@@ -24,7 +24,13 @@ import type { WrittenTable } from '../records/batch-rows.ts';
 import { lockCompanyForContact } from './companies.ts';
 import { findOrCreateCompany } from './company-names.ts';
 import { findUnknownReferences } from './contact-references.ts';
-import { findByIds } from '../records/finders.ts';
+import {
+  findByIds,
+  type CreateRecord,
+  type DeleteRecord,
+  type FindRecords,
+  type UpdateRecord,
+} from '../records/finders.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 import { mergeCustomFields } from '../records/custom-fields.ts';
 import {
@@ -143,7 +149,7 @@ export function countRuleMatches(
 }
 
 /** Returns the customer's contacts with these ids, in any order. Leaves out unknown ids. */
-export const findContacts = (sql: Queryable, customerId: string, ids: readonly string[]): Promise<ContactDetail[]> =>
+export const findContacts: FindRecords<ContactDetail> = (sql, customerId, ids) =>
   findByIds(
     sql,
     ids,
@@ -162,7 +168,7 @@ export const findContacts = (sql: Queryable, customerId: string, ids: readonly s
  * @throws DomainError `not_found` if a company or list in `body` does not belong to the customer; nothing is written in
  *   this case
  */
-export const createContact = (sql: Transaction, customerId: string, body: ContactCreate): Promise<string> =>
+export const createContact: CreateRecord<ContactCreate> = (sql, customerId, body) =>
   withLastWrites(sql, customerId, async (last) => {
     const { company, list_ids, ...fields } = body;
     const rules = await lockAndReadRules(sql, customerId);
@@ -199,13 +205,7 @@ async function insertContact(
  * @throws DomainError `not_found` if the customer has no such contact
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
  */
-export const updateContact = (
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  patch: ContactPatch,
-  ifMatch?: string,
-): Promise<void> =>
+export const updateContact: UpdateRecord<ContactPatch> = (sql, customerId, id, patch, ifMatch) =>
   withLastWrites(sql, customerId, async (last) => {
     const { company, list_ids } = patch;
     const rules = await lockAndReadRules(sql, customerId);
@@ -302,14 +302,14 @@ async function updateContactRow(
  * @throws DomainError `not_found` if the customer has no such contact
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
  */
-export async function deleteContact(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
+export const deleteContact: DeleteRecord = async (sql, customerId, id, ifMatch) => {
   await lockRulesShared(sql, customerId);
   const contact = await lockContact(sql, customerId, id, ifMatch);
   await withLastWrites(sql, customerId, async (last) => {
     await removeContacts(sql, customerId, [contact.id], last);
     last.deleted('contact', { id, external_id: contact.external_id });
   });
-}
+};
 
 /** Deletes contacts and removes them from lists and opportunities. The caller records the events. */
 export async function removeContacts(

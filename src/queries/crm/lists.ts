@@ -7,6 +7,7 @@ import { all } from '../../filters/tree.ts';
 import type { List, ListCreate, ListPatch, ListQuery, Rule } from '../../schemas/lists.ts';
 import { defaultLimit } from '../../schemas/base/wire.ts';
 import { storedMembers } from '../records/counters.ts';
+import type { DeleteRecord, UpdateRecord } from '../records/finders.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 import { copyMembers, isLargeList, removeList, removeNextMembers } from '../memberships/large-lists.ts';
 import { countStale } from '../memberships/list-counts.ts';
@@ -146,13 +147,7 @@ async function insertList(
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
  * @throws DomainError `conflict` if the customer would then have too many rules, or too many lists with rules
  */
-export const updateList = (
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  patch: ListPatch,
-  ifMatch?: string,
-): Promise<void> =>
+export const updateList: UpdateRecord<ListPatch> = (sql, customerId, id, patch, ifMatch) =>
   withLastWrites(sql, customerId, async (last) => {
     const locked = patch.rules && (await lockRulesExclusive(sql, customerId));
     const current = await lockList(sql, customerId, id, ifMatch);
@@ -228,7 +223,7 @@ async function lockList(
  * @throws DomainError `not_found` if the customer has no such list
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
  */
-export const deleteList = (sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> =>
+export const deleteList: DeleteRecord = (sql, customerId, id, ifMatch) =>
   withLastWrites(sql, customerId, async (last) => {
     const locked = await lockRulesExclusive(sql, customerId);
     const { rules } = await lockList(sql, customerId, id, ifMatch);

@@ -13,6 +13,7 @@ import {
   type Item,
   type ReadOutcome,
 } from './batches.ts';
+import type { FindRecords } from './finders.ts';
 import { findByMergedExternalId } from './merged-records.ts';
 import type { LockedValue } from './value-locks.ts';
 
@@ -71,7 +72,7 @@ export interface BatchRecords<Row extends object, Shown extends { id: string }> 
   /** The same kind for records of files, of which less is required. */
   fileKind: BatchKind;
   lock: (sql: Transaction, customerId: string, ids: string[], operation: Batch['operation']) => Promise<Locked<Row>[]>;
-  find: (sql: Queryable, customerId: string, ids: string[]) => Promise<Shown[]>;
+  find: FindRecords<Shown>;
 }
 
 export const contactTable: RecordTable = { kind: contactBatches, table: 'contacts', visible: 'true' };

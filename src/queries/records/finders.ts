@@ -1,5 +1,29 @@
-import type { Queryable } from '../../database/db.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
 import type { Fragment } from '../../filters/sql.ts';
+
+/** Returns the customer's records with these ids, in any order. Leaves out unknown ids. */
+export type FindRecords<Row> = (sql: Queryable, customerId: string, ids: readonly string[]) => Promise<Row[]>;
+
+/**
+ * Creates a record, and returns its id.
+ * @throws DomainError `not_found` if `body` refers to records that the customer does not have
+ */
+export type CreateRecord<Body> = (sql: Transaction, customerId: string, body: Body) => Promise<string>;
+
+/**
+ * Changes the fields that `patch` contains, or none if one fails.
+ * @throws DomainError `not_found` if the customer has no such record; `precondition_failed` if `ifMatch` is not its ETag
+ */
+export type UpdateRecord<Patch> = (
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  patch: Patch,
+  ifMatch?: string,
+) => Promise<void>;
+
+/** @throws DomainError `not_found` if the customer has no such record; `precondition_failed` if `ifMatch` is not its ETag */
+export type DeleteRecord = (sql: Transaction, customerId: string, id: string, ifMatch?: string) => Promise<void>;
 
 /**
  * Returns the records with these ids, in any order. Leaves out those that `one` does not find.

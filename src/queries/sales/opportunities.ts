@@ -23,7 +23,13 @@ import {
   requireNewLines,
   totalOfLines,
 } from './opportunity-lines.ts';
-import { findByIds } from '../records/finders.ts';
+import {
+  findByIds,
+  type CreateRecord,
+  type DeleteRecord,
+  type FindRecords,
+  type UpdateRecord,
+} from '../records/finders.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { limitAndOffset } from '../records/paging.ts';
 import { lockReferences, requireReferences, type Reference } from '../records/references.ts';
@@ -123,7 +129,7 @@ export const listOpportunities = (
     order by o.id desc`;
 
 /** In any order, without unknown ids. */
-export const findOpportunities = (sql: Queryable, customerId: string, ids: string[]): Promise<Opportunity[]> =>
+export const findOpportunities: FindRecords<Opportunity> = (sql, customerId, ids) =>
   findByIds(
     sql,
     ids,
@@ -140,11 +146,7 @@ export const findOpportunities = (sql: Queryable, customerId: string, ids: strin
  * @throws DomainError `not_found`, with nothing written, with the JSON pointer of every id in `body` that is not the
  * customer's
  */
-export async function createOpportunity(
-  sql: Transaction,
-  customerId: string,
-  body: OpportunityCreate,
-): Promise<string> {
+export const createOpportunity: CreateRecord<OpportunityCreate> = async (sql, customerId, body) => {
   const { contacts_ids, products, ...fields } = body;
   await requireReferences(sql, customerId, referencesOf(body, products, '/products'));
   const [opportunity] = await sql<{ id: LockedId }[]>`
@@ -162,20 +164,14 @@ export async function createOpportunity(
   }
   await withLastWrites(sql, customerId, async (last) => last.created('opportunity', { id }));
   return id;
-}
+};
 
 /**
  * Updates the fields that `patch` contains, or none if one fails.
  * @throws DomainError `not_found` if the opportunity, or a record to which `patch` refers, is not the customer's;
  * `precondition_failed` if `ifMatch` is not its ETag; `conflict` if a product to add already has a line
  */
-export async function updateOpportunity(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  patch: OpportunityPatch,
-  ifMatch?: string,
-): Promise<void> {
+export const updateOpportunity: UpdateRecord<OpportunityPatch> = async (sql, customerId, id, patch, ifMatch) => {
   const { contacts_ids, products = {}, ...fields } = patch;
   // The referenced records are locked first (in the order of references.ts), then the opportunity. Deletions lock in
   // the same order.
@@ -205,7 +201,7 @@ export async function updateOpportunity(
   await withLastWrites(sql, customerId, async (last) =>
     last.updated('opportunity', { id }, { ...current, ...before }, after),
   );
-}
+};
 
 /** The members of an opportunity that other tables determine. */
 type Parts = Partial<Pick<Opportunity, 'contacts_ids' | 'details' | 'price'>>;
@@ -226,12 +222,7 @@ async function readParts(
  * Deletes an opportunity with its lines.
  * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not its ETag
  */
-export async function deleteOpportunity(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  ifMatch?: string,
-): Promise<void> {
+export const deleteOpportunity: DeleteRecord = async (sql, customerId, id, ifMatch) => {
   await lockOpportunity(sql, customerId, id);
   if (ifMatch !== undefined) requireMatch(ifMatch, (await findOpportunities(sql, customerId, [id]))[0]!);
   await sql`
@@ -247,7 +238,7 @@ export async function deleteOpportunity(
     where customer_id = ${customerId}
       and id = ${id}`;
   await withLastWrites(sql, customerId, async (last) => last.deleted('opportunity', { id }));
-}
+};
 
 /**
  * Gives the opportunities of companies to another company, or to none.

@@ -1,5 +1,5 @@
 import type { Queryable, Sql, Transaction } from '../../database/db.ts';
-import { findByIds } from '../records/finders.ts';
+import { findByIds, type FindRecords } from '../records/finders.ts';
 import type { Pipeline, PipelineListItem, StageStatus, Visibility } from '../../schemas/pipelines.ts';
 import { stageProjection } from './stages.ts';
 
@@ -50,7 +50,7 @@ export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineLis
     order by p.id desc`;
 
 /** In any order, without unknown ids. */
-export const findPipelines = (sql: Queryable, customerId: string, ids: string[]): Promise<Pipeline[]> =>
+export const findPipelines: FindRecords<Pipeline> = (sql, customerId, ids) =>
   findByIds(
     sql,
     ids,

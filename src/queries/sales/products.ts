@@ -11,7 +11,13 @@ import {
 } from '../../schemas/products.ts';
 import type { Paginate } from '../../schemas/base/wire.ts';
 import { normalise } from '../../text/normalise.ts';
-import { findByIds } from '../records/finders.ts';
+import {
+  findByIds,
+  type CreateRecord,
+  type DeleteRecord,
+  type FindRecords,
+  type UpdateRecord,
+} from '../records/finders.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { limitAndOffset } from '../records/paging.ts';
 
@@ -49,7 +55,7 @@ export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate):
     order by p.id desc`;
 
 /** In any order, without unknown ids. */
-export const findProducts = (sql: Queryable, customerId: string, ids: string[]): Promise<Product[]> =>
+export const findProducts: FindRecords<Product> = (sql, customerId, ids) =>
   findByIds(
     sql,
     ids,
@@ -68,7 +74,7 @@ const insertedFields = productFields.filter((field) => field !== 'currency');
  * Without a currency, the product gets that of the customer's subscription.
  * @returns its id
  */
-export const createProduct = (sql: Transaction, customerId: string, body: ProductCreate): Promise<string> =>
+export const createProduct: CreateRecord<ProductCreate> = (sql, customerId, body) =>
   withLastWrites(sql, customerId, async (last) => {
     const id = await insertProduct(sql, customerId, body);
     last.created('product', { id });
@@ -92,13 +98,7 @@ async function insertProduct(sql: Transaction, customerId: string, body: Product
  * Updates the fields that `patch` contains. Existing lines keep the old price.
  * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the product's ETag
  */
-export async function updateProduct(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  patch: ProductPatch,
-  ifMatch?: string,
-): Promise<void> {
+export const updateProduct: UpdateRecord<ProductPatch> = async (sql, customerId, id, patch, ifMatch) => {
   const current = await lockProduct(sql, customerId, id, 'no key update', ifMatch);
   if (Object.keys(patch).length === 0) return;
   const columns = normalise(patch);
@@ -108,19 +108,19 @@ export async function updateProduct(
     where customer_id = ${customerId}
       and id = ${id}`;
   await withLastWrites(sql, customerId, async (last) => last.updated('product', { id }, current, columns));
-}
+};
 
 /**
  * Deletes a product. One in use is only marked as deleted, because opportunities still show its name.
  * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the product's ETag
  */
-export async function deleteProduct(sql: Transaction, customerId: string, id: string, ifMatch?: string): Promise<void> {
+export const deleteProduct: DeleteRecord = async (sql, customerId, id, ifMatch) => {
   // A transaction that adds a line locks the product's row too. So no line with this product can appear before the
   // deletion.
   await lockProduct(sql, customerId, id, 'update', ifMatch);
   await removeProduct(sql, customerId, id);
   await withLastWrites(sql, customerId, async (last) => last.deleted('product', { id }));
-}
+};
 
 async function removeProduct(sql: Transaction, customerId: string, id: string): Promise<void> {
   const kept = await sql`
