@@ -2,7 +2,8 @@ import { Option, type Command } from 'commander';
 import type { Transaction } from '../database/db.ts';
 import { cancelJob } from '../jobs/cancel-job.ts';
 import { retryJob } from '../jobs/retry-job.ts';
-import { requireJobView, listLatestJobs, findOwnerOfJob, type OwnedJob } from '../queries/jobs/job-views.ts';
+import { requireJobView, listLatestJobs, type OwnedJob } from '../queries/jobs/job-views.ts';
+import { requireOwner } from '../queries/records/finders.ts';
 import { jobStatuses, jobTypes, type JobStatus } from '../schemas/jobs.ts';
 import { commandAction, asInteger, asUuid } from './shell/command.ts';
 import { inTransaction, withDatabase } from './database.ts';
@@ -45,7 +46,7 @@ const act =
   (change: (sql: Transaction, customerId: string, id: string) => Promise<string>) =>
   ({ job }: { job: string }): Promise<OwnedJob> =>
     inTransaction(async (sql) => {
-      const customer_id = await findOwnerOfJob(sql, job);
+      const customer_id = await requireOwner(sql, 'jobs', job);
       const id = await change(sql, customer_id, job);
       return { customer_id, ...(await requireJobView(sql, customer_id, id, jobTypes)) };
     });

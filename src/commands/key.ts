@@ -1,14 +1,8 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import { readConfig } from '../process/config.ts';
-import { conflict, notFound } from '../errors.ts';
-import {
-  findApiKey,
-  findCustomerOfKey,
-  createApiKey,
-  listApiKeys,
-  revokeApiKey,
-  type IssuedRow,
-} from '../queries/accounts/api-keys.ts';
+import { conflict } from '../errors.ts';
+import { findApiKey, createApiKey, listApiKeys, revokeApiKey, type IssuedRow } from '../queries/accounts/api-keys.ts';
+import { requireOwner } from '../queries/records/finders.ts';
 import { findFirstAdmin } from '../queries/accounts/users.ts';
 import {
   capPeriods,
@@ -102,8 +96,7 @@ const list = ({ customer }: { customer: string }): Promise<ApiKey[]> => forCusto
 
 const revoke = (options: { key: string }): Promise<ApiKey> =>
   inTransaction(async (sql) => {
-    const customerId = await findCustomerOfKey(sql, options.key);
-    if (customerId === undefined) throw notFound('API key');
+    const customerId = await requireOwner(sql, 'api_keys', options.key);
     await revokeApiKey(sql, customerId, options.key, commandLine);
     return (await findApiKey(sql, customerId, options.key))!;
   });

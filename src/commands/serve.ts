@@ -1,16 +1,13 @@
 import type { Command } from 'commander';
 import { buildApp } from '../app.ts';
 import { readConfig } from '../process/config.ts';
-import { migrate } from '../database/migrate.ts';
 import type { Demo } from '../demo/load-demo.ts';
 import { startWorkers } from '../jobs/workers.ts';
-import { logger } from '../process/logger.ts';
-import { startTracing } from '../tracing/tracing.ts';
-import { openServices, requireSchema, type OpenServices } from './database.ts';
+import type { OpenServices } from './database.ts';
 import { describeDemo } from './demo.ts';
 import { listenMonitor } from './shell/monitor.ts';
 import { serverAction } from './shell/server-action.ts';
-import { Shutdown } from './shell/shutdown.ts';
+import { runServices } from './shell/run-services.ts';
 
 interface Options {
   migrate?: true;
@@ -38,16 +35,8 @@ export function define(command: Command): void {
  * Starts the HTTP server. On SIGTERM or SIGINT, finishes the running requests and exits with code 0; after SIGTERM,
  * first accepts new requests for another SHUTDOWN_GRACE_MS.
  */
-async function serve(options: Options): Promise<Serving> {
-  const config = readConfig();
-  const log = logger(config);
-  await startTracing(config, log);
-  const services = await openServices(config);
-  const shutdown = new Shutdown(services, config.SHUTDOWN_GRACE_MS);
-  try {
-    if (options.migrate) await migrate(services.ownerUrl);
-    await requireSchema(services);
-    services.watchDatabase(log);
+const serve = (options: Options): Promise<Serving> =>
+  runServices(options, readConfig().SHUTDOWN_GRACE_MS, async (services, shutdown) => {
     const demo = options.demo ? await demoIn(services) : null;
     const app = buildApp(services);
     shutdown.addServer(app);
@@ -57,13 +46,10 @@ async function serve(options: Options): Promise<Serving> {
     }
     const monitor = await listenMonitor(services, shutdown);
     shutdown.runAtSignal(app.log);
-    const url = await app.listen({ host: config.HOST, port: config.PORT });
+    const { HOST: host, PORT: port } = services.config;
+    const url = await app.listen({ host, port });
     return { url, docs: `${url}/docs`, monitor, demo };
-  } catch (error) {
-    await shutdown.run();
-    throw error;
-  }
-}
+  });
 
 async function demoIn(services: OpenServices): Promise<Demo | null> {
   const { loadDemo, OtherCustomerError } = await import('../demo/load-demo.ts'); // with all it generates: seldom needed

@@ -1,8 +1,9 @@
 import { Option, type Command } from 'commander';
 import type { Transaction } from '../database/db.ts';
-import { conflict, notFound } from '../errors.ts';
+import { conflict } from '../errors.ts';
 import { hashPassword } from '../accounts/passwords.ts';
-import { deactivateUser, findCustomerOfUser, createUser, listUsers, resetPassword } from '../queries/accounts/users.ts';
+import { deactivateUser, createUser, listUsers, resetPassword } from '../queries/accounts/users.ts';
+import { requireOwner } from '../queries/records/finders.ts';
 import { commandLine } from '../schemas/audit.ts';
 import { roles, type Role, type User } from '../schemas/users.ts';
 import { commandAction, asEmail, asName, asUuid } from './shell/command.ts';
@@ -69,8 +70,7 @@ const changeUser = (
   change: (sql: Transaction, customerId: string, userId: string) => Promise<void>,
 ): Promise<User> =>
   inTransaction(async (sql) => {
-    const customerId = await findCustomerOfUser(sql, userId);
-    if (customerId === undefined) throw notFound('user');
+    const customerId = await requireOwner(sql, 'users', userId);
     await change(sql, customerId, userId);
     const users = await listUsers(sql, customerId);
     return users.find(({ id }) => id === userId)!;

@@ -8,9 +8,9 @@ import {
   type Issued,
   type Management,
 } from '../../accounts/webhooks.ts';
-import { notFound } from '../../errors.ts';
 import { requireCustomer } from '../../queries/accounts/customers.ts';
-import { deleteEndpoint, findCustomerOfEndpoint } from '../../queries/webhooks/endpoints.ts';
+import { requireOwner } from '../../queries/records/finders.ts';
+import { deleteEndpoint } from '../../queries/webhooks/endpoints.ts';
 import { commandLine } from '../../schemas/audit.ts';
 import { eventTypes, type EventType } from '../../schemas/events/types.ts';
 import type { Endpoint, EndpointSettings, TestResult } from '../../schemas/events/webhooks.ts';
@@ -69,8 +69,7 @@ const list = ({ customer }: { customer: string }): Promise<Endpoint[]> =>
 
 const withEndpoint = <T>(id: string, work: (management: Management) => Promise<T>): Promise<T> =>
   withServices(async ({ db, config }) => {
-    const customerId = await db.search((sql) => findCustomerOfEndpoint(sql, id));
-    if (customerId === undefined) throw notFound('webhook endpoint');
+    const customerId = await db.search((sql) => requireOwner(sql, 'webhook_endpoints', id));
     return work({ db, config, customerId, by: commandLine });
   });
 

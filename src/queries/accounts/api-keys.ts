@@ -278,12 +278,3 @@ export async function revokeApiKey(sql: Transaction, customerId: string, id: str
   await recordEvent(sql, { event: 'api_key.revoked', customerId, apiKeyId: id, by, details: described(revoked) });
   return true;
 }
-
-/** Searches the keys of all customers, so only the command line uses it. */
-export async function findCustomerOfKey(sql: Queryable, id: string): Promise<string | undefined> {
-  const [row] = await sql<{ customer_id: string }[]>`
-    select customer_id
-    from api_keys
-    where id = ${id}`;
-  return row?.customer_id;
-}

@@ -97,15 +97,6 @@ export async function findAccount(sql: Queryable, customerId: string, userId: st
   return row;
 }
 
-/** Searches the users of all customers, so only the command line uses it. */
-export async function findCustomerOfUser(sql: Queryable, userId: string): Promise<string | undefined> {
-  const [row] = await sql<{ customer_id: string }[]>`
-    select customer_id
-    from users
-    where id = ${userId}`;
-  return row?.customer_id;
-}
-
 /**
  * Changes a password, and deletes the other sessions.
  * @param account with the password hash that the caller has checked

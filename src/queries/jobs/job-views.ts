@@ -177,16 +177,3 @@ export const listLatestJobs = (
     ${status === undefined ? sql`` : sql`and j.status = ${status}`}
   order by j.id desc
   limit ${limit}`;
-
-/**
- * For operators, who alone look up jobs across customers.
- * @throws DomainError `not_found`
- */
-export async function findOwnerOfJob(sql: Queryable, id: string): Promise<string> {
-  const [job] = await sql<{ customer_id: string }[]>`
-    select customer_id
-    from jobs
-    where id = ${id}`;
-  if (!job) throw notFound('job');
-  return job.customer_id;
-}

@@ -1,4 +1,5 @@
 import type { Queryable, Transaction } from '../../database/db.ts';
+import { notFound } from '../../errors.ts';
 import type { Fragment } from '../../filters/sql.ts';
 
 /** Returns the customer's records with these ids, in any order. Leaves out unknown ids. */
@@ -61,3 +62,18 @@ export const findCustomersWith =
       limit ${limit}`;
     return found.map(({ customer_id }) => customer_id);
   };
+
+const ownedBy = { api_keys: 'API key', jobs: 'job', users: 'user', webhook_endpoints: 'webhook endpoint' } as const;
+
+/**
+ * Returns the customer of a record. Searches the records of all customers, so only the command line uses it.
+ * @throws DomainError `not_found`
+ */
+export async function requireOwner(sql: Queryable, table: keyof typeof ownedBy, id: string): Promise<string> {
+  const [row] = await sql<{ customer_id: string }[]>`
+    select customer_id
+    from ${sql(table)}
+    where id = ${id}`;
+  if (!row) throw notFound(ownedBy[table]);
+  return row.customer_id;
+}

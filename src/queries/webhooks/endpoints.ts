@@ -279,12 +279,3 @@ const record = (
   more: Record<string, string> = {},
 ): Promise<void> =>
   recordEvent(sql, { event, customerId, by, details: { webhook: id, host: new URL(url).host, ...more } });
-
-/** Searches the endpoints of all customers, so only the command line uses it. */
-export async function findCustomerOfEndpoint(sql: Queryable, id: string): Promise<string | undefined> {
-  const [row] = await sql<{ customer_id: string }[]>`
-    select customer_id
-    from webhook_endpoints
-    where id = ${id}`;
-  return row?.customer_id;
-}
