@@ -95,7 +95,7 @@ export const tools = {
     description: 'Returns every field of one contact.',
     scopes: ['contacts:read'],
     effect: 'reads',
-    input: Strict({ id: Uuid({ description: 'Id of the contact.' }) }),
+    input: Strict({ id: Uuid('Id of the contact.') }),
   },
   create_contact: {
     title: 'Create a contact',
@@ -131,7 +131,7 @@ export const tools = {
     scopes: ['contacts:update'],
     effect: 'overwrites',
     input: Strict({
-      id: Uuid({ description: 'Id of the contact.' }),
+      id: Uuid('Id of the contact.'),
       ...brief(
         Type.Pick(ContactPatch, [
           'first_name',
@@ -229,7 +229,7 @@ export const tools = {
     scopes: ['payment_prospect:create', 'verify_email:create', 'list_contacts:read'],
     effect: 'reads',
     input: Strict({
-      id: Uuid({ description: 'Id of the job.' }),
+      id: Uuid('Id of the job.'),
       results: Type.Optional(Type.Boolean({ default: false, description: 'Also return results.' })),
       limit,
       cursor,

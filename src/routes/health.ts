@@ -5,37 +5,41 @@ import { Enum } from '../schemas/base/wire.ts';
 
 const Readiness = Type.Object(
   {
-    status: Enum(['ready', 'not ready', 'stopping'], {
-      description:
-        '`stopping`: the process got SIGTERM. It still serves requests, but load balancers should send it no more.',
-    }),
+    status: Enum(
+      ['ready', 'not ready', 'stopping'],
+      '`stopping`: the process got SIGTERM. It still serves requests, but load balancers should send it no more.',
+    ),
     checks: Type.Object(
       {
-        postgres: Enum(['up', 'down'], { description: 'Whether the database can be reached.' }),
-        schema: Enum(['current', 'behind', 'ahead', 'unknown'], {
-          description:
-            'The schema of the database, compared with this release. `ahead` is ready if the newer release says that this one can run on it.',
-        }),
-        catalog: Enum(['up', 'degraded'], {
-          description: '`degraded`: the prospect catalog is unavailable. Everything except `/prospect/*` works.',
-        }),
-        rate_limits: Enum(['up', 'degraded'], {
-          description: '`degraded`: the shared server is unavailable. Each process counts rate limits alone.',
-        }),
-        workers: Enum(['up', 'degraded'], {
-          description:
-            '`degraded`: a job has waited for a minute, and no worker was seen for a minute. Calls still work.',
-        }),
-        verification: Enum(['up', 'degraded'], {
-          description:
-            '`degraded`: the name server of the workers knows no domain, so verifications wait. Calls still work.',
-        }),
-        webhooks: Enum(['up', 'degraded'], {
-          description: '`degraded`: there is no `WEBHOOK_SECRET_KEY`. Webhooks wait, and none can be created.',
-        }),
-        storage: Enum(['up', 'degraded'], {
-          description: '`degraded`: the last write failed because the disk of the database is full. Reads still work.',
-        }),
+        postgres: Enum(['up', 'down'], 'Whether the database can be reached.'),
+        schema: Enum(
+          ['current', 'behind', 'ahead', 'unknown'],
+          'The schema of the database, compared with this release. `ahead` is ready if the newer release says that this one can run on it.',
+        ),
+        catalog: Enum(
+          ['up', 'degraded'],
+          '`degraded`: the prospect catalog is unavailable. Everything except `/prospect/*` works.',
+        ),
+        rate_limits: Enum(
+          ['up', 'degraded'],
+          '`degraded`: the shared server is unavailable. Each process counts rate limits alone.',
+        ),
+        workers: Enum(
+          ['up', 'degraded'],
+          '`degraded`: a job has waited for a minute, and no worker was seen for a minute. Calls still work.',
+        ),
+        verification: Enum(
+          ['up', 'degraded'],
+          '`degraded`: the name server of the workers knows no domain, so verifications wait. Calls still work.',
+        ),
+        webhooks: Enum(
+          ['up', 'degraded'],
+          '`degraded`: there is no `WEBHOOK_SECRET_KEY`. Webhooks wait, and none can be created.',
+        ),
+        storage: Enum(
+          ['up', 'degraded'],
+          '`degraded`: the last write failed because the disk of the database is full. Reads still work.',
+        ),
       },
       { description: 'The state of what the service needs.' },
     ),

@@ -37,9 +37,7 @@ const SpendCap = (description: string) =>
           maximum: maxCap,
           description: 'Credits that the jobs of the key may cost. With 0 the key cannot spend.',
         }),
-        per: Enum(capPeriods, {
-          description: 'In which time: a day or a calendar month (UTC), or `total`, since the key was made.',
-        }),
+        per: Enum(capPeriods, 'In which time: a day or a calendar month (UTC), or `total`, since the key was made.'),
       },
       { description },
     ),
@@ -116,7 +114,7 @@ const keyStatuses = ['active', 'expired', 'revoked'] as const;
 
 export const ApiKey = Type.Object(
   {
-    id: Uuid({ description: 'Id of the key. It is not the key itself.' }),
+    id: Uuid('Id of the key. It is not the key itself.'),
     name: Type.String({ description: 'What the key is for.', examples: ['Nightly import'] }),
     start: Type.String({
       description: 'The beginning of the key, to recognise it: the prefix and the first four characters.',
@@ -125,17 +123,13 @@ export const ApiKey = Type.Object(
     permissions: Type.Array(Enum(scopes), { description: 'The scopes of the key.' }),
     spend_caps: SpendCaps,
     spent: Spent,
-    status: Enum(keyStatuses, {
-      description: '`active`: accepted; `expired` and `revoked`: refused with 401, for ever.',
-    }),
-    expires_at: Instant({ description: 'When the key expires, or expired.' }),
-    created_at: Instant({ description: 'When the key was created.' }),
-    updated_at: Instant({ description: 'When the key was created, rotated, revoked, or got other caps last.' }),
-    last_used_at: Nullable(
-      Instant({ description: 'When a request last used the key, accurate to about a minute. Null: never.' }),
-    ),
-    revoked_at: Nullable(Instant({ description: 'When the key was revoked. Null: it was not.' })),
-    created_by: Uuid({ description: 'The user who created the key.' }),
+    status: Enum(keyStatuses, '`active`: accepted; `expired` and `revoked`: refused with 401, for ever.'),
+    expires_at: Instant('When the key expires, or expired.'),
+    created_at: Instant('When the key was created.'),
+    updated_at: Instant('When the key was created, rotated, revoked, or got other caps last.'),
+    last_used_at: Nullable(Instant('When a request last used the key, accurate to about a minute. Null: never.')),
+    revoked_at: Nullable(Instant('When the key was revoked. Null: it was not.')),
+    created_by: Uuid('The user who created the key.'),
   },
   { title: 'ApiKey', description: 'An API key, without its value.' },
 );

@@ -6,14 +6,14 @@ import { Email, Enum, ErrorBody, FaultList, Strict, Uuid } from './base/wire.ts'
 export type BatchOperation = 'create' | 'update' | 'upsert' | 'delete' | 'read';
 
 const matchSchemas = {
-  id: Uuid({ description: 'Id of the record. It names the record if `match` is `id`.' }),
+  id: Uuid('Id of the record. It names the record if `match` is `id`.'),
   external_id: Type.String({
     minLength: 1,
     maxLength: 255,
     description: "The caller's own id of the record. It names the record if `match` is `external_id`.",
     examples: ['crm-4711'],
   }),
-  work_email: Email({ description: 'E-mail address at work. It names the record if `match` is `work_email`.' }),
+  work_email: Email('E-mail address at work. It names the record if `match` is `work_email`.'),
 } as const satisfies Record<string, TSchema>;
 
 export type MatchField = keyof typeof matchSchemas;
@@ -235,8 +235,8 @@ export const batchAnswer = (kind: BatchKind, operation: BatchOperation) => {
           results: Type.Array(
             Type.Object({
               index: Type.Integer({ description: 'Index of the item. The first is 0.' }),
-              status: Enum(batchStatuses, { description: 'What became of the item.' }),
-              id: Type.Optional(Uuid({ description: 'Id of the record. Absent if the item failed.' })),
+              status: Enum(batchStatuses, 'What became of the item.'),
+              id: Type.Optional(Uuid('Id of the record. Absent if the item failed.')),
               ...record,
               error: Type.Optional(ItemError),
             }),

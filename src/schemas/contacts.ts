@@ -36,13 +36,13 @@ const writable = {
   last_name: Name({ description: 'Last name: 1–255 characters.', examples: ['Lovelace'] }),
   gender: Nullable(Text(255, { description: 'Gender, as free text.', examples: ['female'] })),
   birth_year: Nullable(Type.Integer({ minimum: 1, maximum: 9999, description: 'Year of birth.', examples: [1815] })),
-  profnet_url: Nullable(Url({ description: 'Profile in the professional network.' })),
-  social1_url: Nullable(Url({ description: 'Profile in a social network.' })),
-  social2_url: Nullable(Url({ description: 'Profile in another social network.' })),
-  work_email: Email({
-    description: 'E-mail address at work. Several contacts may have the same. Verifications are about this address.',
-  }),
-  personal_email: Nullable(Email({ description: 'Private e-mail address.' })),
+  profnet_url: Nullable(Url('Profile in the professional network.')),
+  social1_url: Nullable(Url('Profile in a social network.')),
+  social2_url: Nullable(Url('Profile in another social network.')),
+  work_email: Email(
+    'E-mail address at work. Several contacts may have the same. Verifications are about this address.',
+  ),
+  personal_email: Nullable(Email('Private e-mail address.')),
   other_emails: Nullable(Type.Array(Email(), { maxItems: 20, description: 'Further e-mail addresses, at most 20.' })),
   industry: Text(255, { description: 'Industry that the person works in, as free text.', examples: ['Computing'] }),
   job_title: Text(255, { description: 'Job title.', examples: ['Analyst'] }),
@@ -51,7 +51,7 @@ const writable = {
   location_region: Text(255, { description: 'State, county or province.', examples: ['England'] }),
   location_postal_code: Nullable(Text(255, { description: 'Postal code.', examples: ['SW1A 1AA'] })),
   phone_numbers: Type.Array(PhoneNumber, { maxItems: 20, description: 'Phone numbers, at most 20. `[]`: none.' }),
-  mobile_phone: Nullable(Text(255, { description: 'Mobile phone number, as free text.' })),
+  mobile_phone: Nullable(Text(255, 'Mobile phone number, as free text.')),
   custom_fields: CustomFields(),
 };
 
@@ -69,7 +69,7 @@ const answered = {
 /** Without a company, `id` is null and the other fields are `""`. */
 const ContactCompany = Type.Object(
   {
-    id: Nullable(Uuid({ description: 'Id of the company. Null: the contact has no company.' })),
+    id: Nullable(Uuid('Id of the company. Null: the contact has no company.')),
     company_name: Type.String({ description: 'Name of the company; `""` without a company.' }),
     industry: Type.String({ description: 'Industry of the company; `""` without a company.' }),
   },
@@ -77,24 +77,19 @@ const ContactCompany = Type.Object(
 );
 
 const contactProperties = {
-  id: Uuid({ description: 'Id of the contact.' }),
+  id: Uuid('Id of the contact.'),
   ...answered,
   company: ContactCompany,
   score: Score(),
   verification_status: VerificationStatus(),
-  last_verified: Instant({
-    description: 'When `work_email` was last verified; if never, when the contact was created.',
-  }),
-  crm_synced_at: Nullable(
-    Instant({ description: 'When a job with `sync_crm` last wrote to this contact. Null: none did.' }),
-  ),
+  last_verified: Instant('When `work_email` was last verified; if never, when the contact was created.'),
+  crm_synced_at: Nullable(Instant('When a job with `sync_crm` last wrote to this contact. Null: none did.')),
   removal_requested_at: Nullable(
-    Instant({
-      description:
-        'When the person, whom you had unlocked in the prospect catalog, was erased there on request. Null: never.',
-    }),
+    Instant(
+      'When the person, whom you had unlocked in the prospect catalog, was erased there on request. Null: never.',
+    ),
   ),
-  assigned_to: Nullable(Uuid({ description: 'The responsible user. Null: nobody.' })),
+  assigned_to: Nullable(Uuid('The responsible user. Null: nobody.')),
   created_at: CreatedAt(),
   updated_at: UpdatedAt(),
 };
@@ -117,7 +112,7 @@ export type ContactDetail = Static<typeof ContactDetail>;
 /** An id or a name. If no company has this name, one is created. An empty object means no company. */
 const CompanyReference = Strict(
   {
-    id: Type.Optional(Uuid({ description: 'An existing company. Not together with `name`.' })),
+    id: Type.Optional(Uuid('An existing company. Not together with `name`.')),
     name: Type.Optional(
       Name({
         description:
@@ -147,12 +142,11 @@ const CompanyReference = Strict(
 export type CompanyReference = Static<typeof CompanyReference>;
 
 const references = {
-  assigned_to: Uuid({ description: 'The responsible user: an id from `GET /api/ext/customer/users`.' }),
+  assigned_to: Uuid('The responsible user: an id from `GET /api/ext/customer/users`.'),
   company: CompanyReference,
-  list_ids: Ids({
-    description:
-      'Existing lists to which the contact is added by hand. In a PATCH they replace the lists that it was added to; `[]`: no list.',
-  }),
+  list_ids: Ids(
+    'Existing lists to which the contact is added by hand. In a PATCH they replace the lists that it was added to; `[]`: no list.',
+  ),
 };
 
 const { assigned_to } = references;

@@ -30,23 +30,21 @@ export type Credits = Static<typeof Credits>;
 
 export const LedgerEntry = Type.Object(
   {
-    id: Uuid({ description: 'Id of the entry.' }),
-    pool: Enum(pools, {
-      description: 'Which credits: `subscription` pays for unlocking, `verification` for verifying.',
-    }),
-    kind: Enum(entryKinds, {
-      description:
-        '`grant`: credits were added; `reserve`: a job started; `charge`: a job delivered results; `release`: a job ended, ' +
+    id: Uuid('Id of the entry.'),
+    pool: Enum(pools, 'Which credits: `subscription` pays for unlocking, `verification` for verifying.'),
+    kind: Enum(
+      entryKinds,
+      '`grant`: credits were added; `reserve`: a job started; `charge`: a job delivered results; `release`: a job ended, ' +
         'and what it did not spend came back; `adjust`: a correction.',
-    }),
+    ),
     amount: Type.Integer({
       description: 'Number of credits. Greater than 0, except for `adjust`, which may be negative.',
     }),
     balance_after: Type.Integer({ description: 'Credits that could be spent after this entry.' }),
     reserved_after: Type.Integer({ description: 'Credits reserved for jobs after this entry.' }),
-    job_id: Nullable(Uuid({ description: 'The job that caused the entry. Null: no job did.' })),
+    job_id: Nullable(Uuid('The job that caused the entry. Null: no job did.')),
     note: Nullable(Type.String({ description: 'A remark for people.' })),
-    created_at: Instant({ description: 'When the entry was written.' }),
+    created_at: Instant('When the entry was written.'),
   },
   { title: 'LedgerEntry' },
 );

@@ -13,7 +13,7 @@ export const CustomerSummary = Type.Object(
   {
     customer: Type.Object(
       {
-        id: Uuid({ description: 'Id of the customer.' }),
+        id: Uuid('Id of the customer.'),
         business_name: Type.String({ description: 'Name of the company.', examples: ['Analytical Engines Ltd'] }),
         status: Type.String({ description: 'State of the account.', examples: ['OK'] }),
         country: Nullable(Type.String({ description: 'Country of the company.' })),
@@ -24,7 +24,7 @@ export const CustomerSummary = Type.Object(
     users_count: Type.Integer({ description: 'Number of all users, deactivated ones too.' }),
     subscription: Type.Object(
       {
-        id: Uuid({ description: 'Id of the subscription.' }),
+        id: Uuid('Id of the subscription.'),
         status: Type.String({ description: 'State of the subscription.', examples: ['active'] }),
         balance: Type.Integer({
           description: 'Credits for unlocking prospects that can be spent. Reserved ones are not counted.',
@@ -35,7 +35,7 @@ export const CustomerSummary = Type.Object(
         currency: Type.String({ description: 'ISO 4217 currency code, here in lower case.', examples: ['usd'] }),
         tier: Type.Object(
           {
-            id: Uuid({ description: 'Id of the tier.' }),
+            id: Uuid('Id of the tier.'),
             title: Type.String({ description: 'Name of the tier.', examples: ['Free'] }),
             tier: Type.Integer({ description: 'Number of the tier. Higher tiers offer more.' }),
             is_free: Type.Boolean({ description: 'Whether the tier costs nothing.' }),

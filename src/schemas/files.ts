@@ -124,14 +124,14 @@ const IndexedOrder = (
     examples: [{ updated_at: 'ASC' }],
   });
 
-const Format = Enum(exportFormats, {
-  description:
-    '`csv`: RFC 4180, UTF-8, with a header line. Null is an unquoted `\\N`; a text that would be read as null, or in ' +
+const Format = Enum(
+  exportFormats,
+  '`csv`: RFC 4180, UTF-8, with a header line. Null is an unquoted `\\N`; a text that would be read as null, or in ' +
     '`custom_fields.<key>` as a number or a boolean, is quoted. Texts are not changed for spreadsheets: a cell may begin ' +
     'with `=`. `ndjson`: one JSON object on each line. `xlsx`: for people, at most ' +
     `${maxXlsxRecords.toLocaleString('en')} records. Texts stay texts, whatever they begin with; numbers, booleans and ` +
     'times (in UTC) are such. With `fields: "readable"` the header has titles for people.',
-});
+);
 
 const exportOf = <F extends TSchema>(fields: FileFields, filters: F, title: string, example: object) =>
   Strict(

@@ -131,37 +131,34 @@ const changeable = {
       '200 records hold. Columns that stay open are left out, and named in the preview and in the failures.',
   ),
   invalid_values: Type.Optional(
-    Enum(invalidValues, {
-      description:
-        '`skip` (default of CSV and XLSX): a value that cannot be read, and that writing the record does not need, is left ' +
+    Enum(
+      invalidValues,
+      '`skip` (default of CSV and XLSX): a value that cannot be read, and that writing the record does not need, is left ' +
         'out, with a warning. `fail` (default of NDJSON): its record fails.',
-    }),
+    ),
   ),
   ignore_unknown: Flag(
     'Leaves out the columns of a CSV or XLSX file whose header names no field. If false, such a header fails the import.',
   ),
   list_ids: Type.Optional(
-    Ids({
-      description:
-        'Lists to which each contact of the file is added by hand, unless its record failed. Only for contacts.',
-    }),
+    Ids('Lists to which each contact of the file is added by hand, unless its record failed. Only for contacts.'),
   ),
   dry_run: Flag('Writes nothing. Only counts what would happen to each record, judged by what is stored.'),
 };
 
 export const ImportCreate = Strict(
   {
-    object: Enum(importObjects, { description: 'What the file contains.' }),
-    mode: Enum(importModes, {
-      description:
-        '`create` creates records, `update` changes stored ones. `upsert` changes the record that `match` finds, or creates one.',
-    }),
+    object: Enum(importObjects, 'What the file contains.'),
+    mode: Enum(
+      importModes,
+      '`create` creates records, `update` changes stored ones. `upsert` changes the record that `match` finds, or creates one.',
+    ),
     match: Type.Optional(
-      Enum(importMatches.contacts, {
-        description:
-          'The field by which a record of the file names the stored one. With `update` it is `id` by default. With ' +
+      Enum(
+        importMatches.contacts,
+        'The field by which a record of the file names the stored one. With `update` it is `id` by default. With ' +
           '`upsert` it is required, and not `id`. With `create` it is not allowed. `work_email` is for contacts only.',
-      }),
+      ),
     ),
     format: Type.Optional(
       Enum(importFormats, {
@@ -176,7 +173,7 @@ export const ImportCreate = Strict(
       'If false, the import waits after the upload until it is started. Its preview can be read meanwhile.',
       true,
     ),
-    name: Type.Optional(Name({ description: 'A name of your choice: 1–255 characters. `""` by default.' })),
+    name: Type.Optional(Name('A name of your choice: 1–255 characters. `""` by default.')),
   },
   {
     title: 'ImportCreate',
@@ -209,31 +206,31 @@ const count = (description: string) => Type.Integer({ description });
 
 export const Import = Type.Object(
   {
-    id: Uuid({ description: 'Id of the import.' }),
+    id: Uuid('Id of the import.'),
     name: Type.String({ description: 'Name of the import. `""` if it was given none.' }),
-    object: Enum(importObjects, { description: 'What the file contains.' }),
-    mode: Enum(importModes, { description: 'What the import does with the records of its file.' }),
+    object: Enum(importObjects, 'What the file contains.'),
+    mode: Enum(importModes, 'What the import does with the records of its file.'),
     match: Nullable(
-      Enum(importMatches.contacts, {
-        description: 'The field by which a record of the file names the stored one. Null with `create`.',
-      }),
+      Enum(importMatches.contacts, 'The field by which a record of the file names the stored one. Null with `create`.'),
     ),
-    format: Enum(importFormats, {
-      description: 'Format of the file. `auto` until the file is there; of an empty file also afterwards.',
-    }),
+    format: Enum(
+      importFormats,
+      'Format of the file. `auto` until the file is there; of an empty file also afterwards.',
+    ),
     encoding: Nullable(
       Type.String({ description: 'Encoding of the file. `auto` until the file is there. Null for XLSX.' }),
     ),
-    invalid_values: Enum(invalidValues, {
-      description: 'Whether a value that cannot be read is left out with a warning, or fails its record.',
-    }),
+    invalid_values: Enum(
+      invalidValues,
+      'Whether a value that cannot be read is left out with a warning, or fails its record.',
+    ),
     dry_run: Type.Boolean({ description: 'Whether the import writes nothing and only counts.' }),
-    status: Enum(importStatuses, {
-      description:
-        '`UPLOADING`: waits for its file. `UPLOADED`: waits for its start. `PENDING`: waits for a worker. `PROCESSING`: ' +
+    status: Enum(
+      importStatuses,
+      '`UPLOADING`: waits for its file. `UPLOADED`: waits for its start. `PENDING`: waits for a worker. `PROCESSING`: ' +
         'is written. `COMPLETED`: the whole file was read; records may have failed. `FAILED`: see `error`. `CANCELLED`: ' +
         'was stopped.',
-    }),
+    ),
     total: Nullable(Type.Integer({ description: 'Number of records in the file. Null until the file was read once.' })),
     processed: count('Records so far: created + updated + unchanged + failed.'),
     created: count('Records that were created; with `dry_run`, those that would be.'),
@@ -245,8 +242,8 @@ export const Import = Type.Object(
     ),
     error: Nullable(Type.String({ description: 'Why the import failed. Null: it did not.' })),
     created_at: CreatedAt(),
-    started_at: Nullable(Instant({ description: 'When the work began. Null: it has not begun.' })),
-    finished_at: Nullable(Instant({ description: 'When the import ended. Null: it has not ended.' })),
+    started_at: Nullable(Instant('When the work began. Null: it has not begun.')),
+    finished_at: Nullable(Instant('When the import ended. Null: it has not ended.')),
   },
   { title: 'Import' },
 );

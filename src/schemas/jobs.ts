@@ -59,16 +59,16 @@ const skipReasons = [
 const failReasons = ['not_found'] as const;
 export type ItemReason = (typeof skipReasons)[number] | (typeof failReasons)[number];
 
-const JobStatus = Enum(jobStatuses, {
-  description:
-    'PENDING → PROCESSING → COMPLETED, FAILED or CANCELLED. The last three are final. A job is COMPLETED even if some of its ' +
+const JobStatus = Enum(
+  jobStatuses,
+  'PENDING → PROCESSING → COMPLETED, FAILED or CANCELLED. The last three are final. A job is COMPLETED even if some of its ' +
     'items failed.',
-});
+);
 
 export const Job = Type.Object(
   {
-    id: Uuid({ description: 'Id of the job.' }),
-    type: Enum(jobTypes, { description: 'Which call started the job.' }),
+    id: Uuid('Id of the job.'),
+    type: Enum(jobTypes, 'Which call started the job.'),
     status: JobStatus,
     sync_crm: Type.Boolean({ description: 'Whether results are written to contacts.' }),
     total: Type.Integer({ description: 'Number of items, as known when the job began.' }),
@@ -78,7 +78,7 @@ export const Job = Type.Object(
     skipped: Type.Integer({ description: 'Items that there was no need to deliver. They cost nothing.' }),
     credits: Type.Object(
       {
-        pool: Enum(pools, { description: 'The pool of credits that pays.' }),
+        pool: Enum(pools, 'The pool of credits that pays.'),
         reserved: Type.Integer({ description: 'Credits reserved at the start: the most that the job can cost.' }),
         charged: Type.Integer({ description: 'Credits spent for items until now.' }),
         refunded: Type.Integer({ description: 'Credits released at the end. Then reserved = charged + refunded.' }),
@@ -87,15 +87,15 @@ export const Job = Type.Object(
     ),
     error: Nullable(Type.String({ description: 'Why the job FAILED. Null for every other status.' })),
     waiting_for: Nullable(
-      Enum(jobWaits, {
-        description:
-          '`name_server`: the name server of the service knows no domain at present, so a verification waits until it does, ' +
+      Enum(
+        jobWaits,
+        '`name_server`: the name server of the service knows no domain at present, so a verification waits until it does, ' +
           'at most an hour. Nothing is charged for it. Null: the job waits for nothing but its turn.',
-      }),
+      ),
     ),
-    created_at: Instant({ description: 'When the job was started by the call.' }),
-    started_at: Nullable(Instant({ description: 'When a worker began. Null: none did yet.' })),
-    finished_at: Nullable(Instant({ description: 'When the job ended. Null: it has not.' })),
+    created_at: Instant('When the job was started by the call.'),
+    started_at: Nullable(Instant('When a worker began. Null: none did yet.')),
+    finished_at: Nullable(Instant('When the job ended. Null: it has not.')),
   },
   { title: 'ServiceJob' },
 );
@@ -104,16 +104,12 @@ export type Job = Static<typeof Job>;
 export const JobItem = Type.Object(
   {
     item: Type.String({ description: 'The id of a prospect or of a contact, or an e-mail address.' }),
-    contact_id: Nullable(Uuid({ description: 'The contact that the item belongs to or became. Null: none.' })),
-    status: Enum(itemStatuses, {
-      description:
-        '`succeeded`: delivered; `failed`: could not be delivered; `skipped`: not needed, or the job was cancelled.',
-    }),
-    reason: Nullable(
-      Enum([...skipReasons, ...failReasons], {
-        description: 'Why the item failed or was skipped. Null: it succeeded.',
-      }),
+    contact_id: Nullable(Uuid('The contact that the item belongs to or became. Null: none.')),
+    status: Enum(
+      itemStatuses,
+      '`succeeded`: delivered; `failed`: could not be delivered; `skipped`: not needed, or the job was cancelled.',
     ),
+    reason: Nullable(Enum([...skipReasons, ...failReasons], 'Why the item failed or was skipped. Null: it succeeded.')),
     charged: Type.Integer({ description: 'Credits that the item cost.' }),
     reused: Type.Boolean({
       description: 'Whether the result is an earlier verification of the address, which is free.',
@@ -124,14 +120,14 @@ export const JobItem = Type.Object(
         'Of a succeeded item: the unlocked prospect, the verification of the address, or what was filled in the contact. ' +
         'Otherwise null, except that `nothing_new` names the prospect.',
     }),
-    finished_at: Instant({ description: 'When the item got its result.' }),
+    finished_at: Instant('When the item got its result.'),
   },
   { title: 'ServiceJobItem' },
 );
 export type JobItem = Static<typeof JobItem>;
 
 export const JobStarted = Type.Object(
-  { id: Uuid({ description: 'Id of the job, to follow it.' }), status: JobStatus },
+  { id: Uuid('Id of the job, to follow it.'), status: JobStatus },
   { title: 'ServiceHandler', description: 'The job that was started.' },
 );
 export type JobStarted = Static<typeof JobStarted>;
@@ -141,11 +137,10 @@ const dryRun = Flag('Only return an estimate; unlock nothing.');
 const syncProspects = Flag('Create or update contacts and companies from the unlocked prospects.');
 
 const listIds = Type.Optional(
-  Ids({
-    description:
-      'Lists to which the contacts of these prospects are added by hand. With a list, the prospects become contacts, whatever ' +
+  Ids(
+    'Lists to which the contacts of these prospects are added by hand. With a list, the prospects become contacts, whatever ' +
       '`sync_crm` says.',
-  }),
+  ),
 );
 
 const { filters, order_by } = ProspectQuery.properties;
@@ -198,7 +193,7 @@ const EmailToVerify = Strict(
       maxLength: 254,
       description: 'Any text. Text that is not an e-mail address gets the status `invalid`, and is charged.',
     }),
-    contact_id: Type.Optional(Uuid({ description: 'An existing contact that the address belongs to.' })),
+    contact_id: Type.Optional(Uuid('An existing contact that the address belongs to.')),
   },
   { title: 'EmailToVerify' },
 );
@@ -255,8 +250,8 @@ export const JobQuery = Strict(
     filters: Type.Optional(
       Strict(
         {
-          status: Type.Optional(Enum(jobStatuses, { description: 'Only jobs with this status.' })),
-          type: Type.Optional(Enum(jobTypes, { description: 'Only jobs of this type.' })),
+          status: Type.Optional(Enum(jobStatuses, 'Only jobs with this status.')),
+          type: Type.Optional(Enum(jobTypes, 'Only jobs of this type.')),
         },
         { description: 'Which jobs. A job must match both.' },
       ),

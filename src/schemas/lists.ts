@@ -31,9 +31,10 @@ const ruleProperties = {
     description: 'A field that contacts can be filtered by, except `list_id` and `search`; also `custom_fields.<key>`.',
     examples: ['job_title'],
   }),
-  operator: Enum(ruleOperators, {
-    description: 'How to compare. `not_equals`, `not_contains` and `not_in` also match contacts whose field is empty.',
-  }),
+  operator: Enum(
+    ruleOperators,
+    'How to compare. `not_equals`, `not_contains` and `not_in` also match contacts whose field is empty.',
+  ),
   value: Text(ruleLimits.values * (ruleLimits.characters + 2), {
     description:
       'Read as the type of the field. `in` and `not_in` take several values, separated by commas. `is_empty` and `is_not_empty` ignore it.',
@@ -65,13 +66,13 @@ const RulesGiven = Type.Array(RuleGiven, {
 
 export const List = Type.Object(
   {
-    id: Uuid({ description: 'Id of the list.' }),
+    id: Uuid('Id of the list.'),
     name: Name({ description: 'Name of the list: 1–255 characters.', examples: ['Engineers in Bristol'] }),
     description: Text(5000, {
       description: 'What the list is for. By default `""`.',
       examples: ['For the spring campaign'],
     }),
-    owner_id: Uuid({ description: 'The user who created the list, or who created the API key that did.' }),
+    owner_id: Uuid('The user who created the list, or who created the API key that did.'),
     owner_name: Type.String({ description: 'Name of that user.' }),
     source: Enum(['MANUAL', 'IMPORT', 'PROSPECT', 'RULES'] as const, {
       description: '`RULES` while the list has rules, otherwise how it was created.',
@@ -123,13 +124,13 @@ export const ListQuery = Strict(
 export type ListQuery = Static<typeof ListQuery>;
 
 export const ListCreated = Type.Object(
-  { id: Uuid({ description: 'Id of the new list.' }), name: Type.String({ description: 'Its name, trimmed.' }) },
+  { id: Uuid('Id of the new list.'), name: Type.String({ description: 'Its name, trimmed.' }) },
   { title: 'ContactListCreated' },
 );
 
 export const ListDuplicate = Strict(
   {
-    list_id: Uuid({ description: 'The list to copy.' }),
+    list_id: Uuid('The list to copy.'),
     new_name: { ...name, description: 'Name of the copy: 1–255 characters.' },
   },
   {
@@ -140,8 +141,8 @@ export const ListDuplicate = Strict(
 
 export const MembersByHand = Strict(
   {
-    list_id: Uuid({ description: 'The list.' }),
-    contact_ids: Ids({ description: 'Existing contacts, at most 1,000.' }),
+    list_id: Uuid('The list.'),
+    contact_ids: Ids('Existing contacts, at most 1,000.'),
   },
   {
     title: 'ContactListMembers',

@@ -18,17 +18,17 @@ import {
 export const priorities = ['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE'] as const;
 
 const Quantity = () => Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Number of units.', examples: [3] });
-const AgreedPrice = () => Price({ description: 'Agreed price of one unit, with at most 4 decimals.' });
+const AgreedPrice = () => Price('Agreed price of one unit, with at most 4 decimals.');
 
 const Line = Strict(
-  { id: Uuid({ description: 'An existing product.' }), price: AgreedPrice(), quantity: Quantity() },
+  { id: Uuid('An existing product.'), price: AgreedPrice(), quantity: Quantity() },
   { title: 'OpportunityLine' },
 );
 export type Line = Static<typeof Line>;
 
 const Detail = Type.Object(
   {
-    product_id: Uuid({ description: 'The product. It may have been deleted since.' }),
+    product_id: Uuid('The product. It may have been deleted since.'),
     name: Type.String({ description: 'Name of the product.' }),
     price: AgreedPrice(),
     quantity: Quantity(),
@@ -42,19 +42,17 @@ const writable = {
     description: 'Name of the opportunity: 1–255 characters.',
     examples: ['Two engines for the Admiralty'],
   }),
-  description: Text(5_000, { description: 'What it is about. By default `""`.' }),
-  priority: Enum(priorities, { description: 'How urgent it is. The spelling `HIGHT` is the literal value.' }),
-  stage_id: Uuid({ description: 'A stage of one of the pipelines, as `POST /api/ext/stages/list` shows them.' }),
-  contacts_ids: Ids({ description: 'Existing contacts, at most 1,000. In a PATCH they replace the current ones.' }),
-  user_id_assigned: Uuid({ description: 'The responsible user: an id from `GET /api/ext/customer/users`.' }),
-  estimated_closing_date: Instant({ description: 'When it will probably be decided.' }),
-  close_date: Instant({ description: 'When it has to be decided, or was.' }),
+  description: Text(5_000, 'What it is about. By default `""`.'),
+  priority: Enum(priorities, 'How urgent it is. The spelling `HIGHT` is the literal value.'),
+  stage_id: Uuid('A stage of one of the pipelines, as `POST /api/ext/stages/list` shows them.'),
+  contacts_ids: Ids('Existing contacts, at most 1,000. In a PATCH they replace the current ones.'),
+  user_id_assigned: Uuid('The responsible user: an id from `GET /api/ext/customer/users`.'),
+  estimated_closing_date: Instant('When it will probably be decided.'),
+  close_date: Instant('When it has to be decided, or was.'),
 };
 
-const companyId = Uuid({ description: 'An existing company.' });
-const sourceId = Uuid({
-  description: 'An id of your own, such as that of a campaign. Stored and returned without a check.',
-});
+const companyId = Uuid('An existing company.');
+const sourceId = Uuid('An id of your own, such as that of a campaign. Stored and returned without a check.');
 
 const { contacts_ids, ...scalar } = writable;
 void contacts_ids;
@@ -65,12 +63,12 @@ export const opportunityFields = Object.keys(kept) as (keyof typeof kept)[];
 
 export const Opportunity = Type.Object(
   {
-    id: Uuid({ description: 'Id of the opportunity.' }),
+    id: Uuid('Id of the opportunity.'),
     ...writable,
     price: Type.Number({ description: 'The sum of the lines, exact. Always less than 10^11.' }),
     // The contract does not allow null here, but no other value can honestly mean "no company".
-    company_id: Nullable(Uuid({ description: 'The company. Null: none.' })),
-    source_id: Nullable(Uuid({ description: 'An id of your own, as given. Null: none.' })),
+    company_id: Nullable(Uuid('The company. Null: none.')),
+    source_id: Nullable(Uuid('An id of your own, as given. Null: none.')),
     details: Type.Array(Detail, { description: 'The products with price and quantity, in the order added.' }),
     created_at: CreatedAt(),
     updated_at: UpdatedAt(),
@@ -125,7 +123,7 @@ const LinesPatch = Strict(
     update: Type.Optional(
       Type.Array(
         Strict({
-          id: Uuid({ description: 'A product of the opportunity.' }),
+          id: Uuid('A product of the opportunity.'),
           price: Type.Optional(AgreedPrice()),
           quantity: Type.Optional(Quantity()),
         }),

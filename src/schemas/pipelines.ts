@@ -9,16 +9,16 @@ export const visibilities = ['PUBLIC', 'PRIVATE'] as const;
 export type Visibility = (typeof visibilities)[number];
 
 const stageProperties = {
-  id: Uuid({ description: 'Id of the stage.' }),
+  id: Uuid('Id of the stage.'),
   name: Type.String({ description: 'Name of the stage.', examples: ['Qualified'] }),
   order: Type.Integer({ description: 'Position in the pipeline. Stages are sorted by it.', examples: [2] }),
-  pipeline_id: Uuid({ description: 'The pipeline that the stage belongs to.' }),
+  pipeline_id: Uuid('The pipeline that the stage belongs to.'),
   probability_percentage: Type.Integer({
     minimum: 0,
     maximum: 100,
     description: 'How likely an opportunity in this stage is to be won, in per cent.',
   }),
-  status: Enum(stageStatuses, { description: 'Whether opportunities in this stage are open, won or lost.' }),
+  status: Enum(stageStatuses, 'Whether opportunities in this stage are open, won or lost.'),
 };
 
 export const Stage = Type.Object(stageProperties, { title: 'Stage' });
@@ -33,7 +33,7 @@ export const StageListItem = Type.Object(
 export type StageListItem = Static<typeof StageListItem>;
 
 export const StageQuery = Strict(
-  { pipeline_id: Uuid({ description: 'The pipeline whose stages are listed.' }), paginate: Type.Optional(Paginate) },
+  { pipeline_id: Uuid('The pipeline whose stages are listed.'), paginate: Type.Optional(Paginate) },
   {
     title: 'StageQuery',
     examples: [{ pipeline_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', paginate: { page: 1, limit: 25 } }],
@@ -42,7 +42,7 @@ export const StageQuery = Strict(
 export type StageQuery = Static<typeof StageQuery>;
 
 const listed = {
-  id: Uuid({ description: 'Id of the pipeline.' }),
+  id: Uuid('Id of the pipeline.'),
   name: Type.String({ description: 'Name of the pipeline.', examples: ['Sales'] }),
   description: Type.String({ description: 'What the pipeline is for.' }),
   currency: Type.String({ description: 'ISO 4217 currency code.', examples: ['USD'] }),
@@ -55,9 +55,7 @@ export type PipelineListItem = Static<typeof PipelineListItem>;
 export const Pipeline = Type.Object(
   {
     ...listed,
-    visibility: Enum(visibilities, {
-      description: 'Who sees the pipeline in the application. API keys see every one.',
-    }),
+    visibility: Enum(visibilities, 'Who sees the pipeline in the application. API keys see every one.'),
     stages: Type.Array(Stage, { description: 'The stages, sorted by `order`.' }),
     created_at: CreatedAt(),
     updated_at: UpdatedAt(),

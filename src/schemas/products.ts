@@ -3,10 +3,8 @@ import { CreatedAt, Currency, Name, Price, Text, UpdatedAt, Uuid } from './base/
 
 const writable = {
   name: Name({ description: 'Name of the product: 1–255 characters.', examples: ['Difference Engine No. 2'] }),
-  currency: Currency({
-    description: 'ISO 4217 currency code. Requests may use any case. By default the currency of the subscription.',
-  }),
-  price: Price({ description: 'List price of one unit, with at most 4 decimals.' }),
+  currency: Currency('ISO 4217 currency code. Requests may use any case. By default the currency of the subscription.'),
+  price: Price('List price of one unit, with at most 4 decimals.'),
   unit: Text(64, { minLength: 1, description: 'What is counted, as free text.', examples: ['piece'] }),
   active: Type.Boolean({ description: 'Whether the product is offered. By default true.' }),
 };
@@ -15,7 +13,7 @@ const writable = {
 export const productFields = Object.keys(writable) as (keyof typeof writable)[];
 
 const productProperties = {
-  id: Uuid({ description: 'Id of the product.' }),
+  id: Uuid('Id of the product.'),
   ...writable,
   created_at: CreatedAt(),
   updated_at: UpdatedAt(),

@@ -35,7 +35,7 @@ export type TextField = (typeof textFields)[number];
 /** E-mail addresses and phone number are masked until the customer has unlocked the prospect. */
 export const Prospect = Type.Object(
   {
-    _id: Uuid({ description: 'Id of the prospect, to unlock it.' }),
+    _id: Uuid('Id of the prospect, to unlock it.'),
     first_name: Type.String({ description: 'First name.', examples: ['Ada'] }),
     last_name: Type.String({ description: 'Last name.', examples: ['Lovelace'] }),
     job_title: Type.String({ description: 'Job title.', examples: ['Sales Manager'] }),
@@ -56,12 +56,12 @@ export const Prospect = Type.Object(
     location_region: Type.String({ description: 'State, county or province.' }),
     location_country: Type.String({ description: 'Name of the country, not its code.', examples: ['Germany'] }),
     location_postal_code: Nullable(Type.String({ description: 'Postal code.' })),
-    social1_url: Nullable(Url({ description: 'Profile in a social network.' })),
-    profnet_url: Nullable(Url({ description: 'Profile in the professional network.' })),
-    social2_url: Nullable(Url({ description: 'Profile in another social network.' })),
+    social1_url: Nullable(Url('Profile in a social network.')),
+    profnet_url: Nullable(Url('Profile in the professional network.')),
+    social2_url: Nullable(Url('Profile in another social network.')),
     verification_status: VerificationStatus(),
     score: Score(),
-    date_verified: Instant({ description: 'When the data was last verified.' }),
+    date_verified: Instant('When the data was last verified.'),
     source: Type.Optional(
       Type.String({
         description: 'Where the data comes from. Only of an unlocked prospect, if it is known.',
@@ -69,7 +69,7 @@ export const Prospect = Type.Object(
       }),
     ),
     collected_at: Type.Optional(
-      Instant({ description: 'When the data was collected there. Only of an unlocked prospect, if it is known.' }),
+      Instant('When the data was collected there. Only of an unlocked prospect, if it is known.'),
     ),
   },
   { title: 'ProspectContact' },
@@ -114,8 +114,8 @@ const described = {
   location_postal_code: Exact(),
   date_verified: Strict(
     {
-      gte: Type.Optional(Nullable(Instant({ description: 'Not before. Null: no bound.' }))),
-      lte: Type.Optional(Nullable(Instant({ description: 'Not after. Null: no bound.' }))),
+      gte: Type.Optional(Nullable(Instant('Not before. Null: no bound.'))),
+      lte: Type.Optional(Nullable(Instant('Not after. Null: no bound.'))),
     },
     { description: 'When the data was last verified.' },
   ),
@@ -158,8 +158,8 @@ export const FiltersApplied = Type.Composite(
       ...described,
       date_verified: Type.Object(
         {
-          gte: Nullable(Instant({ description: 'Not before. Null: no bound.' })),
-          lte: Nullable(Instant({ description: 'Not after. Null: no bound.' })),
+          gte: Nullable(Instant('Not before. Null: no bound.')),
+          lte: Nullable(Instant('Not after. Null: no bound.')),
         },
         { description: 'When the data was last verified.' },
       ),
@@ -180,9 +180,9 @@ const Limit = Type.Unsafe<10 | 25 | 50 | 100>({
   default: defaultLimit,
   description: 'Number of prospects on a page: 10, 25, 50 or 100.',
 });
-const Page = PageNumber({
-  description: 'Number of the page; the first is 1. page × limit must not exceed 10,000: use the cursor to go deeper.',
-});
+const Page = PageNumber(
+  'Number of the page; the first is 1. page × limit must not exceed 10,000: use the cursor to go deeper.',
+);
 
 const page = { page: Type.Optional(Page), limit: Type.Optional(Limit) };
 const paging = { description: 'Which page of the result, and how long it is.' };
@@ -243,7 +243,7 @@ export type SuggestionQuery = Static<typeof SuggestionQuery>;
 
 export const Suggestion = Type.Object(
   {
-    type: Enum(textFields, { description: 'The field that has the value.' }),
+    type: Enum(textFields, 'The field that has the value.'),
     value: Type.String({ description: 'The value, in its most frequent spelling.', examples: ['Sales Manager'] }),
   },
   { title: 'ProspectSuggestion' },
@@ -253,11 +253,10 @@ export type Suggestion = Static<typeof Suggestion>;
 export const RemovalQuery = Strict(
   {
     since: Type.Optional(
-      Instant({
-        description:
-          'Only people who were removed at this time or later. Give the `removed_at` of the latest that you know, not the ' +
+      Instant(
+        'Only people who were removed at this time or later. Give the `removed_at` of the latest that you know, not the ' +
           'time of your last call: then you miss nobody.',
-      }),
+      ),
     ),
     paginate: Type.Optional(PaginateOrContinue),
   },
@@ -267,8 +266,8 @@ export type RemovalQuery = Static<typeof RemovalQuery>;
 
 export const Removal = Type.Object(
   {
-    id: Uuid({ description: 'Id of the prospect.' }),
-    removed_at: Instant({ description: 'When the person was removed from the catalog.' }),
+    id: Uuid('Id of the prospect.'),
+    removed_at: Instant('When the person was removed from the catalog.'),
   },
   { title: 'ProspectRemoval' },
 );

@@ -6,7 +6,7 @@ import { Email, Instant, Name, Strict, Uuid } from './base/wire.ts';
 const ClaimedPassword = () => Type.String({ minLength: 1, maxLength: 1024, description: 'The current password.' });
 
 export const Login = Strict(
-  { email: Email({ description: 'E-mail address of the user.' }), password: ClaimedPassword() },
+  { email: Email('E-mail address of the user.'), password: ClaimedPassword() },
   { examples: [{ email: 'ada.lovelace@example.com', password: 'correct horse battery' }] },
 );
 export type Login = Static<typeof Login>;
@@ -16,13 +16,13 @@ export const Session = Type.Object(
     token: Type.String({
       description: 'The session token, for `Authorization: Bearer <token>`. Only this response shows it.',
     }),
-    expires_at: Instant({ description: 'When the session ends: 12 hours after the login.' }),
+    expires_at: Instant('When the session ends: 12 hours after the login.'),
     user: Type.Object(
       {
-        id: Uuid({ description: 'Id of the user.' }),
-        name: Name({ description: 'Name of the user.' }),
-        email: Email({ description: 'E-mail address of the user.' }),
-        customer_id: Uuid({ description: 'The customer that the user belongs to.' }),
+        id: Uuid('Id of the user.'),
+        name: Name('Name of the user.'),
+        email: Email('E-mail address of the user.'),
+        customer_id: Uuid('The customer that the user belongs to.'),
         role: Role(),
       },
       { description: 'The user who logged in.' },

@@ -4,13 +4,13 @@ import { Email, Enum, Name, Strict, Uuid } from './base/wire.ts';
 export const roles = ['admin', 'member'] as const;
 export type Role = (typeof roles)[number];
 
-export const Role = () => Enum(roles, { description: 'An `admin` can manage API keys; a `member` cannot.' });
+export const Role = () => Enum(roles, 'An `admin` can manage API keys; a `member` cannot.');
 
 export const User = Type.Object(
   {
-    id: Uuid({ description: 'Id of the user, for `assigned_to` and `user_id_assigned`.' }),
-    name: Name({ description: 'Name of the user.' }),
-    email: Email({ description: 'E-mail address of the user, with which the user logs in.' }),
+    id: Uuid('Id of the user, for `assigned_to` and `user_id_assigned`.'),
+    name: Name('Name of the user.'),
+    email: Email('E-mail address of the user, with which the user logs in.'),
     role: Role(),
     active: Type.Boolean({ description: 'False after the user is deactivated.' }),
   },
@@ -20,8 +20,8 @@ export type User = Static<typeof User>;
 
 /** What an admin says of a new user. */
 export const UserCreate = Strict({
-  name: Name({ description: 'Name of the user.' }),
-  email: Email({ description: 'E-mail address of the user, unique among all users.' }),
+  name: Name('Name of the user.'),
+  email: Email('E-mail address of the user, unique among all users.'),
   role: Role(),
 });
 export type UserCreate = Static<typeof UserCreate>;

@@ -11,28 +11,33 @@ export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null
     ...(schema['enum'] ? { enum: [...schema['enum'], null] } : {}),
   });
 
-export const Enum = <T extends string>(values: readonly T[], options: object = {}): TUnsafe<T> =>
-  Type.Unsafe({ type: 'string', enum: [...values], ...options });
+/** A description alone, or with other options of a schema. */
+type About = string | object;
+
+const described = (about: About): object => (typeof about === 'string' ? { description: about } : about);
+
+export const Enum = <T extends string>(values: readonly T[], options: About = {}): TUnsafe<T> =>
+  Type.Unsafe({ type: 'string', enum: [...values], ...described(options) });
 
 export const Flag = (description: string, value = false) =>
   Type.Optional(Type.Boolean({ default: value, description }));
 
 /** Validation converts an id in a request to lower case. */
-export const Uuid = (options: object = {}) =>
+export const Uuid = (options: About = {}) =>
   Type.String({
     format: 'uuid',
     'x-canonical-id': true,
     examples: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'],
-    ...options,
+    ...described(options),
   });
 
 /** Responses use ISO 8601 in UTC with milliseconds. Requests may use RFC 3339 with any offset. */
-export const Instant = (options: object = {}) =>
-  Type.String({ format: 'date-time', maxLength: 64, examples: ['2026-03-14T09:26:53.589Z'], ...options });
+export const Instant = (options: About = {}) =>
+  Type.String({ format: 'date-time', maxLength: 64, examples: ['2026-03-14T09:26:53.589Z'], ...described(options) });
 
-export const CreatedAt = () => Instant({ description: 'When the record was created.' });
+export const CreatedAt = () => Instant('When the record was created.');
 
-export const UpdatedAt = () => Instant({ description: 'When the record was last changed.' });
+export const UpdatedAt = () => Instant('When the record was last changed.');
 
 export const Score = () =>
   Type.Integer({
@@ -42,16 +47,16 @@ export const Score = () =>
   });
 
 /** 1–255 characters after trimming. The trimmed name is stored. */
-export const Name = (options: object = {}) =>
+export const Name = (options: About = {}) =>
   Type.String({
     format: 'name',
     minLength: 1,
     maxLength: 1024,
     description: '1–255 characters, not counting white space around them, which is removed.',
-    ...options,
+    ...described(options),
   });
 
-export const Text = (max = 255, options: object = {}) => Type.String({ maxLength: max, ...options });
+export const Text = (max = 255, options: About = {}) => Type.String({ maxLength: max, ...described(options) });
 
 /** An id that the client chooses, unique among the customer's records of the same kind. */
 export const ExternalId = () =>
@@ -66,51 +71,51 @@ export const ExternalId = () =>
     }),
   );
 
-export const Email = (options: object = {}) =>
+export const Email = (options: About = {}) =>
   Type.String({
     format: 'email',
     maxLength: 254,
     description: 'An e-mail address.',
     examples: ['ada.lovelace@example.com'],
-    ...options,
+    ...described(options),
   });
 
 /** Only the length is checked. */
-export const Url = (options: object = {}) =>
-  Type.String({ maxLength: 2048, description: 'A web address. It is stored as given.', ...options });
+export const Url = (options: About = {}) =>
+  Type.String({ maxLength: 2048, description: 'A web address. It is stored as given.', ...described(options) });
 
 /** ISO 3166-1 alpha-2; `""` means unknown. Requests may use either case; responses use upper case. */
-export const Country = (options: object = {}) =>
+export const Country = (options: About = {}) =>
   Type.String({
     format: 'country',
     maxLength: 2,
     description: 'ISO 3166-1 alpha-2 country code, or `""` if unknown. Requests may use any case.',
     examples: ['GB'],
-    ...options,
+    ...described(options),
   });
 
 /** ISO 4217. Requests may use either case; responses use upper case. */
-export const Currency = (options: object = {}) =>
+export const Currency = (options: About = {}) =>
   Type.String({
     format: 'currency',
     maxLength: 3,
     description: 'ISO 4217 currency code. Requests may use any case.',
     examples: ['EUR'],
-    ...options,
+    ...described(options),
   });
 
 /** At most 4 decimals. A JSON number holds each amount up to the maximum exactly. */
-export const Price = (options: object = {}) =>
+export const Price = (options: About = {}) =>
   Type.Number({
     minimum: 0,
     maximum: 999_999_999.9999,
     'x-max-decimals': 4,
     description: 'An amount of money with at most 4 decimals.',
     examples: [1249.9],
-    ...options,
+    ...described(options),
   });
 
-export const Ids = (options: object = {}) => Type.Array(Uuid(), { maxItems: 1000, ...options });
+export const Ids = (options: About = {}) => Type.Array(Uuid(), { maxItems: 1000, ...described(options) });
 
 export const CustomFields = (options: object = {}) =>
   Type.Unsafe<Record<string, string | number | boolean>>({
@@ -143,7 +148,7 @@ const customFields = (types: string[]) => ({
   examples: [{ plan: 'gold', seats: 12, trial: false }],
 });
 
-export const IdParams = Strict({ id: Uuid({ description: 'Id of the record.' }) });
+export const IdParams = Strict({ id: Uuid('Id of the record.') });
 
 export const defaultLimit = 25;
 
@@ -151,23 +156,23 @@ export const defaultLimit = 25;
  * Without `default: 1`: some generated clients would then always send a page number, which is not allowed with a
  * cursor.
  */
-export const PageNumber = (options: object = {}) =>
+export const PageNumber = (options: About = {}) =>
   Type.Integer({
     minimum: 1,
     maximum: 2_147_483_647,
     description: 'Number of the page; the first, and the default, is 1. A page past the end is empty.',
-    ...options,
+    ...described(options),
   });
 
 const PageLimit = () =>
   Type.Integer({ minimum: 1, maximum: 100, default: defaultLimit, description: 'Number of records on a page.' });
 
-export const Cursor = (options: object = {}) =>
+export const Cursor = (options: About = {}) =>
   Type.String({
     description:
       'Continues a list: the value of the header `x-next-cursor` of the previous page. Replaces `page`. Filters and order ' +
       'must be those of the previous page.',
-    ...options,
+    ...described(options),
   });
 
 export const Paginate = Strict(
@@ -209,7 +214,7 @@ export const DoneWith = <P extends TProperties>(title: string, data: P, descript
 
 export const DoneWithId = DoneWith(
   'DefaultResponseWithId',
-  { id: Uuid({ description: 'Id of the record.' }) },
+  { id: Uuid('Id of the record.') },
   'The record, by its id.',
 );
 

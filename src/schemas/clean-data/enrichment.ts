@@ -68,7 +68,7 @@ export type EnrichEstimate = Static<typeof EnrichEstimate>;
 
 export const EnrichmentResult = Type.Object(
   {
-    prospect_id: Uuid({ description: 'The prospect who is the same person.' }),
+    prospect_id: Uuid('The prospect who is the same person.'),
     changed: Type.Array(Enum(enrichedFields), { description: 'The fields that were filled.' }),
   },
   { title: 'Enrichment' },

@@ -6,14 +6,12 @@ const maxMatched = 100;
 
 const WantedPerson = Strict(
   {
-    profnet_url: Type.Optional(Url({ description: 'Profile in the professional network. Decides before the names.' })),
-    first_name: Type.Optional(Text(255, { description: 'First name. Only together with last name and company.' })),
-    last_name: Type.Optional(Text(255, { description: 'Last name. Only together with first name and company.' })),
-    company_name: Type.Optional(Text(255, { description: 'Name of the company that the person works for.' })),
+    profnet_url: Type.Optional(Url('Profile in the professional network. Decides before the names.')),
+    first_name: Type.Optional(Text(255, 'First name. Only together with last name and company.')),
+    last_name: Type.Optional(Text(255, 'Last name. Only together with first name and company.')),
+    company_name: Type.Optional(Text(255, 'Name of the company that the person works for.')),
     location_country: Type.Optional(
-      Text(255, {
-        description: 'Code or name of the country. Decides if several people have these names at this company.',
-      }),
+      Text(255, 'Code or name of the country. Decides if several people have these names at this company.'),
     ),
   },
   { title: 'WantedPerson', description: 'A person: by the URL of the profile, or by both names and the company.' },
@@ -48,9 +46,7 @@ export const ProspectMatches = Type.Object(
     results: Type.Array(
       Type.Object({
         index: Type.Integer({ description: 'Index of the person in the request. The first is 0.' }),
-        status: Enum(matchStatuses, {
-          description: '`matched`: exactly one person fits; `ambiguous`: several; `none`: nobody.',
-        }),
+        status: Enum(matchStatuses, '`matched`: exactly one person fits; `ambiguous`: several; `none`: nobody.'),
         prospect: Type.Optional(
           Type.Unsafe<Prospect>({
             ...Prospect,

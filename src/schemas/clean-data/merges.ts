@@ -13,7 +13,7 @@ export const maxMovedRecords = 5_000;
 const body = (title: string, noun: string, fields: readonly string[]) =>
   Strict(
     {
-      id: Uuid({ description: `Id of the ${noun} that stays.` }),
+      id: Uuid(`Id of the ${noun} that stays.`),
       merge_ids: Type.Array(Uuid(), {
         minItems: 1,
         maxItems: 20,
@@ -52,7 +52,7 @@ export type Merge = Static<typeof ContactMerge>;
 export const Merged = DoneWith(
   'Merged',
   {
-    id: Uuid({ description: 'Id of the record that stays.' }),
+    id: Uuid('Id of the record that stays.'),
     merged: Type.Array(Uuid(), { description: 'Ids of the records that were merged into it and deleted.' }),
   },
   'The records, by their ids.',
@@ -63,9 +63,7 @@ export const GoneBody = Type.Composite(
     ErrorBody,
     Type.Object({
       merged_into: Type.Optional(
-        Uuid({
-          description: 'The record into which this one was merged within the last 400 days. Absent if it was not.',
-        }),
+        Uuid('The record into which this one was merged within the last 400 days. Absent if it was not.'),
       ),
     }),
   ],

@@ -6,13 +6,13 @@ const maxEvents = 1_000;
 
 export const Event = Type.Object(
   {
-    id: Uuid({ description: 'Id of the event, the same for every reader.' }),
-    type: Enum(eventTypes, { description: 'What happened.' }),
-    occurred_at: Instant({ description: 'When it happened.' }),
+    id: Uuid('Id of the event, the same for every reader.'),
+    type: Enum(eventTypes, 'What happened.'),
+    occurred_at: Instant('When it happened.'),
     data: Type.Object(
       {
-        source: Enum(eventSources, { description: 'What made the change.' }),
-        id: Type.Optional(Uuid({ description: 'Id of the record, job or import.' })),
+        source: Enum(eventSources, 'What made the change.'),
+        id: Type.Optional(Uuid('Id of the record, job or import.')),
         external_id: Type.Optional(
           Nullable(
             Type.String({ description: 'Of a contact or company: the id that the record has in another system.' }),
@@ -24,7 +24,7 @@ export const Event = Type.Object(
           }),
         ),
         merged_into: Type.Optional(
-          Uuid({ description: 'Of a record that was deleted by a merge: the record that has its values now.' }),
+          Uuid('Of a record that was deleted by a merge: the record that has its values now.'),
         ),
       },
       { additionalProperties: true, description: 'What the event tells. Other types of events have further members.' },

@@ -31,7 +31,7 @@ const Types = () =>
 const Bulk = () =>
   Type.Boolean({ description: 'Whether events of records that an import or a job has written are sent too.' });
 
-const Description = () => Text(5_000, { description: 'What the endpoint is for.' });
+const Description = () => Text(5_000, 'What the endpoint is for.');
 
 export const EndpointRequest = Strict(
   {
@@ -57,7 +57,7 @@ export const EndpointChange = Type.Partial(
 export type EndpointChange = Static<typeof EndpointChange>;
 
 const settings = {
-  id: Uuid({ description: 'Id of the endpoint.' }),
+  id: Uuid('Id of the endpoint.'),
   url: Type.String({ description: 'Where events are sent.' }),
   types: Type.Array(Enum(eventTypes), { description: 'The types of events that are sent.' }),
   bulk: Bulk(),
@@ -65,22 +65,22 @@ const settings = {
   active: Type.Boolean({ description: 'Whether events are sent.' }),
 };
 
-const CreatedAt = () => Instant({ description: 'When the endpoint was created.' });
+const CreatedAt = () => Instant('When the endpoint was created.');
 
 export const Endpoint = Type.Object(
   {
     ...settings,
     disabled_reason: Nullable(
-      Enum(disablingReasons, {
-        description:
-          'Why the service has disabled the endpoint: `gone` (it answered 410), `failing` (it only failed for 5 days). Null: it has not.',
-      }),
+      Enum(
+        disablingReasons,
+        'Why the service has disabled the endpoint: `gone` (it answered 410), `failing` (it only failed for 5 days). Null: it has not.',
+      ),
     ),
     created_at: CreatedAt(),
-    last_success_at: Nullable(Instant({ description: 'When a delivery last succeeded. Null: never.' })),
-    last_failure_at: Nullable(Instant({ description: 'When a delivery last failed. Null: never.' })),
+    last_success_at: Nullable(Instant('When a delivery last succeeded. Null: never.')),
+    last_failure_at: Nullable(Instant('When a delivery last failed. Null: never.')),
     failing_since: Nullable(
-      Instant({ description: 'When the first delivery failed after the last success. Null: the last one succeeded.' }),
+      Instant('When the first delivery failed after the last success. Null: the last one succeeded.'),
     ),
     waiting: Type.Integer({
       description: 'Events that are not delivered yet. Counted up to 10,000; 10001 means that there are more.',
@@ -117,11 +117,11 @@ const outcome = {
   ok: Type.Boolean({ description: 'Whether the receiver answered with a status from 200 to 299 in time.' }),
   status: Nullable(Type.Integer({ description: 'HTTP status of the answer. Null: there was none.' })),
   error: Nullable(
-    Enum(deliveryErrors, {
-      description:
-        'Why it failed: `dns` (the name has no address), `address` (no address is allowed), `connect`, `tls`, `timeout`, ' +
+    Enum(
+      deliveryErrors,
+      'Why it failed: `dns` (the name has no address), `address` (no address is allowed), `connect`, `tls`, `timeout`, ' +
         '`status` (not 2xx), `redirect` (3xx, which is not followed). Null: it succeeded.',
-    }),
+    ),
   ),
   ms: Type.Integer({ description: 'Time until the status of the answer was known, or until the failure (ms).' }),
 };
@@ -131,9 +131,7 @@ export type TestResult = Static<typeof TestResult>;
 
 export const ReplayRequest = Strict(
   {
-    from: Instant({
-      description: 'Events that were recorded since then are sent again. A few earlier ones may be too.',
-    }),
+    from: Instant('Events that were recorded since then are sent again. A few earlier ones may be too.'),
   },
   { examples: [{ from: '2026-03-14T09:00:00Z' }] },
 );
@@ -158,12 +156,12 @@ export type DeliveriesQuery = Static<typeof DeliveriesQuery>;
 
 export const Delivery = Type.Object(
   {
-    event_id: Uuid({ description: 'Id of the event; the header `webhook-id`.' }),
-    type: Enum(eventTypes, { description: 'Type of the event.' }),
+    event_id: Uuid('Id of the event; the header `webhook-id`.'),
+    type: Enum(eventTypes, 'Type of the event.'),
     attempt: Type.Integer({ description: 'Number of the try for this event. The first is 1.' }),
     ...outcome,
-    sent_at: Instant({ description: 'When the try began.' }),
-    next_attempt_at: Nullable(Instant({ description: 'When the event is tried again. Null: not again.' })),
+    sent_at: Instant('When the try began.'),
+    next_attempt_at: Nullable(Instant('When the event is tried again. Null: not again.')),
   },
   { title: 'WebhookDelivery' },
 );
