@@ -27,7 +27,7 @@ export interface RecordFormat {
   find(text: string, from: number, isLast: boolean): FoundRecord;
 }
 
-const [quote, newline, carriageReturn] = [0x22, 0x0a, 0x0d];
+const [quote, newline, carriageReturn, space, tab] = [0x22, 0x0a, 0x0d, 0x20, 0x09];
 const emptyCell: Cell = { text: '', isQuoted: false };
 
 /** Each line is a record with one cell. */
@@ -85,11 +85,25 @@ function cellsOfRow(filled: readonly (number | string)[], maxCells: number): Cel
 }
 
 /**
- * CSV (RFC 4180). A record ends with LF, CR LF or CR. A quote inside an unquoted cell is an ordinary character.
+ * CSV (RFC 4180). A record ends with LF, CR LF or CR. A quote inside an unquoted cell is an ordinary character. White space
+ * can stand around the quotes of a cell without line breaks.
  * @param maxCells further cells of a record are dropped
  */
 export function csvFormat(separator: string, maxCells: number): RecordFormat {
   const separatorCode = separator.charCodeAt(0);
+  const blank = separator === '\t' ? ' ' : String.raw`[ \t]`;
+  const spacedCell = new RegExp(
+    String.raw`${blank}+"([^"\r\n]*(?:""[^"\r\n]*)*)"(?=${blank}*(?:[${separator}\r\n]|$))`,
+    'y',
+  );
+
+  /** Returns the quoted text of a cell that begins with white space. */
+  function spacedText(text: string, at: number): string | undefined {
+    const first = text.charCodeAt(at);
+    if (first !== space && first !== tab) return undefined;
+    spacedCell.lastIndex = at;
+    return spacedCell.exec(text)?.[1];
+  }
 
   /** Returns the index of the separator or line break that ends an unquoted cell, or the length of the text. */
   function endOfPlainText(text: string, from: number, keepsCells: boolean): number {
@@ -123,15 +137,17 @@ export function csvFormat(separator: string, maxCells: number): RecordFormat {
         if (closing < 0) return isLast ? { ...found, end: text.length, fault: 'open quote' } : found;
         quoted = text.slice(at + 1, closing);
         start = closing + 1;
+      } else {
+        quoted = spacedText(text, at);
+        if (quoted !== undefined) start = spacedCell.lastIndex;
       }
       at = endOfPlainText(text, start, quoted !== undefined || found.cellCount <= maxCells);
       if (quoted !== undefined) {
         const breaks = countLineBreaks(quoted, true);
-        if (at > start) {
-          // Only the next quoted cell has closed the quote.
-          if (breaks > 0) return { ...found, end: at, fault: 'open quote' };
-          found.fault = 'text after quote';
-        }
+        // Only the next quoted cell has closed the quote.
+        if (at > start && breaks > 0) return { ...found, end: at, fault: 'open quote' };
+        if (text.slice(start, at).trim() === '') start = at;
+        else found.fault = 'text after quote';
         found.breaks += breaks;
       }
       if (found.cellCount <= maxCells) found.cellCount += 1;

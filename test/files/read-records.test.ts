@@ -160,6 +160,12 @@ describe('records of a CSV file', () => {
     ['lose white space around cells', ' Ada," Lovelace "', [ada]],
     ['keep line breaks in quotes', '"A\r\nd\n\ra",Lovelace', [{ ...ada, first_name: 'A\r\nd\n\ra' }]],
     ['keep what looks like a formula', '=1+1,+1', [{ first_name: '=1+1', last_name: '+1' }]],
+    [
+      'may have white space around quotes',
+      ' "A,""d""a" ,\t"Love\tlace"\t',
+      [{ first_name: 'A,"d"a', last_name: 'Love\tlace' }],
+    ],
+    ['keep quotes with more text around', ' "Ada" x, "Love', [{ first_name: '"Ada" x', last_name: '"Love' }]],
     ['fail with text after a quote', '"Ada"x,y\nAda,Lovelace', ['has text after a closing quote', ada]],
     ['give null for an unquoted \\N', '\\N,"\\N"', [{ first_name: null, last_name: '\\N' }]],
     [
