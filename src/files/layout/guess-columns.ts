@@ -54,9 +54,11 @@ export class ColumnGuesser {
     const names = namesOfFields[this.#input.object];
     const known = open.flatMap((i) => {
       const name = names.get(headerKey(this.#input.headers[i]!));
-      return name ? [{ i, ...name }] : [];
+      return name ? [{ i, ...name, isEmpty: Number(this.#contentsOf(i).length === 0) }] : [];
     });
-    for (const { i, field } of known.toSorted((a, b) => a.rank - b.rank || a.i - b.i)) this.#take(i, field);
+    // An address book has a column for each kind of phone. One that holds numbers comes before a usual name without any.
+    const sorted = known.toSorted((a, b) => a.isEmpty - b.isEmpty || a.rank - b.rank || a.i - b.i);
+    for (const { i, field } of sorted) this.#take(i, field);
   }
 
   /** Names whose meaning depends on the fields that have a column by now. */

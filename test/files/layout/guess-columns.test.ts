@@ -420,6 +420,16 @@ describe('a field', () => {
     expect(await fieldsOf(guessed, ['work_email', 'E-Mail'])).toEqual({ work_email: 'work_email' });
   });
 
+  test('is guessed for a column that holds something, before an empty one with a better name', async () => {
+    const headers = ['Email', 'Business Phone', 'Home Phone'];
+    const rows = [['ada@example.com', '', '+49 30 901820']];
+    expect(await fieldsOf(guessed, headers, rows)).toEqual({ Email: 'work_email', 'Home Phone': 'phone_numbers' });
+    expect(await fieldsOf(guessed, headers, [['ada@example.com', '', '']])).toEqual({
+      Email: 'work_email',
+      'Business Phone': 'phone_numbers',
+    });
+  });
+
   test('is first what the mapping says, then what the last import had, then a name, then a guess', async () => {
     const headers = ['E-Mail', 'Mail', 'industry', 'Ort'];
     const remembered: Mapping = { 'E-Mail': 'personal_email', Mail: 'work_email', industry: null };
