@@ -153,4 +153,13 @@ test('enriching a list shows its price first, and starts one job for at most the
   expect(jobs).toEqual([{ type: 'enrich_contacts', total: 2, reserved: 1 }]);
   const member = await visitorOf(app.fastify, customer.id, 'member');
   expect((await member.get(path)).status).toBe(403);
+  const unknown = await admin.fieldsOf(path);
+  expect((await admin.post(`/app/lists/${customer.id}/enrich`, { ...unknown, max_credits: '1' })).status).toBe(404);
+  expect(await app.owner`select id from jobs where customer_id = ${customer.id}`).toHaveLength(1);
+});
+
+test('a search for duplicates that does not exist is not found, and merges nothing', async () => {
+  const form = await admin.fieldsOf('/app/contacts/new');
+  expect((await admin.get('/app/duplicates/unknown/equal')).status).toBe(404);
+  expect((await admin.post('/app/duplicates/unknown/equal', form)).status).toBe(404);
 });

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { DomainError } from '../../errors.ts';
+import { DomainError, notFound } from '../../errors.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { findDuplicates, listEqualDuplicates } from '../../queries/crm/duplicates.ts';
 import { mergeCompanies } from '../../queries/crm/merges/company-merges.ts';
@@ -57,6 +57,13 @@ const keyOf = (fields: Fields): DuplicateKey => {
   return Object.hasOwn(searches, by) ? (by as DuplicateKey) : 'work_email';
 };
 
+/** The search that the address names. */
+function keyIn(request: FastifyRequest): DuplicateKey {
+  const { by } = request.params as { by: string };
+  if (!Object.hasOwn(searches, by)) throw notFound('search for duplicates');
+  return by as DuplicateKey;
+}
+
 /** Groups on one page. */
 const pageSize = 25;
 
@@ -105,7 +112,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
   });
 
   app.get('/duplicates/:by/equal', forMembers, async (request, reply) => {
-    const by = keyOf(request.params as Fields);
+    const by = keyIn(request);
     const found = await findEqual(request, by);
     const { kind } = searches[by];
     if (found.length === 0) return goTo(reply, `${section}?by=${by}&done=0`);
@@ -124,7 +131,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
   });
 
   app.post('/duplicates/:by/equal', forMembers, async (request, reply) => {
-    const by = keyOf(request.params as Fields);
+    const by = keyIn(request);
     const end = performance.now() + maxMergeMs;
     let merged = 0;
     const found = await findEqual(request, by);

@@ -6,7 +6,6 @@ import { compile } from '../../validation/validator.ts';
 import { forAdmins } from '../base/access.ts';
 import {
   fieldsOf,
-  idOf,
   inputField,
   integer,
   notSent,
@@ -32,7 +31,8 @@ export async function enrichList(app: FastifyInstance): Promise<void> {
 
   app.post('/lists/:id/enrich', forAdmins, async (request, reply) => {
     const { db, caller } = request;
-    const body = bodyOf(idOf(request, 'list'), fieldsOf(request));
+    const { id } = await requireList(request);
+    const body = bodyOf(id, fieldsOf(request));
     try {
       requireValid(check, body);
       const ids = await findEnriched(db, caller.customerId, body);
