@@ -33,10 +33,7 @@ const readsLabel: Changes = {
   sources: {
     'src/queries/sales/products.ts': [['  p.id,\n', '  p.id, p.label,\n']],
     'src/schemas/products.ts': [
-      [
-        "  id: Uuid({ description: 'Id of the product.' }),\n",
-        "  id: Uuid({ description: 'Id of the product.' }),\n  label: Type.String(),\n",
-      ],
+      ["  id: Uuid('Id of the product.'),\n", "  id: Uuid('Id of the product.'),\n  label: Type.String(),\n"],
     ],
   },
   migrations: {
