@@ -46,8 +46,8 @@ const start = (client: TestCustomer, addresses: number, more: object = {}): Prom
 const statusesOf = async (answers: Promise<Answer>[]) => (await Promise.all(answers)).map(({ status }) => status);
 
 /** Moves all that a key has spent to another day. */
-const moveSpending = ({ keyId }: TestCustomer, day: string) =>
-  app.owner.unsafe(`update key_spending set day = ${day} where api_key_id = '${keyId}'`);
+const moveSpending = ({ keyId }: TestCustomer, day: string, which = 'true') =>
+  app.owner.unsafe(`update key_spending set day = ${day} where api_key_id = '${keyId}' and ${which}`);
 const yesterday = `(now() at time zone 'UTC')::date - 1`;
 const lastMonth = `date_trunc('month', now() at time zone 'UTC')::date - 1`;
 
@@ -197,7 +197,7 @@ describe('what a key has spent', () => {
     expect((await start(client, 4)).status).toBe(200);
 
     await change({ verification: { amount: 4, per: 'month' } });
-    await moveSpending(client, `case when day = ${yesterday} then ${lastMonth} else day end`);
+    await moveSpending(client, lastMonth, `day = ${yesterday}`);
     expect((await keyOf()).spent.verification).toBe(4);
     expect((await start(client, 1)).body).toMatchObject({ available: 0 });
     await change({ verification: { amount: 9, per: 'total' } });

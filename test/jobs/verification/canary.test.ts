@@ -33,6 +33,7 @@ const resultsOf = async (customer: TestCustomer, id: string) =>
   (await customer.post(`/service-handler/${id}/results`)).body;
 /** Ends the pause before the job's next batch. */
 const wake = (id: string) => app.owner`update jobs set leased_until = now() where id = ${id}`;
+const minutesAgo = (minutes: number) => new Date(Date.now() - minutes * 60_000);
 const readiness = async () => (await inject(app.fastify, 'GET', '/readyz')).body;
 
 test('while the name server denies everything, a job waits and nothing is charged; then it goes on', async () => {
@@ -84,11 +85,11 @@ test('after an hour, the addresses that wait end unknown and are free', async ()
   const id = await start(customer, [`ada@${randomDomain()}`, `bob@${randomDomain()}`, 'x@mailinator.com']);
   const worker = newWorker();
   await worker(customer);
-  await app.owner`update jobs set waiting_since = waiting_since - interval '59 minutes' where id = ${id}`;
+  await app.owner`update jobs set waiting_since = ${minutesAgo(59)} where id = ${id}`;
   await wake(id);
   await worker(customer);
   expect(await jobOf(customer, id)).toMatchObject({ waiting_for: 'name_server', processed: 0 });
-  await app.owner`update jobs set waiting_since = waiting_since - interval '1 minute' where id = ${id}`;
+  await app.owner`update jobs set waiting_since = ${minutesAgo(60)} where id = ${id}`;
   await wake(id);
   await worker(customer);
   const job = await jobOf(customer, id);
