@@ -7,6 +7,7 @@ import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith, select, unlock, verify } from '../jobs/calls.ts';
 import { contextOf, echo, verifyTurn } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
+import { isOnCitus } from '../setup/database.ts';
 import { contactBody, inject, make, makeList, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
 import { makeSession } from '../setup/sessions.ts';
 
@@ -218,10 +219,13 @@ describe('what a key has spent', () => {
     expect(await faultsOf(customer)).toEqual([]);
   });
 
-  test('is given back on the day of the start, if the job ends on a later one', async () => {
-    const { customer, client, keyOf } = await capped({ verification: { amount: 5, per: 'day' } });
-    const { body } = await start(client, 5);
-    const [moved] = await app.owner<[{ id: string }]>`
+  // A job gets another id by one statement, which Citus refuses.
+  test.skipIf(isOnCitus())(
+    'is given back on the day of the start, if the job ends on a later one (needs one server)',
+    async () => {
+      const { customer, client, keyOf } = await capped({ verification: { amount: 5, per: 'day' } });
+      const { body } = await start(client, 5);
+      const [moved] = await app.owner<[{ id: string }]>`
       with old as (
         select uuidv7(interval '-1 day') as id
       ),
@@ -232,13 +236,14 @@ describe('what a key has spent', () => {
         update job_inputs set job_id = old.id from old where customer_id = ${customer.id} and job_id = ${body.id} returning 1
       )
       update credit_entries set job_id = old.id from old where customer_id = ${customer.id} and job_id = ${body.id} returning job_id as id`;
-    await moveSpending(client, yesterday);
-    expect((await start(client, 5)).status).toBe(200);
-    await client.post(`/service-handler/${moved.id}/cancel`);
-    expect((await keyOf()).spent.verification).toBe(5);
-    expect((await start(client, 1)).status).toBe(402);
-    expect(await faultsOf(customer)).toEqual([]);
-  });
+      await moveSpending(client, yesterday);
+      expect((await start(client, 5)).status).toBe(200);
+      await client.post(`/service-handler/${moved.id}/cancel`);
+      expect((await keyOf()).spent.verification).toBe(5);
+      expect((await start(client, 1)).status).toBe(402);
+      expect(await faultsOf(customer)).toEqual([]);
+    },
+  );
 
   test('does not grow by jobs that no key starts: a retry by an operator', async () => {
     const { customer, client, keyOf } = await capped({ verification: { amount: 5, per: 'day' } });
