@@ -1,6 +1,5 @@
 import type { Command } from 'commander';
 import { buildApp } from '../app.ts';
-import { readConfig } from '../process/config.ts';
 import type { Demo } from '../demo/load-demo.ts';
 import { startWorkers } from '../jobs/workers.ts';
 import type { OpenServices } from './database.ts';
@@ -36,7 +35,7 @@ export function define(command: Command): void {
  * first accepts new requests for another SHUTDOWN_GRACE_MS.
  */
 const serve = (options: Options): Promise<Serving> =>
-  runServices(options, readConfig().SHUTDOWN_GRACE_MS, async (services, shutdown) => {
+  runServices(options, async (services, shutdown) => {
     const demo = options.demo ? await demoIn(services) : null;
     const app = buildApp(services);
     shutdown.addServer(app);
@@ -45,8 +44,8 @@ const serve = (options: Options): Promise<Serving> =>
       shutdown.add(() => workers.stop());
     }
     const monitor = await listenMonitor(services, shutdown);
-    shutdown.runAtSignal(app.log);
-    const { HOST: host, PORT: port } = services.config;
+    const { HOST: host, PORT: port, SHUTDOWN_GRACE_MS: graceMs } = services.config;
+    shutdown.runAtSignal(app.log, graceMs);
     const url = await app.listen({ host, port });
     return { url, docs: `${url}/docs`, monitor, demo };
   });

@@ -18,7 +18,7 @@ export function define(command: Command): void {
 
 /** Starts the workers. On SIGTERM or SIGINT, finishes the work in progress and exits with code 0. */
 const work = (options: { migrate?: true }): Promise<Working> =>
-  runServices(options, 0, async (services, shutdown, log) => {
+  runServices(options, async (services, shutdown, log) => {
     const workers = await startWorkers({ ...services, log });
     shutdown.add(() => workers.stop());
     const monitor = await listenMonitor(services, shutdown);

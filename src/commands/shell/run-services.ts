@@ -8,19 +8,17 @@ import { Shutdown } from './shutdown.ts';
 
 /**
  * Opens the services of a process that runs until it gets a signal, and starts it. Closes all if the start fails.
- * @param graceMs as in `Shutdown`
  * @param start calls `runAtSignal` when the process can stop
  */
 export async function runServices<T>(
   options: { migrate?: true },
-  graceMs: number,
   start: (services: OpenServices, shutdown: Shutdown, log: FastifyBaseLogger) => Promise<T>,
 ): Promise<T> {
   const config = readConfig();
   const log = logger(config);
   await startTracing(config, log);
   const services = await openServices(config);
-  const shutdown = new Shutdown(services, graceMs);
+  const shutdown = new Shutdown(services);
   try {
     if (options.migrate) await migrate(services.ownerUrl);
     await requireSchema(services);

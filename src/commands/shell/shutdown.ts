@@ -6,18 +6,12 @@ import type { OpenServices } from '../database.ts';
 
 export class Shutdown {
   readonly #services: OpenServices;
-  readonly #graceMs: number;
   readonly #apps: FastifyInstance[] = [];
   readonly #stops: (() => Promise<void>)[] = [];
 
-  /**
-   * @param services are closed last
-   * @param graceMs time after SIGTERM in which the servers still accept requests, while `/readyz` tells load balancers
-   * to send no more (ms)
-   */
-  constructor(services: OpenServices, graceMs = 0) {
+  /** @param services are closed last */
+  constructor(services: OpenServices) {
     this.#services = services;
-    this.#graceMs = graceMs;
   }
 
   addServer(app: FastifyInstance): void {
@@ -57,11 +51,13 @@ export class Shutdown {
    * Shuts down when the process gets a signal. After SIGTERM, servers first accept requests for another `graceMs`. Then
    * running requests and jobs have SHUTDOWN_MS to finish, and the database has 15 s more to close. After a second
    * signal, the process ends at once with exit code 1.
+   * @param graceMs time after SIGTERM in which the servers still accept requests, while `/readyz` tells load balancers
+   * to send no more (ms)
    */
-  runAtSignal(log: FastifyBaseLogger): void {
+  runAtSignal(log: FastifyBaseLogger, graceMs = 0): void {
     // `beforeExit` is left out: a failed start ends with exit code 1, and close-with-grace would change it to 0.
     const options = {
-      delay: this.#graceMs + this.#services.config.SHUTDOWN_MS + 15_000,
+      delay: graceMs + this.#services.config.SHUTDOWN_MS + 15_000,
       logger: false as const,
       skip: ['beforeExit' as const],
       onSecondSignal: (signal?: string) => log.warn({ signal }, 'stopping at once after a second signal'),
@@ -69,7 +65,7 @@ export class Shutdown {
     closeWithGrace(options, async ({ signal, err }) => {
       if (err) log.fatal({ err }, 'stopping after an unexpected error');
       else log.info({ signal }, 'stopping');
-      await this.run(signal === 'SIGTERM' ? this.#graceMs : 0);
+      await this.run(signal === 'SIGTERM' ? graceMs : 0);
       log.info('stopped');
     });
   }
