@@ -2,7 +2,7 @@ import { Tokens } from '@fastify/csrf';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { spenderOf, type Spender } from '../../credentials/caller.ts';
-import { DomainError, SpendCapExceeded, validationFailed, type Fault } from '../../errors.ts';
+import { DomainError, notFound, SpendCapExceeded, validationFailed, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
 import { markSent } from '../../queries/records/sent-forms.ts';
@@ -50,7 +50,7 @@ export function requireToken(request: FastifyRequest, fields: unknown): void {
 }
 
 /** Says that a form had its effect when it was sent before, and has none now. */
-export const sentBefore: Html = notice('This form was sent before. Nothing was done a second time.', 'warning');
+const sentBefore: Html = notice('This form was sent before. Nothing was done a second time.', 'warning');
 
 /**
  * Does in a transaction what a form is for. If the form was sent before, does nothing and returns undefined.
@@ -144,7 +144,7 @@ const sentence = (message: string): string => `${message.charAt(0).toUpperCase()
 export function idOf({ params }: FastifyRequest, noun: string): string {
   const { id = '' } = params as { id?: string };
   const canonical = canonicalId(id);
-  if (canonical === undefined) throw new DomainError('not_found', `No such ${noun}`);
+  if (canonical === undefined) throw notFound(noun);
   return canonical;
 }
 

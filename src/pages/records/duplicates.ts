@@ -52,16 +52,18 @@ const searches: Record<DuplicateKey, Search> = {
   external_name: { words: 'Companies with the same name, apart from legal forms', ...companies },
 };
 
+const isKey = (by: string): by is DuplicateKey => Object.hasOwn(searches, by);
+
 const keyOf = (fields: Fields): DuplicateKey => {
   const by = text(fields, 'by');
-  return Object.hasOwn(searches, by) ? (by as DuplicateKey) : 'work_email';
+  return isKey(by) ? by : 'work_email';
 };
 
 /** The search that the address names. */
 function keyIn(request: FastifyRequest): DuplicateKey {
   const { by } = request.params as { by: string };
-  if (!Object.hasOwn(searches, by)) throw notFound('search for duplicates');
-  return by as DuplicateKey;
+  if (!isKey(by)) throw notFound('search for duplicates');
+  return by;
 }
 
 /** Groups on one page. */

@@ -152,7 +152,8 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   }
 }
 
-const isPreview = (request: FastifyRequest): boolean => text(fieldsOf(request), 'do') === 'preview';
+/** The button was the one that only shows the form again. */
+export const isPreview = (request: FastifyRequest): boolean => text(fieldsOf(request), 'do') === 'preview';
 
 const isStale = (error: unknown): boolean => error instanceof DomainError && error.code === 'precondition_failed';
 

@@ -5,7 +5,7 @@ import { ruleLimits, ruleOperators, unruled, type ListCreate, type RuleGiven } f
 import { areaField, inputField, linesIn, select, text, values, type Choice, type Fields } from '../base/forms.ts';
 import { html, notice, type Html } from '../base/html.ts';
 import { fieldWord, operatorWords } from '../base/words.ts';
-import type { EditForm } from './editor.ts';
+import { isPreview, type EditForm } from './editor.ts';
 import { mostCounted, numberOf } from './record-list.ts';
 
 /** Rows for new rules in the form. */
@@ -34,8 +34,8 @@ export async function listControls(
   { stored, sent, refused: { faults, status } }: EditForm<ListDraft>,
 ): Promise<Html> {
   const draft = sent ? draftOf(sent) : (stored ?? { name: '', description: '', rules: [] });
-  const isPreview = sent !== undefined && text(sent, 'do') === 'preview' && status === 200;
-  return html`!${isPreview ? await previewOf(request, draft) : ''}
+  const isTried = isPreview(request) && status === 200;
+  return html`!${isTried ? await previewOf(request, draft) : ''}
     <div class="card">
       !${inputField({ name: 'name', label: 'Name', faults }, draft.name)}
       !${areaField({ name: 'description', label: 'What it is for', faults }, draft.description)}

@@ -14,7 +14,7 @@ import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { priceOf } from '../base/values.ts';
 import { contactKind } from './contact-kind.ts';
 import { peopleOfCompanies } from '../prospects/prospect-address.ts';
-import { editLinks, editor, savedNotice } from './editor.ts';
+import { editLinks, editor, isPreview, savedNotice } from './editor.ts';
 import { draftOf, listControls } from './list-form.ts';
 import { rowsOf } from './record-list.ts';
 import { rulesText } from './rule-words.ts';
@@ -62,8 +62,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
     bodyOf: async (request) => {
       const draft = draftOf(fieldsOf(request));
       // Rules can be tried before the list has a name.
-      const isPreview = text(fieldsOf(request), 'do') === 'preview';
-      return { body: isPreview ? { ...draft, name: draft.name || '–' } : draft };
+      return { body: isPreview(request) ? { ...draft, name: draft.name || '–' } : draft };
     },
     controls: listControls,
     fields: ['name', 'description'],
