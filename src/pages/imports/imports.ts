@@ -270,7 +270,10 @@ async function settings(request: FastifyRequest, reply: FastifyReply, { id }: Im
 const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Html> =>
   showsLists(state) ? listControls(request, {}, 'no list', state.list_ids[0]) : '';
 
-/** Returns the button that runs a check again, for real. Else an empty string. */
+/**
+ * Returns the button that imports what a check has read. If it cannot, returns the reason; for an import that is no
+ * finished check, an empty string.
+ */
 async function importButton(
   request: FastifyRequest,
   reply: FastifyReply,

@@ -8,7 +8,7 @@ export interface WorkerSlot {
   number: number;
 }
 
-/** Without a heartbeat for this time, a process's slots are deleted. */
+/** Time without a heartbeat after which the slots of a process are deleted (seconds). */
 const deleteAfterSeconds = 60;
 
 export async function registerWorkerSlots(sql: Queryable, slots: readonly WorkerSlot[]): Promise<void> {

@@ -42,8 +42,8 @@ export const isPresent = (sql: FragmentMaker, customerId: string): Fragment => s
   m.contact_id <> all(array(select r.contact_id from contact_removals r where r.customer_id = ${customerId}::uuid))`;
 
 /**
- * Removes contacts from all opportunities before they are deleted. Those of very many opportunities are hidden from
- * reads, and workers remove their rows later.
+ * Removes contacts from all opportunities before they are deleted. A contact in very many opportunities is hidden
+ * from reads, and workers remove its rows later.
  */
 export async function removeFromOpportunities(
   sql: Transaction,
