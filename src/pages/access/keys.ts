@@ -5,10 +5,13 @@ import { DomainError, notFound } from '../../errors.ts';
 import { actorOf } from '../../plugins/credentials/auth.ts';
 import { findApiKey, findKeyVersions, listApiKeys, revokeApiKey } from '../../queries/accounts/api-keys.ts';
 import { durations, KeyRequest, SpendCapsChange, type ApiKey, type SpendCaps } from '../../schemas/api-keys.ts';
+import { etagOf } from '../../text/etag.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
 import {
+  conflictOf,
   fieldsOf,
+  hidden,
   idOf,
   integer,
   once,
@@ -80,13 +83,15 @@ export async function keys(app: FastifyInstance): Promise<void> {
   app.post('/keys/:id/caps', forAdmins, async (request, reply) => {
     const { customerId } = request.caller;
     const caps = capsOf(fieldsOf(request));
+    const key = await requireKey(request);
+    if (text(fieldsOf(request), 'etag') !== etagOf(key.spend_caps))
+      return showCaps(request, reply, key, caps, conflictOf('key'));
     try {
       requireValid(checkCaps, { spend_caps: caps });
-      const id = idOf(request, 'API key');
-      await request.db.transaction((sql) => capKey(sql, customerId, id, caps, actorOf(request)));
+      await request.db.transaction((sql) => capKey(sql, customerId, key.id, caps, actorOf(request)));
       return await goTo(reply, `${section}?done=capped`);
     } catch (error) {
-      return showCaps(request, reply, await requireKey(request), caps, refusalOf(error));
+      return showCaps(request, reply, key, caps, refusalOf(error));
     }
   });
 
@@ -202,7 +207,8 @@ const showCaps = (request: FastifyRequest, reply: FastifyReply, key: ApiKey, cap
     section,
     action: `${section}/${key.id}/caps`,
     body: html`<p><strong>${key.name}</strong> (<code>${key.start}…</code>) keeps its value.</p>
-      !${capFields(caps, refused?.faults ?? {})} !${buttons('Change the caps', section, 'Leave them as they are')}`,
+      !${hidden({ etag: etagOf(key.spend_caps) })} !${capFields(caps, refused?.faults ?? {})}
+      !${buttons('Change the caps', section, 'Leave them as they are')}`,
     fields: ['spend_caps'],
     refused,
   });

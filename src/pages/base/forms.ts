@@ -106,6 +106,16 @@ export interface Refused {
 /** For a form that was not sent yet. */
 export const notSent: Refused = { faults: {}, status: 200 };
 
+/** Refuses a form because what it changes was changed since the user opened it. */
+export const conflictOf = (noun: string): Refused => ({
+  faults: {
+    '':
+      `Somebody changed this ${noun} while you were editing it, and nothing of yours is saved yet. Save to keep what ` +
+      'the form shows.',
+  },
+  status: statuses.precondition_failed,
+});
+
 /**
  * Validates a form's values against the schema of the corresponding API request.
  * @param others faults that the schema does not see

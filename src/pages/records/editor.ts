@@ -6,6 +6,7 @@ import type { DeleteRecord, UpdateRecord } from '../../queries/records/finders.t
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
 import {
+  conflictOf,
   doneNotice,
   fieldsOf,
   hidden,
@@ -156,15 +157,6 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
 export const isPreview = (request: FastifyRequest): boolean => text(fieldsOf(request), 'do') === 'preview';
 
 const isStale = (error: unknown): boolean => error instanceof DomainError && error.code === 'precondition_failed';
-
-const conflictOf = (noun: string): Refused => ({
-  faults: {
-    '':
-      `Somebody changed this ${noun} while you were editing it, and nothing of yours is saved yet. Save to keep what ` +
-      'the form shows.',
-  },
-  status: statuses.precondition_failed,
-});
 
 /** Returns the links beside the heading of a record's page. */
 export const editLinks = (path: string): Html =>
