@@ -14,6 +14,7 @@ export interface Cell {
  * The type of the values in a column. The type determines how a value is converted to the text of a cell and back.
  *
  * - `text`: text, unchanged.
+ * - `exact`: text that is compared exactly. White space around it counts only within quotes, and alone it is no value.
  * - `instant`: a time as text, in ISO 8601.
  * - `number`: a JSON number.
  * - `texts`: an array of strings, separated by `;`.
@@ -22,13 +23,14 @@ export interface Cell {
  * - `custom`: the value of a custom field. It is read as text, and converted later to the type of its column.
  * - `sheet number`: the same, but a number of a sheet is a number: it has no decimal comma.
  */
-export type CellType = 'text' | 'instant' | 'number' | 'texts' | 'phones' | 'json' | 'custom' | 'sheet number';
+export type CellType =
+  'text' | 'exact' | 'instant' | 'number' | 'texts' | 'phones' | 'json' | 'custom' | 'sheet number';
 
 interface Rules {
   /** For a value that is not null. */
   write(value: never): string;
   /**
-   * For a cell that is not empty and does not mean null.
+   * For a cell that is not empty and does not mean null. Undefined: the cell has no value.
    * @throws InvalidCell
    */
   read(cell: Cell): unknown;
@@ -46,6 +48,11 @@ const custom: Rules = {
 
 const rules: Record<CellType, Rules> = {
   text: asItIs,
+  exact: {
+    write: (text: string) => text,
+    read: ({ text, isQuoted }) => (text.trim() === '' ? undefined : isQuoted ? text : text.trim()),
+    isQuoted: (text: string) => text !== text.trim(),
+  },
   instant: asItIs,
   number: {
     write: (number: number) => JSON.stringify(number),
@@ -75,7 +82,7 @@ export function writeCell(type: CellType, value: unknown): Cell {
 }
 
 /**
- * Returns undefined for an empty cell, null for an unquoted `\N`.
+ * Returns undefined for a cell without a value, null for an unquoted `\N`.
  * @throws InvalidCell
  */
 export function readCell(type: CellType, cell: Cell): unknown {

@@ -147,7 +147,7 @@ function columnOf(fields: FileFields, name: string): FileColumn {
   return {
     name,
     header: name,
-    type: cellTypeOf(shown.properties[name]!),
+    type: name === externalId ? 'exact' : cellTypeOf(shown.properties[name]!),
     kind: kindOf(name, written),
     shown: [name],
     item: [name],
@@ -155,6 +155,8 @@ function columnOf(fields: FileFields, name: string): FileColumn {
     mayBeEmpty: !changed || !refusesEmptyText(changed),
   };
 }
+
+const externalId = 'external_id';
 
 const typesOf = (schema: TSchema): string[] => [schema['type']].flat() as string[];
 
@@ -184,7 +186,7 @@ const kinds: Record<string, ValueKind> = {
 };
 
 function kindOf(name: string, schema: TSchema): ValueKind | undefined {
-  if (name === 'external_id') return undefined; // compared exactly
+  if (name === externalId) return undefined; // read as it is written
   if (Object.hasOwn(kinds, name)) return kinds[name];
   if (name.endsWith('_url')) return 'url';
   if (schema['format'] === 'email' || schema['format'] === 'country') return schema['format'];
