@@ -7,7 +7,9 @@ import { contactSource } from '../../src/filters/columns.ts';
 import {
   candidateCountClauses,
   candidatePageClauses,
+  countClauses,
   newestPageClauses,
+  pageClauses,
 } from '../../src/filters/paging/page-clauses.ts';
 import { parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
 import { record, recorder } from '../../src/filters/sql-recorder.ts';
@@ -62,6 +64,7 @@ const rare: [string, Record<string, unknown>, number][] = [
   ['a search for one', { search: 'p4001@' }, 40 + companies],
   ['a search of two words for one', { search: 'p4001 example' }, 1_000 + 3 * companies],
   ['a search for nobody', { search: 'xyzzy plugh' }, 3 * companies],
+  ['a search of two words that only company names have, each half of these', { search: 'works group' }, 3 * companies],
   ['a part of a name', { first_name: { contains: 'qqq' } }, 0],
   ['a part of a company', { 'company.company_name': { contains: 'qqq' } }, 0],
   ['punctuation', { job_title: { contains: '%_%' } }, 0],
@@ -90,6 +93,37 @@ describe.each(rare)('%s', (_, filters, most) => {
     }
   });
 });
+
+/** Half of the companies have the word `works` in their names, one has `123`, a tenth have `timber`. */
+test.each([
+  'p4001 works',
+  'grace works',
+  'grace 123',
+  'ada group 123',
+  'p40 timber works',
+  'xyzzy works',
+  'grace xyzzy',
+])(
+  'a search for %s finds the same contacts as without an index, however many companies have a word',
+  async (search) => {
+    const { id } = tenants[0]!;
+    const query = { filters: { search } };
+    const found = async (clauses: typeof candidatePageClauses, request: ListRequest) => {
+      const { text, parameters } = record(page(clauses, id, request));
+      return (await sql.unsafe(text, parameters as string[])).map((row) => row['id']);
+    };
+    for (const paginate of [{ limit: 100 }, { limit: 3, page: 2 }])
+      expect(await found(candidatePageClauses, { ...query, paginate })).toEqual(
+        await found(pageClauses, { ...query, paginate }),
+      );
+    const counted = async (clauses: typeof candidateCountClauses) => {
+      const { from, where } = clauses(recorder, parseRecordQuery(contactSource, id, query));
+      const { text, parameters } = record(recorder`select count(*) from ${from} where ${where}`);
+      return sql.unsafe(text, parameters as string[]);
+    };
+    expect(await counted(candidateCountClauses)).toEqual(await counted(countClauses));
+  },
+);
 
 test('a page that the newest contacts fill reads no more of them than it needs, of a customer of any size', async () => {
   for (const { id } of tenants) {

@@ -128,7 +128,7 @@ function printSearch(printing: Printing, { words }: Test<'search'>): Candidates 
 }
 
 /**
- * Returns conditions for `search` on contacts, of which each matching contact meets one: the contact has all words, its
+ * Returns statements for `search` on contacts, of which one selects each matching contact: the contact has all words, its
  * company's name has all, or the contact has one of the words and the name another.
  * @param hasAll the contact contains all words
  */
@@ -138,11 +138,27 @@ function searchedWithCompany(printing: Printing, words: string[], hasAll: Fragme
   const shared = words.flatMap((word) => {
     const others = words.filter((other) => other !== word).map(named);
     if (others.length === 0) return [];
-    const companies = companiesThat(printing, any(others));
-    // The first condition is a constant for the planner: without such companies, the contacts are not read at all.
-    return [sql`exists (${companies}) and ${hasParts(printing, 'search', word)} and c.company_id in (${companies})`];
+    return [idsOfCompanies(printing, companiesThat(printing, any(others)), hasParts(printing, 'search', word))];
   });
-  return [hasAll, sql`c.company_id = any(array(${companiesThat(printing, all(words.map(named)))}))`, ...shared];
+  const hasCompany = sql`c.company_id = any(array(${companiesThat(printing, all(words.map(named)))}))`;
+  return [idsThat(printing, hasAll), idsThat(printing, hasCompany), ...shared];
+}
+
+/**
+ * Selects contacts of these companies that also meet a condition of their own: through the companies if they are few, else
+ * by the condition. The number is a constant for the planner, so only one of both statements reads contacts.
+ */
+function idsOfCompanies(printing: Printing, companies: Fragment, own: Fragment): Fragment {
+  const { sql } = printing;
+  const isOfThese = sql`c.company_id in (select these.id from these)`;
+  const isFew = sql`(select count(*) between 1 and ${fewCompanies}::bigint from these)`;
+  const isMany = sql`(select count(*) > ${fewCompanies}::bigint from these)`;
+  // With `is true` the second statement does not join the companies, whose contacts it would read.
+  return sql`(
+    with these as materialized (${companies})
+    ${idsThat(printing, sql`${isFew} and ${own} and ${isOfThese}`)}
+    union all ${idsThat(printing, sql`${isMany} and ${own} and (${isOfThese}) is true`)}
+  )`;
 }
 
 /** For a stale list: its stored members, beside those that its rules select. */
@@ -218,8 +234,8 @@ function printAll(printing: Printing, filters: Filter[]): Candidates | undefined
   if (!first || others.some(({ kind }) => kind === 'search')) return { condition: own };
   const count = sql`(select count(*) from (${companiesThat(printing, first.filter)} limit ${fewCompanies + 1}::bigint) few)`;
   return isAnyOf(printing, [
-    sql`${count} <= ${fewCompanies}::bigint and ${first.candidates.condition}`,
-    sql`${count} > ${fewCompanies}::bigint and ${own}`,
+    idsThat(printing, sql`${count} <= ${fewCompanies}::bigint and ${first.candidates.condition}`),
+    idsThat(printing, sql`${count} > ${fewCompanies}::bigint and ${own}`),
   ]);
 }
 
@@ -230,10 +246,8 @@ function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Tes
   return field === undefined ? undefined : { ...filter, field };
 }
 
-function isAnyOf(printing: Printing, conditions: Fragment[]): Candidates {
-  const { sql } = printing;
-  // Each condition has a statement of its own, so that the planner uses an index for each.
-  const [first, ...more] = conditions.map((condition) => idsThat(printing, condition));
+/** @param statements one for each condition, so that the planner uses an index for each */
+function isAnyOf({ sql }: Printing, [first, ...more]: Fragment[]): Candidates {
   const ids = more.reduce((statements, one) => sql`${statements} union all ${one}`, first!);
   return { condition: sql`c.id = any(array(${ids}))`, ids };
 }
