@@ -33,6 +33,8 @@ export async function openBrowser(): Promise<LoopbackBrowser> {
     args: ['--no-sandbox', ...quiet],
     viewport: { width: 1280, height: 1000 },
   });
+  // A page that usually needs 4 s needed 15 s while other tests used the processors; a test has 120 s.
+  context.setDefaultTimeout(90_000);
   const refused: string[] = [];
   await context.route(
     (url) => url.protocol.startsWith('http') && url.hostname !== '127.0.0.1',
