@@ -5,7 +5,7 @@ import { openCursors, type FeedCursors } from '../queries/events/cursors.ts';
 import { findEnd, readEvents, type FeedEvent, type FeedPosition } from '../queries/events/feed.ts';
 import { eventTypes, type EventType } from '../schemas/events/types.ts';
 import { withDatabase } from './database.ts';
-import { asSome, asUuid, UsageError } from './shell/command.ts';
+import { asSome, asUuid, ignoreQuit, UsageError } from './shell/command.ts';
 
 export function define(command: Command): void {
   command
@@ -34,10 +34,17 @@ const tail = ({ customer, types, cursor, json }: TailOptions): Promise<void> =>
     let after = cursor === undefined ? await findEnd(db, id) : placeOf(cursors, id, cursor);
     for (;;) {
       const { events, next, isMore } = await readEvents(db, id, { after, types, limit: 1_000 });
-      for (const event of events) process.stdout.write(`${json ? asJson(cursors, id, event) : asLine(event)}\n`);
+      // A change after one that could not be written would look as if none were missing.
+      for (const event of events) await writeLine(json ? asJson(cursors, id, event) : asLine(event));
       after = next;
       if (!isMore) await sleep(pauseMs);
     }
+  }).catch(ignoreQuit);
+
+/** @throws the error of standard output */
+const writeLine = (text: string): Promise<void> =>
+  new Promise((resolve, reject) => {
+    process.stdout.write(`${text}\n`, (error) => (error ? reject(error) : resolve()));
   });
 
 /** @throws UsageError if the cursor is of another customer, or not one at all */

@@ -1,7 +1,9 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { open, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import { loopback, startReceiver, status, verify } from '../jobs/webhooks/receivers.ts';
 import { startApp } from '../setup/app.ts';
@@ -22,15 +24,20 @@ async function json(...words: string[]) {
   return JSON.parse(stdout);
 }
 
-/** Starts `events tail`. Returns its lines, one after another. */
-function tail(...words: string[]) {
+function spawnTail(words: readonly string[], stdout: 'pipe' | FileHandle, stderr: 'pipe' | 'inherit' = 'pipe') {
   const child = spawn(process.execPath, ['src/cli.ts', 'events', 'tail', ...words], {
     cwd: root,
     env: { ...nodeEnvironment, PATH: process.env['PATH'], ...environment },
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', stdout === 'pipe' ? stdout : stdout.fd, stderr],
   });
   onTestFinished(() => void child.kill('SIGKILL'));
-  const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
+  return child;
+}
+
+/** Starts `events tail`. Returns its lines, one after another. */
+function tail(...words: string[]) {
+  const child = spawnTail(words, 'pipe', 'inherit');
+  const lines = createInterface(child.stdout!)[Symbol.asyncIterator]();
   const next = async () => (await lines.next()).value as string;
   const kill = async () => {
     child.kill('SIGKILL');
@@ -75,6 +82,21 @@ test('events tail prints each change once, as a line or as JSON, and continues a
     expect(refused.stderr).not.toBe('');
   }
 });
+
+test('events tail ends at the first line that is not written, and when its reader has left', async () => {
+  const customer = await app.customer();
+  const { headers } = await customer.post('/events/list', {});
+  await make(customer, '/products', productBody());
+  const words = ['--customer', customer.id, '--cursor', headers['x-next-cursor'] as string, '--json'];
+  await using file = await open('/dev/full', 'w');
+  const full = spawnTail(words, file);
+  const said = text(full.stderr!);
+  expect(await once(full, 'exit')).toEqual([1, null]);
+  expect(await said).toMatch(/^error: The output cannot be written: ENOSPC.*\n$/);
+  const left = spawnTail(words, 'pipe');
+  left.stdout!.destroy();
+  expect(await once(left, 'exit')).toEqual([0, null]);
+}, 60_000);
 
 test('webhook create, list, test, disable, enable, rotate and delete', async () => {
   const { id: customer } = await app.customer();
