@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { runCli, type Run } from '../setup/cli.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { somebodyWaitsFor } from '../setup/locks.ts';
 import { readSheet } from '../setup/xlsx.ts';
 
 const app = await startApp();
@@ -84,6 +85,25 @@ test('an export that fails leaves the file as it was, and nothing else', async (
   expect(await readFile(output, 'utf8')).toBe('kept');
   expect((await readdir(folder)).toSorted()).toEqual(before);
 });
+
+test('of two exports to one file at once, each writes a whole file', async () => {
+  const output = join(folder, 'shared.csv');
+  const before = await readdir(folder);
+  const { body: companies } = await customer.post('/company/export', { format: 'csv' });
+  const { body: contacts } = await customer.post('/contacts/export', { format: 'csv' });
+  const slow = await app.owner.begin(async (sql) => {
+    await sql`lock table contacts in access exclusive mode`;
+    const words = ['contacts', 'export', '--customer', customer.id, '--output', output];
+    const started = runCli(words, { DATABASE_URL: app.url, STATEMENT_TIMEOUT_MS: '60000' });
+    await somebodyWaitsFor(sql, app.owner);
+    expect(await run('companies', '--output', output)).toMatchObject({ code: 0, stderr: '' });
+    expect(await readFile(output, 'utf8')).toBe(companies);
+    return { started };
+  });
+  expect(await slow.started).toMatchObject({ code: 0, stderr: '' });
+  expect(await readFile(output, 'utf8')).toBe(contacts);
+  expect((await readdir(folder)).toSorted()).toEqual([...before, 'shared.csv'].toSorted());
+}, 60_000);
 
 test.each([
   ['--json without a file', ['--json'], '--output'],

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { rename, rm, stat } from 'node:fs/promises';
 import { Readable, type Writable } from 'node:stream';
@@ -84,8 +85,8 @@ export function formatOf<Format extends string>(file: string, formats: readonly 
 }
 
 /**
- * Writes to a file with the ending `.partial`, and renames it when it is complete. Writes directly to an `output` that
- * is not a regular file (e.g. a pipe).
+ * Writes to a file of its own with the ending `.partial`, and renames it when it is complete. Writes directly to an
+ * `output` that is not a regular file (e.g. a pipe).
  */
 async function exportToFile(exportable: Exportable, options: ChosenOptions & { output: string }): Promise<Exported> {
   const { customer, output } = options;
@@ -93,7 +94,8 @@ async function exportToFile(exportable: Exportable, options: ChosenOptions & { o
     (found) => found.isFile(),
     () => true,
   );
-  const path = isReplaceable ? `${output}.partial` : output;
+  // With a name that no other export to this file uses: both would write into one file.
+  const path = isReplaceable ? `${output}.${randomBytes(4).toString('hex')}.partial` : output;
   try {
     const records = await exportTo(createWriteStream(path), exportable, options);
     if (isReplaceable) await rename(path, output);
