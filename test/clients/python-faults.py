@@ -145,6 +145,13 @@ class Faults(unittest.TestCase):
             self.assertEqual(again.results, first.results)
             self.assertEqual(api.count_contacts()["pagination"]["total_records"], 1_002)
 
+    def test_an_empty_idempotency_key_is_refused_and_not_replaced(self) -> None:
+        with SalesData(base_url, key) as api:
+            before = api.count_contacts()["pagination"]["total_records"]
+            self.raised(ValidationError, lambda: api.call("create_contact", body=person(1_100), idempotency_key=""))
+            self.raised(ValidationError, lambda: api.batch("create_contact_batch", [person(1_100)], idempotency_key=""))
+            self.assertEqual(api.count_contacts()["pagination"]["total_records"], before)
+
     def test_a_call_that_was_not_sent_is_repeated(self) -> None:
         late = Server(response(404, b"{}"), is_listening=False)
         timer = threading.Timer(0.1, late.listen)

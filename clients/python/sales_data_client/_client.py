@@ -71,7 +71,8 @@ class SalesData(Calls):
                 body["match"] = match
             start = len(results)
             try:
-                answer = self.call(name, body=body, idempotency_key=idempotency_key and f"{idempotency_key}-{number}")
+                part_key = f"{idempotency_key}-{number}" if idempotency_key else idempotency_key
+                answer = self.call(name, body=body, idempotency_key=part_key)
                 said = answer.data.get("data") if isinstance(answer.data, dict) else None
                 outcomes = said.get("results") if isinstance(said, dict) else None
                 if not isinstance(outcomes, list):

@@ -102,7 +102,8 @@ class Transport:
         if operation["takes"]:
             headers["content-type"] = operation["takes"]
         if operation["is_keyed"]:
-            headers["idempotency-key"] = idempotency_key or str(uuid.uuid4())
+            # An empty key is sent, and refused: with another one the call would not be executed only once.
+            headers["idempotency-key"] = str(uuid.uuid4()) if idempotency_key is None else idempotency_key
         if if_match is not None:
             headers["if-match"] = if_match
         if content_encoding is not None:
