@@ -5,6 +5,7 @@ import { DomainError, notFound, Unauthorized } from '../errors.ts';
 import { hashPassword } from './passwords.ts';
 import { recordEvent } from '../queries/accounts/audit.ts';
 import { findLinkedUser, storeLink, type LinkedUser } from '../queries/accounts/password-links.ts';
+import { blockLogins } from '../queries/accounts/sessions.ts';
 import {
   changeRole,
   createUser,
@@ -54,6 +55,7 @@ const addressTaken = (): DomainError => {
 
 /** Voids the user's previous link. The password stays until the new one is used. */
 export async function issueLink(sql: Transaction, { customerId, userId, by }: Change): Promise<IssuedLink> {
+  await blockLogins(sql, userId); // who uses the previous link right now would void the new one too
   const user = await requireActive(sql, customerId, userId);
   const token = mintToken(linkPrefix);
   const expires_at = await storeLink(sql, customerId, userId, token.hash());

@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { unique } from '../setup/factories.ts';
+import { somebodyWaitsFor } from '../setup/locks.ts';
 import { Visitor, textOf, visitorOf } from './visitor.ts';
 
 let app: TestApp;
@@ -103,6 +104,24 @@ describe('a user by link', () => {
     expect((await stranger().get(last)).status).toBe(404);
     expect((await user.get('/app')).location).toContain('/app/login');
     expect((await admin.post(`/app/users/${id}/link`, await admin.fieldsOf('/app/password'))).status).toBe(409);
+  });
+
+  test('stays when a newer one is made while the one before is being used', async () => {
+    const { admin, invite, idOf } = await start();
+    const first = pathIn((await invite()).body);
+    const id = await idOf();
+    const { used, made } = await app.owner.begin(async (sql) => {
+      await sql`select from users where id = ${id} for no key update`;
+      const used = setBy(first);
+      await somebodyWaitsFor(sql, app.owner);
+      let isMade = false;
+      const made = admin.submit(`/app/users/${id}/link`).finally(() => (isMade = true));
+      const waiting = () => app.owner`select from pg_locks where locktype = 'advisory' and not granted`;
+      await expect.poll(async () => isMade || (await waiting()).count > 0, { timeout: 10_000 }).toBe(true);
+      return { used, made };
+    });
+    expect((await used).status).toBe(303);
+    expect((await stranger().get(pathIn((await made).body))).status).toBe(200);
   });
 
   test('ends the sessions of the user, and a weak or mistyped password does not use it up', async () => {

@@ -61,7 +61,10 @@ export async function createSession(
   return session.expires_at;
 }
 
-/** Logins of the user wait until this transaction has ended. Call it before the user's password or state changes. */
+/**
+ * Logins of the user wait until this transaction has ended. Call it before the user's password, state or link changes: such
+ * transactions wait for each other.
+ */
 export async function blockLogins(sql: Transaction, userId: string): Promise<void> {
   // Not a lock of the user's row: in a distributed database, such a lock is taken on every node.
   await sql`select pg_advisory_xact_lock(${accountLock(sql, userId)})`;
