@@ -171,6 +171,11 @@ test('an opportunity is created and changed by a form: company by name, contacts
     price: ['12,5', '3', ''],
     quantity: ['2', '1', ''],
   };
+  const thousands = { price: ['1,249', '3', ''], quantity: ['1,000', '1.000', ''] };
+  const unclear = await admin.submit(path, { ...sent, ...thousands });
+  expect([unclear.status, textOf(unclear)]).toEqual([400, expect.stringMatching(/Must be number|Must be integer/)]);
+  for (const one of [{ price: thousands.price }, { quantity: ['1,000', '1', ''] }, { quantity: ['2', '1.000', ''] }])
+    expect((await admin.submit(path, { ...sent, ...one })).status).toBe(400);
   const saved = await admin.submit(path, sent);
   expect([saved.status, textOf(saved)]).toEqual([303, '']);
   const location = saved.location!;

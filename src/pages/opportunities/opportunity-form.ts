@@ -86,11 +86,18 @@ async function blankDraft(request: FastifyRequest): Promise<Fields> {
   };
 }
 
-/** Returns a number as people write it, or the text itself, so that the validation rejects it with a message. */
-const numberOf = (given: string): number => {
+/**
+ * Returns a price as people write it, or the text itself, so that the validation rejects it with a message. Also rejects
+ * `1,249`, which may mean a thousand.
+ */
+const priceOf = (given: string): number => {
   const plain = given.trim().replace(',', '.');
-  return /^\d+(\.\d+)?$/.test(plain) ? Number(plain) : (given as never);
+  const isClear = /^\d+(\.\d+)?$/.test(plain) && !/^[1-9]\d*,\d{3}$/.test(given.trim());
+  return isClear ? Number(plain) : (given as never);
 };
+
+/** Like `priceOf`, for a whole number: neither `1,000` nor `1.000` is one. */
+const quantityOf = (given: string): number => (/^\d+$/.test(given.trim()) ? Number(given) : (given as never));
 
 const idOf = (given: string): string => canonicalId(given) ?? given;
 
@@ -101,7 +108,7 @@ function linesOf(fields: Fields): Line[] {
     const [price, quantity] = [prices![i] ?? '', quantities![i] ?? ''];
     return id === '' || quantity.trim() === ''
       ? []
-      : [{ id: idOf(id), price: numberOf(price), quantity: numberOf(quantity) }];
+      : [{ id: idOf(id), price: priceOf(price), quantity: quantityOf(quantity) }];
   });
 }
 
