@@ -124,6 +124,23 @@ describe('a contact', () => {
     expect({ first_name, job_title, custom_fields }).toEqual({ first_name: 'Augusta', ...texts });
   });
 
+  test('keeps the phone numbers that a form leaves as they are, also if it adds or removes others', async () => {
+    const phone_numbers = [
+      { country_code: '+1', number: '555-0100' },
+      { country_code: '', number: '0351 4567890' },
+      { country_code: '+44', number: '20 7946 0000' },
+    ];
+    const [id] = await makeContacts(1, { phone_numbers, location_country: 'DE' });
+    const lines = '+1 555-0100\r\n+44 20 7946 0000\r\n+49 30 901820\r\n0351 4567890\r\n';
+    expect((await admin.submit(`/app/contacts/${id}/edit`, { phone_numbers: lines })).status).toBe(303);
+    expect((await customer.get(`/contacts/${id}`)).body.phone_numbers).toEqual([
+      phone_numbers[0],
+      phone_numbers[2],
+      { country_code: '+49', number: '30901820' },
+      phone_numbers[1],
+    ]);
+  });
+
   test('is created once by a form that is sent twice, also at the same time', async () => {
     const path = '/app/contacts/new';
     const fields = { ...(await admin.fieldsOf(path)), first_name: 'Ada', last_name: 'L', work_email: 'a@example.com' };

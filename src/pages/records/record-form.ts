@@ -1,5 +1,6 @@
 import type { TObject } from '@sinclair/typebox';
 import { phoneReader, type PhoneNumber } from '../../files/values/phones.ts';
+import type { Contact } from '../../schemas/contacts.ts';
 import type { User } from '../../schemas/users.ts';
 import {
   asSentBack,
@@ -37,21 +38,22 @@ const linesOf = (given: string): string[] =>
     .map((line) => line.trim())
     .filter((line) => line !== '');
 
+/**
+ * Returns the phone numbers that lines of a form stand for.
+ * @param stored the record's numbers. Their lines are not read again, because that could change them
+ */
+async function phonesOf(lines: string[], country: string, stored: readonly PhoneNumber[]): Promise<PhoneNumber[]> {
+  const { read, write } = await phoneReader();
+  const known = new Map(stored.map((phone) => [write(phone), phone]));
+  return lines.flatMap((line) => {
+    const phones = known.has(line) ? [known.get(line)!] : read(line, country);
+    return phones.length > 0 ? phones : [{ country_code: '', number: line }];
+  });
+}
+
 /** Returns the value that a text stands for in the API's body. */
-async function valueOf(
-  { name, control }: FormField,
-  given: string,
-  schema: TObject,
-  country: string,
-): Promise<unknown> {
+function valueOf({ name, control }: FormField, given: string, schema: TObject): unknown {
   const lines = linesOf(given);
-  if (control === 'phones') {
-    const reader = await phoneReader();
-    return lines.flatMap((line) => {
-      const phones = reader.read(line, country);
-      return phones.length > 0 ? phones : [{ country_code: '', number: line }];
-    });
-  }
   if (control === 'lines' && lines.length > 0) return lines;
   if (control === 'company') return given.trim() === '' ? {} : { name: given.trim() };
   if (given.trim() === '') return isNullable(schema, name) ? null : '';
@@ -82,7 +84,10 @@ export async function changesOf(
   for (const one of formFields) {
     const given = linesIn(fields, one.name);
     if (fields[one.name] === undefined || given === (stored ? asSentBack(await formText(one, stored)) : '')) continue;
-    changes[one.name] = await valueOf(one, given, schema, country);
+    changes[one.name] =
+      one.control === 'phones'
+        ? await phonesOf(linesOf(given), country, (stored as Partial<Contact> | undefined)?.phone_numbers ?? [])
+        : valueOf(one, given, schema);
   }
   const custom = customChanges(fields, stored?.custom_fields ?? {});
   return Object.keys(custom).length > 0 ? { ...changes, custom_fields: custom } : changes;
