@@ -109,6 +109,21 @@ describe('/app/webhooks', () => {
     expect((await visitor.get(path)).status).toBe(404);
   });
 
+  test('an endpoint that another admin changed meanwhile is not changed back: the form says so', async () => {
+    const { customer, visitor } = await start();
+    const { path } = await create(visitor);
+    const opened = await visitor.fieldsOf(`${path}/edit`);
+    const mine = { url: wanted.url, types: ['list.created'], description: 'mine' };
+    const url = `${wanted.url}/new`;
+    expect((await visitor.submit(`${path}/edit`, { url, types: ['contact.created'] })).status).toBe(303);
+    const refused = await visitor.post(`${path}/edit`, { ...opened, ...mine });
+    expect([refused.status, textOf(refused)]).toEqual([412, expect.stringContaining('Somebody changed this webhook')]);
+    expect(await rowsOf(customer.id)).toEqual([expect.objectContaining({ url, types: ['contact.created'] })]);
+    expect(refused.body).toContain('mine');
+    expect((await visitor.submit(`${path}/edit`, mine)).status).toBe(303);
+    expect(await rowsOf(customer.id)).toEqual([expect.objectContaining(mine)]);
+  });
+
   test('only admins of the customer see and change endpoints, by forms of their own pages', async () => {
     const { customer, visitor } = await start();
     const { path } = await create(visitor);

@@ -15,12 +15,15 @@ import { listDeliveries } from '../../queries/webhooks/deliveries.ts';
 import { deleteEndpoint } from '../../queries/webhooks/endpoints.ts';
 import { defaultLimit } from '../../schemas/base/wire.ts';
 import { EndpointRequest, maxEndpoints, type Endpoint } from '../../schemas/events/webhooks.ts';
+import { etagOf } from '../../text/etag.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins } from '../base/access.ts';
 import {
+  conflictOf,
   doneNotice,
   fieldsOf,
   filterChoice,
+  hidden,
   idOf,
   inputField,
   linesIn,
@@ -66,19 +69,21 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
   app.get('/webhooks/:id', forAdmins, async (request, reply) => showEndpoint(request, reply));
 
   app.get('/webhooks/:id/edit', forAdmins, async (request, reply) => {
-    const { url, types, bulk, description } = await requireShown(request);
-    return showEdit(request, reply, { url, types, bulk, description });
+    const stored = await requireShown(request);
+    return showEdit(request, reply, stored, settingsOf(stored));
   });
 
   app.post('/webhooks/:id/edit', forAdmins, async (request, reply) => {
-    const id = idOf(request, noun);
+    const stored = await requireShown(request);
     const draft = draftOf(request);
+    if (text(fieldsOf(request), 'etag') !== etagOf(settingsOf(stored)))
+      return showEdit(request, reply, stored, draft, conflictOf(noun));
     try {
       requireValid(check, draft);
-      await updateEndpoint(managementOf(request), id, draft);
-      return await goTo(reply, `${pathOf({ id })}?done=changed`);
+      await updateEndpoint(managementOf(request), stored.id, draft);
+      return await goTo(reply, `${pathOf(stored)}?done=changed`);
     } catch (error) {
-      return showEdit(request, reply, draft, refusalOf(error));
+      return showEdit(request, reply, stored, draft, refusalOf(error));
     }
   });
 
@@ -226,13 +231,22 @@ const showNew = (request: FastifyRequest, reply: FastifyReply, draft: EndpointDr
     refused,
   });
 
-function showEdit(request: FastifyRequest, reply: FastifyReply, draft: EndpointDraft, refused = notSent) {
-  const path = pathOf({ id: idOf(request, noun) });
+/** What the form of an endpoint shows. */
+const settingsOf = ({ url, types, bulk, description }: Endpoint): EndpointDraft => ({ url, types, bulk, description });
+
+function showEdit(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  stored: Endpoint,
+  draft: EndpointDraft,
+  refused = notSent,
+) {
+  const path = pathOf(stored);
   return sendForm(request, reply, {
     title: 'Change the endpoint',
     section,
     action: `${path}/edit`,
-    body: endpointForm(draft, refused.faults, 'Save', path),
+    body: html`!${hidden({ etag: etagOf(settingsOf(stored)) })} !${endpointForm(draft, refused.faults, 'Save', path)}`,
     fields: shownFields,
     refused,
   });
