@@ -1,4 +1,5 @@
 import type { CountryCodes } from '../../files/values/country-codes.ts';
+import { isPlaceholder } from '../../queries/catalog/identifiers.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
 import type { CatalogReads, Search } from '../catalog.ts';
@@ -71,7 +72,8 @@ const steps: readonly Step[] = [
   },
   {
     name: 'profnet_url',
-    valuesOf: ({ profnet_url: url }) => [keyOfProfile(url ?? '') ?? []].flat(),
+    // Also people of the catalog have `n/a` in place of a profile.
+    valuesOf: ({ profnet_url: url }) => (url && !isPlaceholder(url) ? [keyOfProfile(url) ?? []].flat() : []),
     valuesIn: keysOf,
     criterion: byKeys,
   },
