@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { parseCell } from './json.ts';
 import type { PhoneNumber } from './values/phones.ts';
-import { InvalidCell } from './values/read-value.ts';
+import { InvalidCell, isNothing } from './values/read-value.ts';
 
 /** An unquoted `\N` means null, a quoted `\N` is text. */
 export interface Cell {
@@ -14,7 +14,8 @@ export interface Cell {
  * The type of the values in a column. The type determines how a value is converted to the text of a cell and back.
  *
  * - `text`: text, unchanged.
- * - `exact`: text that is compared exactly. White space around it counts only within quotes, and alone it is no value.
+ * - `exact`: text that is compared exactly. Within quotes, white space around it counts, and a text such as `n/a` is a
+ *   value. White space alone is none.
  * - `instant`: a time as text, in ISO 8601.
  * - `number`: a JSON number.
  * - `texts`: an array of strings, separated by `;`.
@@ -50,8 +51,12 @@ const rules: Record<CellType, Rules> = {
   text: asItIs,
   exact: {
     write: (text: string) => text,
-    read: ({ text, isQuoted }) => (text.trim() === '' ? undefined : isQuoted ? text : text.trim()),
-    isQuoted: (text: string) => text !== text.trim(),
+    read: ({ text, isQuoted }) => {
+      const trimmed = text.trim();
+      if (trimmed === '' || (!isQuoted && isNothing(trimmed))) return undefined;
+      return isQuoted ? text : trimmed;
+    },
+    isQuoted: (text: string) => text !== text.trim() || isNothing(text),
   },
   instant: asItIs,
   number: {

@@ -199,21 +199,26 @@ describe('an import', () => {
     );
   });
 
-  test.each(['contacts', 'companies'] as const)('does not take white space for an external id (%s)', async (object) => {
-    const name = object === 'contacts' ? 'first_name' : 'company_name';
-    const settings = { ...newContacts, object, mode: 'upsert', match: 'external_id' };
-    await importFile(app, customer, settings, `${name},external_id\nAda,x-1\nBea," y "\n`);
-    const lines = ['Ada B, x-1 ', 'Bea B," y "', 'Cleo,   ', 'Dora,"   "'];
-    const done = await importFile(app, customer, settings, `${name}, external_id\n${lines.join('\n')}\n`);
-    expect(countsOf(done)).toMatchObject({ created: 0, updated: 2, failed: 2 });
-    expect(await errorsOf(customer, done.id)).toEqual([
-      'Cleo,   ,4,external_id: is missing',
-      'Dora,"   ",5,external_id: is missing',
-    ]);
-    const kind = object === 'contacts' ? 'contacts' : 'company';
-    const { body } = await customer.post(`/${kind}/export`, { format: 'csv', fields: [name, 'external_id'] });
-    expect(body).toBe(`${name},external_id\r\nBea B," y "\r\nAda B,x-1\r\n`);
-  });
+  test.each(['contacts', 'companies'] as const)(
+    'does not take white space or n/a for an external id (%s)',
+    async (object) => {
+      const name = object === 'contacts' ? 'first_name' : 'company_name';
+      const settings = { ...newContacts, object, mode: 'upsert', match: 'external_id' };
+      await importFile(app, customer, settings, `${name},external_id\nAda,x-1\nBea," y "\nFay,"-"\n`);
+      const lines = ['Ada B, x-1 ', 'Bea B," y "', 'Cleo,   ', 'Dora,"   "', 'Eve,n/a', 'Eva,N/A', 'Fay B,"-"'];
+      const done = await importFile(app, customer, settings, `${name}, external_id\n${lines.join('\n')}\n`);
+      expect(countsOf(done)).toMatchObject({ created: 0, updated: 3, failed: 4 });
+      expect(await errorsOf(customer, done.id)).toEqual([
+        'Cleo,   ,4,external_id: is missing',
+        'Dora,"   ",5,external_id: is missing',
+        'Eve,n/a,6,external_id: is missing',
+        'Eva,N/A,7,external_id: is missing',
+      ]);
+      const kind = object === 'contacts' ? 'contacts' : 'company';
+      const { body } = await customer.post(`/${kind}/export`, { format: 'csv', fields: [name, 'external_id'] });
+      expect(body).toBe(`${name},external_id\r\nFay B,"-"\r\nBea B," y "\r\nAda B,x-1\r\n`);
+    },
+  );
 
   test('takes NDJSON, and gives each failed line back', async () => {
     const items = [
