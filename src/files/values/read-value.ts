@@ -65,17 +65,21 @@ const longestShown = 100;
 export const quoted = (text: string): string =>
   JSON.stringify(text.length > longestShown ? `${text.slice(0, longestShown - 1)}…` : text);
 
-const nothing = new Set(['n/a', 'n.a.', '#n/a', '#nv', 'k.a.', 'k. a.', 'keine angabe', 'null', 'unspecified']);
+const nothing = new Set(['n/a', 'n.a.', '#nv', 'k.a.', 'k. a.', 'keine angabe', 'null', 'unspecified']);
 
 /** Dashes or question marks, such as `--`. */
 const noWord = /^(?:\p{Pd}+|\?+)$/u;
+
+/** What spreadsheets show for a formula without a result, such as `#N/A` and `#REF!`, in their languages. */
+const formulaError = /^#(?:\p{L}\/\p{L}|[¡¿]?\p{Lu}[\p{Lu}\d/]*[!?])$/u;
 
 /** How Outlook, databases and spreadsheets write a date that is not given, such as `0/0/00`. */
 const noDate = /^0{1,4}([./-])0{1,2}\1(?:0{1,2}|0{4})$/;
 
 /** True for what people and programs write into a cell without a value. */
 export const isNothing = (text: string): boolean =>
-  text.length <= longestNothing && (nothing.has(text.toLowerCase()) || noWord.test(text) || noDate.test(text));
+  text.length <= longestNothing &&
+  (nothing.has(text.toLowerCase()) || noWord.test(text) || noDate.test(text) || formulaError.test(text));
 
 const longestNothing = 12;
 

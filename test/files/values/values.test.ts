@@ -96,13 +96,14 @@ describe('a cell', () => {
     expect(await itemOf({ [field]: text })).toEqual({ [field]: value });
   });
 
-  test.each(['n/a', 'N/A', '#N/A', '#NV', 'k.A.', 'NULL', '-', '—', '--', '?', '0/0/00', '00.00.0000', '0000-00-00'])(
-    'with %j is empty',
-    async (text) => {
-      const cells = { job_title: text, location_country: text, birth_year: text, phone_numbers: text };
-      expect(await itemOf({ ...cells, 'company.name': text })).toEqual({ phone_numbers: [] });
-    },
-  );
+  test.each(
+    'n/a|N/A|#N/A|#NV|k.A.|NULL|-|—|--|?|0/0/00|00.00.0000|0000-00-00|#N/D|#REF!|#DIV/0!|#NAME?|#ÜBERLAUF!|#¿NOMBRE?'.split(
+      '|',
+    ),
+  )('with %j is empty', async (text) => {
+    const cells = { job_title: text, location_country: text, birth_year: text, phone_numbers: text };
+    expect(await itemOf({ ...cells, 'company.name': text })).toEqual({ phone_numbers: [] });
+  });
 
   test('with the 0 of a formula is empty, but in a custom field', async () => {
     const cells = { job_title: '0', location_locality: '0', mobile_phone: '0', 'company.name': '0' };
