@@ -14,6 +14,9 @@ process.env['NODE_COMPILE_CACHE'] ??= join(tmpdir(), 'node-compile-cache');
  */
 const shared = [
   'test/{accounts,commands,contract,credentials,filters,limits,network,pages,plugins,queries,routes,text,verification,webhooks}/**/*.test.ts',
+  'test/{catalog/{import,postgres,rights},files/{layout,values,xlsx}}/**/*.test.ts',
+  // One measures the memory of its process, the other runs alone.
+  'test/jobs/**/!(emails-in-flight|unlock.faults).test.ts',
 ];
 
 const common = {
