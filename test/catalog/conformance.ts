@@ -33,17 +33,22 @@ const uuid8 = /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{
 /**
  * Declares the tests that every engine must pass. All tests use one catalog; each test replaces its people.
  * @param runs number of random catalogs to try
+ * @param again whether other tests run these with the same engine, on fewer nodes. Left out then is what a reindex does
+ * to each person, because after a reindex the engine waits for searches of the old index: twice the timeout of a search.
  */
-export function conforms({ catalog, db }: Opened, runs = 40): void {
+export function conforms({ catalog, db }: Opened, { runs = 40, again = false } = {}): void {
   let present: string[] = [];
 
-  beforeAll(() => catalog.prepare());
+  beforeAll(async () => {
+    await catalog.prepare();
+    await catalog.finish();
+  });
 
-  /** Replaces all people of the catalog by these, and makes them visible. */
+  /** Replaces all people of the catalog by these, and makes them visible. Suggestions change with the next `finish`. */
   async function hold(people: Prospect[]): Promise<void> {
     if (present.length > 0) await catalog.remove(present);
     if (people.length > 0) await writePeople(catalog, people);
-    await catalog.finish();
+    await catalog.refresh();
     present = people.map(({ _id }) => _id);
   }
 
@@ -87,7 +92,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     await hold([ada, bob]);
     await unlock(customer, [ada._id]);
     await writePeople(catalog, [{ ...ada, first_name: 'Augusta' }]);
-    await catalog.finish();
+    await catalog.refresh();
     expect(await catalog.find([ada._id])).toEqual([{ ...ada, first_name: 'Augusta' }]);
     expect(await catalog.count({ criteria: [] })).toBe(2);
     expect(ids(await catalog.search(toSearch(customer, {}), { limit: 10 }))).toEqual([bob._id]);
@@ -223,6 +228,7 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
       ...named('Annabel', 1),
       ...named('', 4),
     ]);
+    await catalog.finish();
     const suggest = async (query: SuggestionQuery) => (await catalog.suggest(query)).map(({ value }) => value);
     expect(await suggest({ source: 'first_name' })).toEqual(['Ann Mary', 'Zoë', 'Annabel']);
     expect(await suggest({ source: 'first_name', search: 'ZO' })).toEqual(['Zoë']);
@@ -298,73 +304,10 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
     expect([common![0].length, one]).toEqual([5, [[rare._id], ['name_and_company']]]);
   });
 
-  test('a person with a suppressed id, profile or e-mail address, a further one too, is not imported but counted, and a reindex leaves the person out', async () => {
-    const [by, profile] = [randomUUID(), `https://www.profnet.example/in/${randomUUID()}`];
-    const people = [
-      person({ _id: by }),
-      person({ profnet_url: `http://${profile.toUpperCase().slice('https://www.'.length)}/?from=search` }),
-      person({ work_email: ` ${by}@X.example`.trim() }),
-      person({ emails: ['other@x.example', `${by}@x.EXAMPLE`] }),
-      person({ profnet_url: 'n/a', work_email: '-', emails: [] }),
-      person(),
-    ];
-    await hold(people);
-    await suppress(db, [
-      ['id', by],
-      ['profnet_url', profile],
-      ['email', `${by}@x.example`],
-    ]);
-    const left = people.slice(4).map(({ _id }) => _id);
-    expect(await catalog.reindex(() => undefined)).toBe(2);
-    expect(ids(await catalog.search(everyone, { limit: 10 })).toSorted()).toEqual(left.toSorted());
-    const report = await importPeople(db, catalog, {
-      chunks: Readable.from([Buffer.from([...people.map((one) => JSON.stringify(one)), '[]'].join('\n'))]),
-      format: 'ndjson',
-      onBad: () => undefined,
-      onProgress: () => undefined,
-    });
-    expect(report).toEqual({ loaded: 2, bad: 1, suppressed: 4, resumed_at_line: null, people: 2 });
-    expect(ids(await catalog.search(everyone, { limit: 10 })).toSorted()).toEqual(left.toSorted());
-  });
-
   test('where the data of a person comes from is stored with the person', async () => {
     const ada = person({ source: 'Chamber of commerce', collected_at: '2026-01-02T03:04:05.678Z' });
     await hold([ada]);
     expect(await catalog.find([ada._id])).toEqual([ada]);
-  });
-
-  test('a reindex does not change the results of searches, look-ups and matches', async () => {
-    const ada = person({
-      source: 'Chamber of commerce',
-      collected_at: '2026-01-02T03:04:05.678Z',
-      profnet_url: 'https://www.Profnet.example/in/Countess/?ref=1',
-    });
-    const grace = person({ first_name: 'Grace', last_name: 'Hopper', profnet_url: null, work_email: '', emails: [] });
-    const others = Array.from({ length: 28 }, (_, i) => person({ score: i % 7, first_name: `Name ${i % 5}` }));
-    const people = [...others, ada, grace];
-    const customer = randomUUID();
-    await hold(people);
-    await unlock(customer, ids(people.slice(3, 9)));
-    const look = async () => [
-      await catalog.search(everyone, { limit: 50 }),
-      await catalog.search(toSearch(customer, {}), { limit: 50 }),
-      await catalog.suggest({ source: 'all' }),
-      await catalog.find([ada._id]),
-      await matched(
-        { profnet_url: ada.profnet_url },
-        { first_name: 'GRÁCE', last_name: ' hopper', company_name: 'analytical  engines ltd' },
-      ),
-    ];
-    const before = await look();
-    expect(before.slice(3)).toEqual([
-      [ada],
-      [
-        [[ada._id], ['profnet_url']],
-        [[grace._id], ['name_and_company']],
-      ],
-    ]);
-    expect(await catalog.reindex(() => undefined)).toBe(30);
-    expect(await look()).toEqual(before);
   });
 
   test('during a reindex searches return the same results, and no unlock is lost', async () => {
@@ -473,5 +416,71 @@ export function conforms({ catalog, db }: Opened, runs = 40): void {
         after = positionOf(page.at(-1)!, search.order);
       }
     }
+  });
+
+  if (again) return;
+
+  test('a person with a suppressed id, profile or e-mail address, a further one too, is not imported but counted, and a reindex leaves the person out', async () => {
+    const [by, profile] = [randomUUID(), `https://www.profnet.example/in/${randomUUID()}`];
+    const people = [
+      person({ _id: by }),
+      person({ profnet_url: `http://${profile.toUpperCase().slice('https://www.'.length)}/?from=search` }),
+      person({ work_email: ` ${by}@X.example`.trim() }),
+      person({ emails: ['other@x.example', `${by}@x.EXAMPLE`] }),
+      person({ profnet_url: 'n/a', work_email: '-', emails: [] }),
+      person(),
+    ];
+    await hold(people);
+    await suppress(db, [
+      ['id', by],
+      ['profnet_url', profile],
+      ['email', `${by}@x.example`],
+    ]);
+    const left = people.slice(4).map(({ _id }) => _id);
+    expect(await catalog.reindex(() => undefined)).toBe(2);
+    expect(ids(await catalog.search(everyone, { limit: 10 })).toSorted()).toEqual(left.toSorted());
+    const report = await importPeople(db, catalog, {
+      chunks: Readable.from([Buffer.from([...people.map((one) => JSON.stringify(one)), '[]'].join('\n'))]),
+      format: 'ndjson',
+      onBad: () => undefined,
+      onProgress: () => undefined,
+    });
+    expect(report).toEqual({ loaded: 2, bad: 1, suppressed: 4, resumed_at_line: null, people: 2 });
+    expect(ids(await catalog.search(everyone, { limit: 10 })).toSorted()).toEqual(left.toSorted());
+  });
+
+  test('a reindex does not change the results of searches, look-ups and matches', async () => {
+    const ada = person({
+      source: 'Chamber of commerce',
+      collected_at: '2026-01-02T03:04:05.678Z',
+      profnet_url: 'https://www.Profnet.example/in/Countess/?ref=1',
+    });
+    const grace = person({ first_name: 'Grace', last_name: 'Hopper', profnet_url: null, work_email: '', emails: [] });
+    const others = Array.from({ length: 28 }, (_, i) => person({ score: i % 7, first_name: `Name ${i % 5}` }));
+    const people = [...others, ada, grace];
+    const customer = randomUUID();
+    await hold(people);
+    await unlock(customer, ids(people.slice(3, 9)));
+    await catalog.finish();
+    const look = async () => [
+      await catalog.search(everyone, { limit: 50 }),
+      await catalog.search(toSearch(customer, {}), { limit: 50 }),
+      await catalog.suggest({ source: 'all' }),
+      await catalog.find([ada._id]),
+      await matched(
+        { profnet_url: ada.profnet_url },
+        { first_name: 'GRÁCE', last_name: ' hopper', company_name: 'analytical  engines ltd' },
+      ),
+    ];
+    const before = await look();
+    expect(before.slice(3)).toEqual([
+      [ada],
+      [
+        [[ada._id], ['profnet_url']],
+        [[grace._id], ['name_and_company']],
+      ],
+    ]);
+    expect(await catalog.reindex(() => undefined)).toBe(30);
+    expect(await look()).toEqual(before);
   });
 }

@@ -16,13 +16,12 @@ const alone: Record<string, number> = {
 const long: Record<string, number> = {
   'commands/privacy': 170,
   'pages/browser': 160,
-  'catalog/elasticsearch/three-nodes': 145,
   'contract/validation': 145,
-  'catalog/elasticsearch/engine': 145,
   'contract/auth-matrix': 120,
   'database/citus/distribute': 120,
+  'catalog/elasticsearch/engine': 110,
+  'catalog/elasticsearch/three-nodes': 95,
   'queries/plans': 95,
-  'commands/catalog': 85,
   'clients/python': 80,
   'upgrade/upgrade': 70,
   'catalog/elasticsearch/damage': 70,
@@ -41,7 +40,7 @@ const long: Record<string, number> = {
   'routes/exports': 45,
   'jobs/verification/verify-emails': 45,
   'jobs/fill-lists': 45,
-  'commands/catalog-streams': 40,
+  'commands/catalog': 40,
   'filters/plans': 40,
   'process/metrics': 35,
   'backup/move': 35,
@@ -51,6 +50,7 @@ const long: Record<string, number> = {
   'jobs/unlock.damage': 35,
   'files/read-records': 35,
   'catalog/lost-shards': 30,
+  'commands/catalog-streams': 25,
 };
 
 const folder = join(import.meta.dirname, '..');

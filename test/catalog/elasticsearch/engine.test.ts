@@ -15,7 +15,7 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
     ? {}
     : await ownCatalog({ ELASTICSEARCH_SHARDS: '3', ELASTICSEARCH_TIMEOUT_MS: '4000' });
   const services = await startApp(environment);
-  conforms(services, 20);
+  conforms(services, { runs: 10 });
 
   test('an interrupted reindex does not change searches, and the next import deletes its incomplete index', async () => {
     const { catalog, config } = services;

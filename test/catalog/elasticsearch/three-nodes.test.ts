@@ -15,5 +15,5 @@ describe.skipIf(noNodes)(`the catalog on three nodes of Elasticsearch ${needNode
     ELASTICSEARCH_REPLICAS: '1',
     ELASTICSEARCH_TIMEOUT_MS: '8000',
   };
-  conforms(await startApp(environment), 8);
+  conforms(await startApp(environment), { runs: 4, again: true });
 });
