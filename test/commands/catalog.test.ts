@@ -3,11 +3,12 @@ import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, describe, expect, test } from 'vitest';
 import { generatePeople } from '../../src/demo/generate-people.ts';
-import { startApp } from '../setup/app.ts';
-import { runCli } from '../setup/cli.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { nodeEnvironment, runCli } from '../setup/cli.ts';
 import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 
 const folder = await mkdtemp(join(tmpdir(), 'catalog-'));
@@ -23,8 +24,9 @@ async function fileOf(name: string, content: string | Buffer): Promise<string> {
 }
 
 describe('catalog on Postgres', async () => {
-  const { url, catalog } = await startApp();
-  const environment = { PATH: process.env['PATH']!, DATABASE_URL: url };
+  const app = await startApp();
+  const { catalog } = app;
+  const environment = { PATH: process.env['PATH']!, DATABASE_URL: app.url };
   const run = async (words: string[], input?: string | Buffer) => {
     const { code, stdout, stderr } = await runCli(['catalog', ...words, '--json'], environment, input);
     return { code, stderr, answer: stdout === '' ? undefined : (JSON.parse(stdout) as Record<string, unknown>) };
@@ -88,22 +90,22 @@ describe('catalog on Postgres', async () => {
 
   test(
     'a killed import resumes, and no person is lost or duplicated',
-    () => expectToSurviveKills(environment),
+    () => expectToSurviveKills(app, environment),
     240_000,
   );
 });
 
 describe.skipIf(noElasticsearch)(`catalog on Elasticsearch ${need}`, async () => {
   const own = noElasticsearch ? {} : await ownCatalog({ ELASTICSEARCH_TIMEOUT_MS: '4000' });
-  const { url } = await startApp();
-  const environment = { PATH: process.env['PATH']!, DATABASE_URL: url, ...own };
+  const app = await startApp();
+  const environment = { PATH: process.env['PATH']!, DATABASE_URL: app.url, ...own };
   afterAll(async () => {
     if (!noElasticsearch) await dropCatalog(own);
   });
 
   test(
     'a killed import resumes, and no person is lost or duplicated',
-    () => expectToSurviveKills(environment),
+    () => expectToSurviveKills(app, environment),
     240_000,
   );
 
@@ -120,8 +122,8 @@ describe.skipIf(noElasticsearch)(`catalog on Elasticsearch ${need}`, async () =>
 /**
  * Kills an import twice, each time after it has saved some progress. Then expects a third run to import everybody once.
  */
-async function expectToSurviveKills(environment: Record<string, string>): Promise<void> {
-  const count = 40_000; // so many that the import takes longer than `catalog status`, which reads its progress
+async function expectToSurviveKills(app: TestApp, environment: Record<string, string>): Promise<void> {
+  const count = 20_000;
   const path = await fileOf(
     `kill-${environment['ELASTICSEARCH_INDEX'] ?? 'postgres'}.ndjson`,
     ndjson(count, 4).join(''),
@@ -131,10 +133,12 @@ async function expectToSurviveKills(environment: Record<string, string>): Promis
   let line = 1;
   for (let kills = 0; kills < 2; kills += 1) {
     const child = spawn(process.execPath, [join(import.meta.dirname, '../../src/cli.ts'), 'catalog', ...words], {
-      env: environment,
+      env: { ...nodeEnvironment, ...environment },
     });
     const ended = once(child, 'exit');
-    const reached = await Promise.race([ended.then(() => undefined), advanced(environment, line)]);
+    const stopping = new AbortController();
+    const reached = await Promise.race([ended.then(() => undefined), advanced(app, line, stopping.signal)]);
+    stopping.abort();
     child.kill('SIGKILL');
     await ended;
     expect(reached, 'the import was killed before its end').toBeDefined();
@@ -154,19 +158,17 @@ interface Status {
   unfinished_imports: { line: number }[];
 }
 
-const readStatus = (environment: Record<string, string>) => runCli(['catalog', 'status', '--json'], environment);
-
 async function status(environment: Record<string, string>): Promise<Status> {
-  const { stdout } = await readStatus(environment);
+  const { stdout } = await runCli(['catalog', 'status', '--json'], environment);
   return JSON.parse(stdout) as Status;
 }
 
-/** Waits until the import's saved position is beyond a line. Returns the new line. */
-async function advanced(environment: Record<string, string>, line: number): Promise<number> {
-  for (;;) {
-    const { code, stdout } = await readStatus(environment);
-    // While its index is being created, the cluster does not answer searches.
-    const [unfinished] = code === 0 ? (JSON.parse(stdout) as Status).unfinished_imports : [];
+/** Waits until the import's saved position is beyond a line, or until `stopping` is aborted. Returns the new line. */
+async function advanced({ owner }: TestApp, line: number, stopping: AbortSignal): Promise<number | undefined> {
+  while (!stopping.aborted) {
+    const [unfinished] = await owner<{ line: number }[]>`select line::integer from catalog_imports`;
     if (unfinished && unfinished.line > line) return unfinished.line;
+    await sleep(10);
   }
+  return undefined;
 }
