@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import {
@@ -78,12 +79,24 @@ async function send(route: DeclaredRoute, payload: unknown) {
   if (route.url.startsWith('/api/api-key/update'))
     records.apiKey = (await customer.withScopes(['customer:read'])).keyId;
   const bearer = 'session' in route.access && (await openSession(app, customer.id, customer.adminId));
-  return app.fastify.inject({
+  const answer = app.fastify.inject({
     method: route.method as 'GET',
     url: pathOf(route, records),
     headers: { authorization: bearer ? `Bearer ${bearer}` : `X-API-Key ${customer.key}` },
     payload: payload as object,
   });
+  if ('wait' in (payload as object)) await makeEvents(answer);
+  return answer;
+}
+
+/** Makes events until a request that waits for one is answered. */
+async function makeEvents(answer: Promise<unknown>): Promise<void> {
+  const answered = new AbortController();
+  const noted = answer.finally(() => answered.abort());
+  while (!answered.signal.aborted) {
+    await make(records.customer, '/contacts', contactBody());
+    await Promise.race([noted, sleep(100)]);
+  }
 }
 
 /** Creates the record with this id if there is none. */
