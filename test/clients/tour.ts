@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterAll, expect } from 'vitest';
 import { loopback } from '../jobs/webhooks/receivers.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
+import { nodeEnvironment } from '../setup/cli.ts';
 import { grant } from '../setup/factories.ts';
 import { startServerProcess } from '../setup/server-process.ts';
 import { startLyingProxy } from './lying-proxy.ts';
@@ -28,6 +29,7 @@ export async function startTourService(): Promise<TourService> {
   const { url } = await startServerProcess(app.url);
   const proxy = await startLyingProxy(url, { [contacts]: ['busy', 'cut'] });
   const env = {
+    ...nodeEnvironment,
     PATH: process.env['PATH'],
     DATABASE_URL: app.url,
     VERIFY_DNS_SERVERS: '127.0.0.1:1',

@@ -16,6 +16,7 @@ import {
 } from '../../src/embedded-postgres/cluster.ts';
 import { logins, prepareDatabase } from '../../src/embedded-postgres/server.ts';
 import { migrate } from '../../src/database/migrate.ts';
+import { nodeEnvironment } from '../setup/cli.ts';
 
 interface Line {
   level: number;
@@ -62,7 +63,7 @@ afterAll(async () => {
 async function start(command: string, url: string): Promise<Running> {
   const child = spawn(process.execPath, ['src/cli.ts', command, '--json'], {
     cwd: join(import.meta.dirname, '..', '..'),
-    env: { DATABASE_URL: url, PORT: '0', RATE_LIMITS: 'off' },
+    env: { ...nodeEnvironment, DATABASE_URL: url, PORT: '0', RATE_LIMITS: 'off' },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const lines: Line[] = [];

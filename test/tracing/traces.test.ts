@@ -12,6 +12,7 @@ import packageJson from '../../package.json' with { type: 'json' };
 import { parseConfig } from '../../src/process/config.ts';
 import { openTracing } from '../../src/tracing/opentelemetry.ts';
 import { startApp } from '../setup/app.ts';
+import { nodeEnvironment } from '../setup/cli.ts';
 import { contactBody, grant, type TestCustomer } from '../setup/factories.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
 import { startCollector, type CollectedSpan } from '../setup/trace-collector.ts';
@@ -310,7 +311,7 @@ test('without a collector nothing of the OpenTelemetry SDK is loaded', async () 
       ['--import', `data:text/javascript,${encodeURIComponent(watch)}`, 'src/cli.ts', 'serve', '--json'],
       {
         cwd: root,
-        env: { PORT: '0', DATABASE_URL: app.url, ...environment },
+        env: { ...nodeEnvironment, PORT: '0', DATABASE_URL: app.url, ...environment },
         stdio: ['ignore', 'pipe', 'pipe'],
       },
     );

@@ -31,7 +31,7 @@ import {
   startCitus,
   type CitusCluster,
 } from '../../setup/citus.ts';
-import { runCli } from '../../setup/cli.ts';
+import { nodeEnvironment, runCli } from '../../setup/cli.ts';
 
 /** Reads all tables of a database: the number of rows of each, and a hash of them. */
 async function readTables(sql: postgres.Sql): Promise<Record<string, string>> {
@@ -170,7 +170,7 @@ describe.skipIf(!hasCitusProgram)(`migrate --distribute ${needCitus}`, () => {
   /** Starts the command as a process. */
   function start(): ChildProcess {
     const child = spawn(process.execPath, ['src/cli.ts', 'migrate', '--distribute'], {
-      env: { DATABASE_URL: ownerUrl },
+      env: { ...nodeEnvironment, DATABASE_URL: ownerUrl },
       stdio: 'ignore',
     });
     onTestFinished(() => void child.kill('SIGKILL'));

@@ -8,6 +8,7 @@ import { loggableError } from '../../../src/process/logger.ts';
 import { mintToken } from '../../../src/credentials/tokens.ts';
 import { makeRecords, password } from '../../contract/records.ts';
 import { startApp } from '../../setup/app.ts';
+import { nodeEnvironment } from '../../setup/cli.ts';
 import { contactBody, inject } from '../../setup/factories.ts';
 
 const app = await startApp();
@@ -58,7 +59,14 @@ describe('the log', () => {
     const { customer, adminEmail } = await makeRecords(app);
     const child = spawn(process.execPath, ['src/cli.ts', 'serve', '--json'], {
       cwd: root,
-      env: { PATH: process.env['PATH'], LOG_LEVEL: 'trace', OVERLOAD_MS: '0', PORT: '0', DATABASE_URL: app.url },
+      env: {
+        ...nodeEnvironment,
+        PATH: process.env['PATH'],
+        LOG_LEVEL: 'trace',
+        OVERLOAD_MS: '0',
+        PORT: '0',
+        DATABASE_URL: app.url,
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     onTestFinished(() => void child.kill('SIGKILL'));
@@ -132,7 +140,14 @@ describe('the log', () => {
   test('has the lines of successful probes at level debug, and those of failed ones at level info', async () => {
     const child = spawn(process.execPath, ['src/cli.ts', 'serve', '--json'], {
       cwd: root,
-      env: { LOG_LEVEL: 'debug', OVERLOAD_MS: '0', PORT: '0', DATABASE_URL: app.url, SHUTDOWN_GRACE_MS: '600000' },
+      env: {
+        ...nodeEnvironment,
+        LOG_LEVEL: 'debug',
+        OVERLOAD_MS: '0',
+        PORT: '0',
+        DATABASE_URL: app.url,
+        SHUTDOWN_GRACE_MS: '600000',
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     onTestFinished(() => void child.kill('SIGKILL'));
