@@ -9,7 +9,7 @@ import { begin } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { crawl } from './crawl.ts';
 import { hasBrowser, openBrowser, type LoopbackBrowser } from '../setup/browser.ts';
-import { clientOf, dbOf, inject, type TestCustomer } from '../setup/factories.ts';
+import { clientOf, contactBody, dbOf, inject, make, type TestCustomer } from '../setup/factories.ts';
 import { makeLogin, password } from '../setup/sessions.ts';
 
 const keyPattern = /sda_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}/;
@@ -221,6 +221,27 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await logIn(other);
     await other.waitForURL('**/app');
     await other.close();
+  });
+
+  test('a form that is kept while the session ends keeps all of its fields, and undoes nothing that others changed', async () => {
+    const id = await make(customer, '/contacts', contactBody({ job_title: 'Clerk', industry: 'Mining' }));
+    const page = await open(`/app/contacts/${id}/edit`);
+    await page.getByLabel('Job title').fill('Head');
+    await page.getByLabel('Work e-mail').fill('kept@example.com');
+    await page.getByLabel('Other e-mails').fill('other@example.com');
+    await app.owner`update sessions set expires_at = now()`;
+    await customer.patch(`/contacts/${id}`, { industry: 'Shipping' });
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Your session has ended.').waitFor();
+    await logIn(page);
+    await page.waitForURL(`**/app/contacts/${id}/edit`);
+    expect(await page.getByLabel('Work e-mail').inputValue()).toBe('kept@example.com');
+    expect(await page.getByLabel('Other e-mails').inputValue()).toBe('other@example.com');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Somebody changed this contact').waitFor();
+    expect(await page.getByText('Stored now: Shipping').count()).toBe(1);
+    expect((await customer.get(`/contacts/${id}`)).body).toMatchObject({ job_title: 'Clerk', industry: 'Shipping' });
+    await page.close();
   });
 
   test('everything works without JavaScript', async () => {

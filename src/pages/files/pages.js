@@ -110,10 +110,13 @@ function sendOnce(event) {
 /** Name under which the browser stores the contents of the form that was sent last. */
 const keptName = 'sent-form';
 
-const keptTypes = new Set(['text', 'radio', 'checkbox', 'select-one']);
+const keptTypes = new Set('text email number date textarea radio checkbox select-one'.split(' '));
 
-/** Returns the fields of a form whose contents are kept. Passwords and files are not. */
-const keptFields = (form) => [...form.elements].filter(({ type }) => keptTypes.has(type));
+/**
+ * Returns the fields of a form whose contents are kept. Passwords and files are not. The version of the record is, so that
+ * the service sees if others have changed the record since the form was opened.
+ */
+const keptFields = (form) => [...form.elements].filter(({ type, name }) => keptTypes.has(type) || name === 'etag');
 
 const userName = () => document.querySelector('.account .email')?.textContent;
 
