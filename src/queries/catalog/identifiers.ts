@@ -44,4 +44,4 @@ export const valuesOf = (identifiers: readonly Identifier[], kind: IdentifierKin
 ];
 
 /** True for `n/a`, and for a text without letters and digits, such as `-`: what many people have identifies nobody. */
-export const isPlaceholder = (text: string): boolean => /^\s*(?:#?n\/a|[^\p{L}\p{N}]*)\s*$/iu.test(text);
+export const isPlaceholder = (text: string): boolean => /^\s*#?n\/a\s*$|^[^\p{L}\p{N}]*$/iu.test(text);
