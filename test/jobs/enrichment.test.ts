@@ -123,6 +123,17 @@ test('a placeholder in place of a profile is nobody’s, so it costs nothing', a
   expect(body.results).toMatchObject([{ status: 'none' }]);
 });
 
+test('people of the same name at no company are not the same', async () => {
+  const customer = await customerWith(app, { subscription: 10 });
+  for (const name of ['-', 'n/a']) {
+    const { first_name, last_name } = await add({ job_company_name: name });
+    const id = await contact(customer, { first_name, last_name, company: { name } });
+    const { job, results } = await enrich(customer, { contact_ids: [id], max_credits: 1 });
+    expect(results.get(id)).toMatchObject({ status: 'skipped', reason: 'no_match' });
+    expect(job.credits).toMatchObject({ charged: 0, refunded: 1 });
+  }
+});
+
 test('every contact that is filled from a person comes from the person, so an erasure marks all of them, merged ones too', async () => {
   const customer = await customerWith(app, { subscription: 10 });
   const { _id: id, work_email } = await add();

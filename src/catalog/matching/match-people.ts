@@ -86,11 +86,9 @@ const steps: readonly Step[] = [
   },
 ];
 
-/** Returns one text for the three names, or none if one of them is empty. */
-function nameValue(names: NamedPerson): string[] {
-  const folded = names.map(fold);
-  return folded.includes('') ? [] : [JSON.stringify(folded)];
-}
+/** Returns one text for the three names, or none if one of them is empty, or a placeholder such as `n/a`. */
+const nameValue = (names: NamedPerson): string[] =>
+  names.some(isPlaceholder) ? [] : [JSON.stringify(names.map(fold))];
 
 /** Returns for each of `wanted` the people that this step finds, the best first. */
 async function findAll(catalog: Reads, step: Step, wanted: readonly Wanted[]): Promise<Prospect[][]> {
