@@ -4,6 +4,7 @@ import type { Contact } from '../../schemas/contacts.ts';
 import { isEmailAddress } from '../../schemas/base/formats.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
+import { isPlaceholder } from '../catalog/identifiers.ts';
 import { blank, type ContactColumns } from './contacts.ts';
 import type { CountryCodes } from '../../files/values/country-codes.ts';
 
@@ -55,9 +56,10 @@ export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedConta
   };
 }
 
+/** Undefined also for a placeholder: all people whose company is `-` would get one company. */
 export function companyOf(prospect: Prospect): { company_name: string; industry: string } | undefined {
   const company_name = clip(prospect.job_company_name.trim());
-  return company_name === '' ? undefined : { company_name, industry: clip(prospect.job_company_industry) };
+  return isPlaceholder(company_name) ? undefined : { company_name, industry: clip(prospect.job_company_industry) };
 }
 
 const clip = (text: string): string =>
