@@ -12,6 +12,9 @@ const intervalMs = 500;
 /** Customers of one look. */
 const mostCustomers = 1_000;
 
+/** Customers with new endpoints, and with failing ones, whose turns are as urgent as those of endpoints that work. */
+const fewUrgent = 2;
+
 export interface FeedWatch {
   /** Resolves when nothing is under way. */
   stop(): Promise<void>;
@@ -52,7 +55,9 @@ async function look({ db, webhooks }: Watching): Promise<void> {
     const limit = Math.min(mostCustomers, webhooks.slots.freeFor(standing));
     return limit <= 0 ? Promise.resolve([]) : findLongestWaiting(db, standing, limit);
   };
-  const found = [await find('working'), await find('new'), await find('failing')].flat();
-  const customers = [...new Set(found)];
-  if (customers.length > 0) await db.transaction((sql) => enqueueTurns(sql, 'webhooks', customers));
+  const [working, fresh, failing] = [await find('working'), await find('new'), await find('failing')];
+  const customers = [...new Set([...working, ...fresh, ...failing])];
+  // Endpoints that work do not wait for the turns of many dead ones. Nor do a few of the others wait for all that work.
+  const urgent = new Set([...working, ...fresh.slice(0, fewUrgent), ...failing.slice(0, fewUrgent)]);
+  if (customers.length > 0) await db.transaction((sql) => enqueueTurns(sql, 'webhooks', customers, urgent));
 }

@@ -79,12 +79,19 @@ export async function enqueueAllTurns(sql: Transaction, customerId: string): Pro
 
 /**
  * Enqueues a turn for each of these customers. Skips those whose message waits in the queue.
+ * @param urgent Customers whose turns come before those of all others.
  * @returns The number of messages enqueued.
  */
-export async function enqueueTurns(sql: Transaction, queue: TurnKind, customerIds: string[]): Promise<number> {
+export async function enqueueTurns(
+  sql: Transaction,
+  queue: TurnKind,
+  customerIds: string[],
+  urgent: ReadonlySet<string> = new Set(),
+): Promise<number> {
   const messages = customerIds.map((customerId) => ({
     data: { customerId, ...currentTrace() },
     singletonKey: customerId,
+    priority: urgent.has(customerId) ? 1 : 0,
   }));
   const ids = await callersTransaction.run(sql, () => sender.insert(queue, messages, { returnId: true }));
   return ids?.length ?? 0;
