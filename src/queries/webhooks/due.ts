@@ -109,17 +109,29 @@ async function listCustomers(db: Pick<Database, 'lookup'>): Promise<string[]> {
   return rows.map(({ customer_id }) => customer_id);
 }
 
-/** @param ids default: all customers */
+/**
+ * Customers wait since a worker last had one of their endpoints of this standing, also one that has nothing to send now: else
+ * those with many new endpoints would come first again and again.
+ * @param ids default: all customers
+ */
 const findLongestOf = (sql: Sql, standing: keyof typeof standings, limit: number, ids?: string[]) =>
   sql<{ customer_id: string; served: number }[]>`
-    select e.customer_id, max(coalesce(extract(epoch from e.served_at), 0)) as served
-    from webhook_endpoints e
-    join customers c on c.id = e.customer_id
-    ${joinFeed(sql)}
-    where ${standings[standing](sql)}
-      and ${isFree(sql)}
-      and ${hasWork(sql)}
-      ${ids ? sql`and e.customer_id = any(${ids}::uuid[])` : sql``}
-    group by e.customer_id
-    order by served, e.customer_id
+    select due.customer_id, coalesce(extract(epoch from last.served_at), 0) as served
+    from (
+      select distinct e.customer_id
+      from webhook_endpoints e
+      join customers c on c.id = e.customer_id
+      ${joinFeed(sql)}
+      where ${standings[standing](sql)}
+        and ${isFree(sql)}
+        and ${hasWork(sql)}
+        ${ids ? sql`and e.customer_id = any(${ids}::uuid[])` : sql``}
+    ) due
+    cross join lateral (
+      select max(e.served_at) as served_at
+      from webhook_endpoints e
+      where e.customer_id = due.customer_id
+        and ${standings[standing](sql)}
+    ) last
+    order by served, due.customer_id
     limit ${limit}`;

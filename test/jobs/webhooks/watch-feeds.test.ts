@@ -1,5 +1,6 @@
 import { afterEach, expect, test } from 'vitest';
 import { watchFeeds } from '../../../src/jobs/webhooks/watch-feeds.ts';
+import { findLongestWaiting } from '../../../src/queries/webhooks/due.ts';
 import { startApp } from '../../setup/app.ts';
 import { contextOf } from '../working.ts';
 import { loopback, makeEndpoint, record } from './receivers.ts';
@@ -34,4 +35,16 @@ test('turns of endpoints that work come before those of other endpoints, except 
   await watch.stop();
   const urgent = (await turns()).filter(({ priority }) => priority > 0).map(({ id }) => id);
   expect(urgent.toSorted()).toEqual([working, ...fresh.slice(2)].toSorted());
+});
+
+test('a customer of whom no endpoint was served yet comes before one with more endpoints', async () => {
+  const many = await customerWith(3);
+  await app.owner`
+    update webhook_endpoints
+    set served_at = now(), leased_until = now() + interval '1 minute', lease = ${many}
+    where customer_id = ${many}
+      and id = (select id from webhook_endpoints where customer_id = ${many} limit 1)`;
+  const one = await customerWith(1);
+  expect(await findLongestWaiting(app.db, 'new', 10)).toEqual([one, many]);
+  expect(await findLongestWaiting(app.db, 'new', 1)).toEqual([one]);
 });
