@@ -39,6 +39,10 @@ test('prospects are searched with suggestions, masked, and unlocked by admins wi
   const sent = filledFields((await admin.get(question)).body, '/app/prospects/unlock');
   const dearer = await admin.post('/app/prospects/unlock', { ...sent, price: '1' });
   expect([dearer.status, textOf(dearer)]).toEqual([402, expect.stringMatching(/would cost more.*At most 2 credits/)]);
+  // Asked again, it still has what the user chose: here that no contacts are made.
+  const contactsBox = /<input[^>]*name="sync_crm"[^>]*>/;
+  const asked = await admin.get('/app/prospects/unlock?do=first&number=2');
+  expect([asked, dearer].map(({ body }) => contactsBox.exec(body)![0].includes('checked'))).toEqual([true, false]);
   expect((await admin.post('/app/prospects/unlock', sent)).location).toMatch(/^\/app\/jobs\/[0-9a-f-]{36}$/);
   expect((await admin.post('/app/prospects/unlock', sent)).location).toBe('/app/jobs?done=sent');
   const [job] = await app.owner`select type, request from jobs where customer_id = ${customer.id}`;

@@ -81,6 +81,7 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     const { first, chosen } = bodiesOf(fields);
     const fault = faultOf(fields);
     const price = fault ? undefined : await estimate(request, fields);
+    const makesContacts = request.method !== 'POST' || (first ?? chosen)!.sync_crm === true;
     const number = first ? Math.min(first.total_records, price?.matches ?? 0) : (price?.matches ?? 0);
     return sendForm(request, reply, {
       title: 'Unlock prospects',
@@ -90,7 +91,7 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
         !${
           price
             ? html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
-                !${priceOf(price)} !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', true)}
+                !${priceOf(price)} !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', makesContacts)}
                 !${await listControls(request, refused.faults, 'no list')}`
             : ''
         }
