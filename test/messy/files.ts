@@ -5,7 +5,7 @@ import { Chance, inWindows1252, plain, quoted, type MessyFile, type Person } fro
  * mistakes that grow in years of use. Written without a look at how the service reads files.
  */
 
-const count = 3_000;
+const count = 1_000;
 
 const germanFirst = ['Jürgen', 'Anna-Lena', 'Björn', 'Käthe', 'Hans Peter', 'Zoë', 'Günther', 'Renée', 'Max', 'Ülkü'];
 const germanLast = [

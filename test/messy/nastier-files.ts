@@ -3,7 +3,7 @@ import { Chance, inWindows1252, plain, quoted, type MessyFile, type Person } fro
 // Three more exports, with the habits of offices: titles above the header, sums below the rows, several values in a
 // cell, numbers that a spreadsheet has spoilt. Written without a look at how the service reads files.
 
-const count = 3_000;
+const count = 1_000;
 
 const first = [
   'Jörg',

@@ -29,7 +29,7 @@ const long: Record<string, number> = {
   'backup/base-backup': 65,
   'contract/clients': 65,
   'commands/starting': 60,
-  'messy/imports': 60,
+  'messy/imports': 20,
   'embedded-postgres/server': 60,
   'tracing/traces': 55,
   'commands/accounts': 55,
