@@ -269,7 +269,17 @@ export async function openSession({ owner }: TestApp, customerId: string, userId
  * Returns the number of rows of every table and a hash of its content. Leaves out the time of a key's last use, which
  * is written in the background.
  */
-export async function snapshot({ owner }: TestApp): Promise<Json> {
+export async function snapshot(app: TestApp): Promise<Json> {
+  const statement = statements.get(app) ?? snapshotStatement(app);
+  statements.set(app, statement);
+  const rows = await app.owner.unsafe<{ name: string }[]>(await statement, [], { prepare: true });
+  return Object.fromEntries(rows.map(({ name, ...content }) => [name, content]));
+}
+
+/** The statement of `snapshot` for each app: its tables do not change during a test file. */
+const statements = new WeakMap<TestApp, Promise<string>>();
+
+async function snapshotStatement({ owner }: TestApp): Promise<string> {
   const tables = await owner<{ name: string; isUsed: boolean }[]>`
     select table_name as name, exists (
       select from information_schema.columns c
@@ -281,14 +291,10 @@ export async function snapshot({ owner }: TestApp): Promise<Json> {
     where table_schema = 'public'
       and table_type = 'BASE TABLE'
     order by table_name`;
-  const entries = await Promise.all(
-    tables.map(async ({ name, isUsed }) => {
-      const content = isUsed ? owner`(to_jsonb(t) - 'last_used_at')::text` : owner`t::text`;
-      const [rows] = await owner<[{ count: string; hash: string }]>`
-        select count(*), sum(hashtextextended(${content}, 0)) as hash
-        from ${owner(name)} t`;
-      return [name, rows] as const;
-    }),
-  );
-  return Object.fromEntries(entries);
+  return tables
+    .map(({ name, isUsed }) => {
+      const content = isUsed ? "(to_jsonb(t) - 'last_used_at')::text" : 't::text';
+      return `select '${name}' as name, count(*), sum(hashtextextended(${content}, 0)) as hash from ${name} t`;
+    })
+    .join(' union all ');
 }
