@@ -25,6 +25,7 @@ const common = {
   maxWorkers: 3,
   testTimeout: 120_000,
   hookTimeout: 180_000,
+  expect: { poll: { timeout: 30_000 } }, // the default of one second is too short for a busy machine
 };
 
 /** `--sequence.shuffle.files`: no order of the files may matter. */

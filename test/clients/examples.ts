@@ -164,5 +164,7 @@ export async function expectReceiver({ app }: TourService, { command, words, cwd
   );
   expect(large?.status ?? 413).toBe(413);
   expect((await fetch(url, { method: 'POST', headers: signed(secret), body: forged })).status).toBe(204);
-  await vi.waitFor(() => expect(lines.toSorted()).toEqual([...expected, 'contact.created forged'].toSorted()));
+  await vi.waitFor(() => expect(lines.toSorted()).toEqual([...expected, 'contact.created forged'].toSorted()), {
+    timeout: 30_000,
+  });
 }
