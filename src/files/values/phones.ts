@@ -33,8 +33,8 @@ const longestDivided = 200;
  */
 const isRounded = (text: string): boolean => /^(?:[\d.,]+E\+?\d+|(?=\d{12})\d{1,6}0{6,})$/i.test(text);
 
-/** A spreadsheet takes `6-12-34` for a date. */
-const isDate = (text: string): boolean => /^\d{4}-[01]\d-[0-3]\d(?:T|$)/.test(text);
+/** A spreadsheet takes `6-12-34` for a date, of the years 1930 to 2029. `0711-12-30` is a number in Stuttgart. */
+const isDate = (text: string): boolean => /^(?:19|20)\d\d-[01]\d-[0-3]\d(?:T|$)/.test(text);
 
 const isNumberLike = (text: string): boolean =>
   (text.match(/\p{Nd}/gu)?.length ?? 0) >= leastDigits && !isRounded(text) && !isDate(text);

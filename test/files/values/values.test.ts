@@ -26,6 +26,7 @@ describe('a phone number in a cell', () => {
     ['DE', '49351480192', { country_code: '+49', number: '351480192' }],
     ['DE', '49 151 12345678', { country_code: '+49', number: '15112345678' }],
     ['DE', '04935 1480192', { country_code: '+49', number: '49351480192' }],
+    ['DE', '0711-12-30', { country_code: '+49', number: '7111230' }],
     ['IT', '390 809 0531', { country_code: '+39', number: '3908090531' }],
     ['IT', '3908090531', { country_code: '+39', number: '3908090531' }],
     ['IT', '393908090531', { country_code: '+39', number: '3908090531' }],
