@@ -27,3 +27,6 @@ export const profileKey = (url: string): string =>
     .replace(/^www\./, '')
     .replace(/[?#].*$/s, '')
     .replace(/\/*$/, '');
+
+/** True for `n/a`, and for a text without letters and digits, such as `-`: what many people have identifies nobody. */
+export const isPlaceholder = (text: string): boolean => /^\s*#?n\/a\s*$|^[^\p{L}\p{N}]*$/iu.test(text);

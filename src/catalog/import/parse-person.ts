@@ -1,10 +1,10 @@
 import { isInstant } from '../../schemas/base/formats.ts';
-import { isPlaceholder } from '../../queries/catalog/identifiers.ts';
 import { maxSourceLength, type Prospect, type TextField } from '../../schemas/prospects.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { isStorable, lengthOf } from '../../text/code-points.ts';
 import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
+import { isPlaceholder } from '../../text/normalise.ts';
 import { maxFoldedLength } from '../document.ts';
 import type { PersonId, PersonIds } from './person-ids.ts';
 

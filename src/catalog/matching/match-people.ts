@@ -1,7 +1,7 @@
 import type { CountryCodes } from '../../files/values/country-codes.ts';
-import { isPlaceholder } from '../../queries/catalog/identifiers.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
+import { isPlaceholder } from '../../text/normalise.ts';
 import type { CatalogReads, Search } from '../catalog.ts';
 import type { Criterion, NamedPerson } from '../criteria.ts';
 import { bestFirst } from '../order.ts';

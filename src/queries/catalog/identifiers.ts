@@ -1,6 +1,6 @@
 import type { Prospect } from '../../schemas/prospects.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { emailKey, profileKey } from '../../text/normalise.ts';
+import { emailKey, isPlaceholder, profileKey } from '../../text/normalise.ts';
 
 /** What identifies a person in the catalog. */
 export const identifierKinds = ['email', 'profnet_url', 'id'] as const;
@@ -42,6 +42,3 @@ export function identifiersOf({ _id, work_email, emails, profnet_url }: Identifi
 export const valuesOf = (identifiers: readonly Identifier[], kind: IdentifierKind): string[] => [
   ...new Set(identifiers.filter((own) => own.kind === kind).map(({ value }) => value)),
 ];
-
-/** True for `n/a`, and for a text without letters and digits, such as `-`: what many people have identifies nobody. */
-export const isPlaceholder = (text: string): boolean => /^\s*#?n\/a\s*$|^[^\p{L}\p{N}]*$/iu.test(text);

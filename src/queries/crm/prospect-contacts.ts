@@ -4,7 +4,7 @@ import type { Contact } from '../../schemas/contacts.ts';
 import { isEmailAddress } from '../../schemas/base/formats.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
-import { isPlaceholder } from '../catalog/identifiers.ts';
+import { isPlaceholder } from '../../text/normalise.ts';
 import { blank, type ContactColumns } from './contacts.ts';
 import type { CountryCodes } from '../../files/values/country-codes.ts';
 
