@@ -116,22 +116,14 @@ async function listCustomers(db: Pick<Database, 'lookup'>): Promise<string[]> {
  */
 const findLongestOf = (sql: Sql, standing: keyof typeof standings, limit: number, ids?: string[]) =>
   sql<{ customer_id: string; served: number }[]>`
-    select due.customer_id, coalesce(extract(epoch from last.served_at), 0) as served
-    from (
-      select distinct e.customer_id
-      from webhook_endpoints e
-      join customers c on c.id = e.customer_id
-      ${joinFeed(sql)}
-      where ${standings[standing](sql)}
-        and ${isFree(sql)}
-        and ${hasWork(sql)}
-        ${ids ? sql`and e.customer_id = any(${ids}::uuid[])` : sql``}
-    ) due
-    cross join lateral (
-      select max(e.served_at) as served_at
-      from webhook_endpoints e
-      where e.customer_id = due.customer_id
-        and ${standings[standing](sql)}
-    ) last
-    order by served, due.customer_id
+    select e.customer_id, coalesce(extract(epoch from max(e.served_at)), 0) as served
+    from webhook_endpoints e
+    join customers c on c.id = e.customer_id
+    ${joinFeed(sql)}
+    where e.active
+      and ${standings[standing](sql)}
+      ${ids ? sql`and e.customer_id = any(${ids}::uuid[])` : sql``}
+    group by e.customer_id
+    having bool_or(${isFree(sql)} and ${hasWork(sql)})
+    order by served, e.customer_id
     limit ${limit}`;
