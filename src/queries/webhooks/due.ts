@@ -11,10 +11,14 @@ const readsFeed = (sql: Queryable) => sql`
   e.set_aside < ${maxSetAside}
   and e.failures_in_row < ${stuckAfter}`;
 
+/** Events are sent to the endpoint `e` of the customer `c`. */
+const isOn = (sql: Queryable) => sql`
+  e.active
+  and c.status = 'OK'`;
+
 /** A worker may lease the endpoint `e` of the customer `c`. */
 const isFree = (sql: Queryable) => sql`
-  e.active
-  and c.status = 'OK'
+  ${isOn(sql)}
   and (e.leased_until is null or e.leased_until <= (select clock_timestamp()))`;
 
 /**
@@ -120,7 +124,7 @@ const findLongestOf = (sql: Sql, standing: keyof typeof standings, limit: number
     from webhook_endpoints e
     join customers c on c.id = e.customer_id
     ${joinFeed(sql)}
-    where e.active
+    where ${isOn(sql)}
       and ${standings[standing](sql)}
       ${ids ? sql`and e.customer_id = any(${ids}::uuid[])` : sql``}
     group by e.customer_id
