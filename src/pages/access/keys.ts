@@ -5,15 +5,14 @@ import { DomainError, notFound } from '../../errors.ts';
 import { actorOf } from '../../plugins/credentials/auth.ts';
 import { findApiKey, findKeyVersions, listApiKeys, revokeApiKey } from '../../queries/accounts/api-keys.ts';
 import { durations, KeyRequest, SpendCapsChange, type ApiKey, type SpendCaps } from '../../schemas/api-keys.ts';
-import { etagOf } from '../../text/etag.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
 import {
   conflictOf,
   fieldsOf,
-  hidden,
   idOf,
   integer,
+  isOutdated,
   once,
   queryOf,
   refusalOf,
@@ -21,6 +20,7 @@ import {
   selectField,
   text,
   values,
+  versionField,
   type Refused,
 } from '../base/forms.ts';
 import { buttons, counted, date, html } from '../base/html.ts';
@@ -84,8 +84,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
     const { customerId } = request.caller;
     const caps = capsOf(fieldsOf(request));
     const key = await requireKey(request);
-    if (text(fieldsOf(request), 'etag') !== etagOf(key.spend_caps))
-      return showCaps(request, reply, key, caps, conflictOf('key'));
+    if (isOutdated(request, key.spend_caps)) return showCaps(request, reply, key, caps, conflictOf('key'));
     try {
       requireValid(checkCaps, { spend_caps: caps });
       await request.db.transaction((sql) => capKey(sql, customerId, key.id, caps, actorOf(request)));
@@ -207,7 +206,7 @@ const showCaps = (request: FastifyRequest, reply: FastifyReply, key: ApiKey, cap
     section,
     action: `${section}/${key.id}/caps`,
     body: html`<p><strong>${key.name}</strong> (<code>${key.start}…</code>) keeps its value.</p>
-      !${hidden({ etag: etagOf(key.spend_caps) })} !${capFields(caps, refused?.faults ?? {})}
+      !${versionField(key.spend_caps)} !${capFields(caps, refused?.faults ?? {})}
       !${buttons('Change the caps', section, 'Leave them as they are')}`,
     fields: ['spend_caps'],
     refused,

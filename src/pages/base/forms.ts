@@ -6,6 +6,7 @@ import { DomainError, notFound, SpendCapExceeded, validationFailed, type Fault }
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
 import { markSent } from '../../queries/records/sent-forms.ts';
+import { etagOf } from '../../text/etag.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/unstorable.ts';
 import type { Validator } from '../../validation/validator.ts';
@@ -105,6 +106,16 @@ export interface Refused {
 
 /** For a form that was not sent yet. */
 export const notSent: Refused = { faults: {}, status: 200 };
+
+/**
+ * Returns a hidden field with the version of what a form shows.
+ * @param shown as it is stored when the form is opened
+ */
+export const versionField = (shown: object): Html => hidden({ etag: etagOf(shown) });
+
+/** What the submitted form showed (`versionField`) was changed since. */
+export const isOutdated = (request: FastifyRequest, stored: object): boolean =>
+  text(fieldsOf(request), 'etag') !== etagOf(stored);
 
 /** Refuses a form because what it changes was changed since the user opened it. */
 export const conflictOf = (noun: string): Refused => ({

@@ -13,6 +13,7 @@ import { canonicalId } from '../../text/ids.ts';
 import { forMembers } from '../base/access.ts';
 import {
   fieldsOf,
+  isOutdated,
   notSent,
   numberedPager,
   pageNumberOf,
@@ -103,7 +104,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     const given = { id: keep, merge_ids: ids.filter((id) => id !== keep), fields: Object.fromEntries(chosen) };
     if (!ids.includes(keep) || given.merge_ids.length === 0) return compare(request, reply, fields);
     const rows = await readInOrder(request, searches[by], ids);
-    if (etagOf(rows) !== text(fields, 'etag'))
+    if (isOutdated(request, rows))
       return compare(request, reply, fields, { faults: { '': changedText }, status: statuses.precondition_failed });
     try {
       await db.transaction((sql) => merge(sql, caller.customerId, given));

@@ -15,7 +15,6 @@ import { listDeliveries } from '../../queries/webhooks/deliveries.ts';
 import { deleteEndpoint } from '../../queries/webhooks/endpoints.ts';
 import { defaultLimit } from '../../schemas/base/wire.ts';
 import { EndpointRequest, maxEndpoints, type Endpoint } from '../../schemas/events/webhooks.ts';
-import { etagOf } from '../../text/etag.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins } from '../base/access.ts';
 import {
@@ -23,9 +22,9 @@ import {
   doneNotice,
   fieldsOf,
   filterChoice,
-  hidden,
   idOf,
   inputField,
+  isOutdated,
   linesIn,
   notSent,
   numberedPager,
@@ -36,6 +35,7 @@ import {
   requireValid,
   text,
   values,
+  versionField,
 } from '../base/forms.ts';
 import { buttons, empty, html, linkButton, notice, table, type Html } from '../base/html.ts';
 import { form, goTo, sendConfirmation, sendForm, sendPage } from '../base/layout.ts';
@@ -76,8 +76,7 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
   app.post('/webhooks/:id/edit', forAdmins, async (request, reply) => {
     const stored = await requireShown(request);
     const draft = draftOf(request);
-    if (text(fieldsOf(request), 'etag') !== etagOf(settingsOf(stored)))
-      return showEdit(request, reply, stored, draft, conflictOf(noun));
+    if (isOutdated(request, settingsOf(stored))) return showEdit(request, reply, stored, draft, conflictOf(noun));
     try {
       requireValid(check, draft);
       await updateEndpoint(managementOf(request), stored.id, draft);
@@ -246,7 +245,7 @@ function showEdit(
     title: 'Change the endpoint',
     section,
     action: `${path}/edit`,
-    body: html`!${hidden({ etag: etagOf(settingsOf(stored)) })} !${endpointForm(draft, refused.faults, 'Save', path)}`,
+    body: html`!${versionField(settingsOf(stored))} !${endpointForm(draft, refused.faults, 'Save', path)}`,
     fields: shownFields,
     refused,
   });
