@@ -45,7 +45,7 @@ export const logins: Record<keyof Passwords, string> = {
   owner: 'sales_owner',
   service: 'sales_service',
 };
-/** In the name of a throwaway folder, the id of its process and random characters follow. */
+/** The name of a throwaway folder begins with this. The id of the process that made it follows, then random characters. */
 const throwawayPrefix = 'sales-data-api-throwaway-';
 const throwawayName = /^sales-data-api-throwaway-(\d+)-/;
 

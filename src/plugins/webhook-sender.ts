@@ -3,7 +3,7 @@ import { openSender, type Sender } from '../webhooks/sender.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Sends tests to the endpoints of webhooks. Workers send the events. */
+    /** Sends the test events that users ask for. All other events are sent by workers, not by this process. */
     webhookSender: Sender;
   }
 }

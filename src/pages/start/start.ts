@@ -15,7 +15,7 @@ import { jobWords, poolWords } from '../base/words.ts';
 import { progressBar, statusBadge } from '../base/progress.ts';
 import { concernsOf } from './attention.ts';
 
-/** The first page: numbers, what runs, and what needs a person. */
+/** The first page after the login: how many records and credits there are, which work runs, and what a user must look at. */
 export async function start(app: FastifyInstance): Promise<void> {
   app.get('/', forMembers, async (request, reply) => {
     const [figures, running, concerns] = await Promise.all([

@@ -36,8 +36,9 @@ interface StoredHead extends Head {
 }
 
 /**
- * Returns the end of the customer's feed, and whether committed events wait for their positions. Both are read in one
- * statement: between two, other readers could give positions, which neither would see.
+ * Returns the end of the customer's feed, and whether committed events still wait for their positions. Both are read in one
+ * statement. With two, another reader could give positions between them: the first would miss the new end, and the second
+ * would find nothing that waits.
  */
 export const readHead = (db: Database, customerId: string): Promise<Head & { isWaiting: boolean }> =>
   db.lookup(async (sql) => {
