@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run env test test-only test-image check chaos model fuzz clients bench pictures schema format clean node_modules
+.PHONY: help run env test test-all test-only test-image check chaos model fuzz clients bench pictures schema format clean node_modules
 
 run: node_modules ## start the service on an embedded PostgreSQL, with a demo customer (DATABASE_URL uses your server)
 	@echo 'Starting. The log shows warnings only; LOG_LEVEL=info shows every request.'
@@ -9,11 +9,15 @@ run: node_modules ## start the service on an embedded PostgreSQL, with a demo cu
 env: ## write .env with random passwords for compose.yaml, unless it is there
 	@deploy/make-env.sh
 
-test: node_modules ## type check, lint, format check, then every test on throwaway servers (TEST_SERVERS=embedded|containers)
+test: node_modules ## type check, lint, format check, then what holds without faults, on throwaway servers (TEST_SERVERS=embedded|containers)
 	@npm run --silent check
 	@npm run --silent test
 
-test-only: node_modules ## the tests without the checks
+test-all: node_modules ## the other tests: kills, faults, upgrades, backups, Elasticsearch, Citus, generated clients, plans at size
+	@npm run --silent client
+	@npm run --silent test:all
+
+test-only: node_modules ## the tests of `make test` without the checks
 	@npm run --silent test
 
 test-image: node_modules ## build the image and try compose.yaml on a Docker engine
@@ -23,13 +27,13 @@ check: node_modules ## type check, lint and format check alone
 	@npm run --silent check
 
 chaos: node_modules ## kill and freeze everything under jobs that spend credits, then go through the books (CHAOS_SECONDS=600)
-	@CHAOS_SECONDS=$(or $(CHAOS_SECONDS),600) npm run --silent test -- test/chaos
+	@CHAOS_SECONDS=$(or $(CHAOS_SECONDS),600) npx vitest run test/chaos
 
 model: node_modules ## random operations by six callers, compared with a model in memory (MODEL_SECONDS=600, MODEL_SEED=1)
-	@MODEL_SECONDS=$(or $(MODEL_SECONDS),600) npm run --silent test -- test/model
+	@MODEL_SECONDS=$(or $(MODEL_SECONDS),600) npx vitest run test/model
 
 fuzz: node_modules ## send 20,000 random requests, made from the OpenAPI document (FUZZ_REQUESTS=20000, FUZZ_SEED=1)
-	@FUZZ_REQUESTS=$(or $(FUZZ_REQUESTS),20000) npm run --silent test -- test/contract/fuzz.test.ts
+	@FUZZ_REQUESTS=$(or $(FUZZ_REQUESTS),20000) npx vitest run test/contract/fuzz.test.ts
 
 clients: node_modules ## pack the clients for TypeScript and Python into clients/dist
 	@mkdir -p clients/dist && cd clients/typescript && npm pack --silent --pack-destination ../dist

@@ -2,6 +2,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import LongestFirst from './test/setup/longest-first.ts';
+import { testAll } from './test/setup/suites.ts';
 
 // Some 500 processes of the service are started: with what is compiled already kept, each takes half of the time. Set here,
 // not with the option `env`, so that the processes of the tests themselves start with it, too.
@@ -15,9 +16,11 @@ process.env['NODE_COMPILE_CACHE'] ??= join(tmpdir(), 'node-compile-cache');
 const shared = [
   'test/{accounts,commands,contract,credentials,filters,limits,network,pages,plugins,queries,routes,text,verification,webhooks}/**/*.test.ts',
   'test/{catalog/{import,postgres,rights},files/{layout,values,xlsx}}/**/*.test.ts',
-  // One measures the memory of its process, the other runs alone.
-  'test/jobs/**/!(emails-in-flight|unlock.faults).test.ts',
+  'test/jobs/**/*.test.ts',
 ];
+
+const every = ['test/**/*.test.ts'];
+const image = 'test/image/**'; // make test-image
 
 const common = {
   setupFiles: ['test/setup/each-file.ts'],
@@ -38,15 +41,11 @@ export default defineConfig({
     sequence: isShuffled ? {} : { sequencer: LongestFirst },
     maxWorkers: common.maxWorkers,
     projects: [
-      { test: { ...common, name: 'shared', include: shared, isolate: false } },
-      {
-        test: {
-          ...common,
-          name: 'own',
-          include: ['test/**/*.test.ts'],
-          exclude: [...shared, 'test/image/**'], // make test-image
-        },
-      },
+      // `make test`
+      { test: { ...common, name: 'shared', include: shared, exclude: [...testAll], isolate: false } },
+      { test: { ...common, name: 'own', include: every, exclude: [...shared, ...testAll, image] } },
+      // `make test-all`
+      { test: { ...common, name: 'all', include: [...testAll] } },
     ],
   },
 });

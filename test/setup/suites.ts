@@ -1,0 +1,27 @@
+/**
+ * Files of `make test-all`: kills, faults, peers that are slow or gone, large data, generated code, and whatever needs a server or
+ * program beyond PostgreSQL and a browser. `make test` runs all others.
+ */
+export const testAll: readonly string[] = [
+  'test/{backup,chaos,clients,messy,model,upgrade}/**/*.test.ts',
+  'test/{docs,e2e,faults,overload,proxies}.test.ts',
+  'test/catalog/{lost-shards,elasticsearch/*}.test.ts',
+  'test/commands/catalog-streams.test.ts',
+  'test/contract/{clients,fuzz}.test.ts',
+  'test/database/{db.faults,driver,lanes,node-faults,outages,citus/*}.test.ts',
+  'test/demo/*.test.ts',
+  'test/embedded-postgres/server.test.ts',
+  'test/files/{huge-files,hostile-files}.test.ts',
+  'test/filters/{plans,narrowing-plans}.test.ts',
+  'test/jobs/{imports.kills,unlock.damage,unlock.elasticsearch,unlock.faults,worker-slots}.test.ts',
+  'test/jobs/verification/emails-in-flight.test.ts',
+  'test/jobs/webhooks/kills.test.ts',
+  'test/limits/redis.test.ts',
+  'test/pages/{browser,sizes}.test.ts',
+  'test/plugins/{graceful-close,rate-limits.redis}.test.ts',
+  'test/process/metrics.test.ts',
+  'test/queries/{plans,plans-after-load}.test.ts',
+  'test/queries/memberships/{company-settlements,large-lists,many-rules,memberships-racing}.test.ts',
+  'test/routes/opportunities-racing.test.ts',
+  'test/tracing/traces.test.ts',
+];
