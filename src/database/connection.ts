@@ -75,6 +75,8 @@ export interface ConnectionOptions {
   planner: Record<string, string>;
   prepare?: boolean;
   describe_first?: boolean;
+  /** Age at which a connection is replaced (seconds); default: 20 to 40 minutes. */
+  max_lifetime?: number;
   onclose?: () => void;
 }
 
@@ -133,6 +135,7 @@ type Options = postgres.Options<typeof wireTypes> &
 /** Creates an instance of the database driver. Its connections are opened at their first use. */
 export function connect(config: Config, url: string, { planner, ...lane }: ConnectionOptions): Sql {
   const options: Options = {
+    max_lifetime: 60 * (20 + Math.random() * 20),
     ...lane,
     types: wireTypes,
     fetch_types: false,
@@ -140,7 +143,6 @@ export function connect(config: Config, url: string, { planner, ...lane }: Conne
     saslprep: scramPassword,
     silence_timeout: config.STATEMENT_TIMEOUT_MS / 1000 + silenceMargin,
     backoff: reconnectDelay,
-    max_lifetime: 60 * (20 + Math.random() * 20),
     onnotice: () => {},
     connection: {
       application_name: 'sales-data-api',

@@ -51,6 +51,9 @@ interface HealthChecks {
 /** Time of one query (ms). The supplied proxies wait five seconds for the answer. */
 const healthMs = 4_000;
 
+/** Age of a connection for health checks (seconds). A login that PostgreSQL refuses shows only on a new connection. */
+const healthLifetime = 5;
+
 /**
  * The connections of the process. `Database`'s own methods run the service's work, such as commands; `for` gives access
  * for a customer's.
@@ -96,7 +99,7 @@ export function openDatabase(config: Config, url: string, { distributed = false 
   const run = <T>({ customerId }: Requester, work: (lanes: LaneSet) => Promise<T>): Promise<T> =>
     nodes ? nodes.run(customerId, work) : work(server);
   const transactions = new Transactions();
-  const health = openExclusiveLane(source, 'health', 2, plans.plannedOnce);
+  const health = openExclusiveLane(source, 'health', 2, { ...plans.plannedOnce, max_lifetime: healthLifetime });
   const checkAs =
     (customerId: string): HealthChecks['service'] =>
     (work) => {

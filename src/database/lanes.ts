@@ -179,15 +179,16 @@ const connectionCodes = new Set(
   ).split(' '),
 );
 
+// A refused login (28) is the operator's to mend. The caller's request is not at fault, and succeeds when it is mended.
 /**
- * SQLSTATEs of temporary failures; a retry can succeed: connection errors (08), insufficient resources (53), shutdown,
- * crash and start (57P0x), cancelled statements, timeouts, serialisation failures, deadlocks.
+ * SQLSTATEs of temporary failures; a retry can succeed: connection errors (08), refused logins (28), insufficient
+ * resources (53), shutdown, crash and start (57P0x), cancelled statements, timeouts, serialisation failures, deadlocks.
  * @see https://www.postgresql.org/docs/18/errcodes-appendix.html
  */
-const troubleStates = /^(08...|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])$/;
+const troubleStates = /^(08...|28000|28P01|53...|57P0[1-5]|57014|55P03|40001|40P01|25P0[34])$/;
 
-/** SQLSTATEs of lost and rejected connections, e.g. because the server is stopping or starting. */
-const lostStates = /^(08...|57P0[1-3])$/;
+/** SQLSTATEs of lost and rejected connections, e.g. because the server is stopping, or the password has changed. */
+const lostStates = /^(08...|28000|28P01|57P0[1-3])$/;
 
 /**
  * Citus reports some lost connections to a node as an internal error (XX000) or an I/O error (58030).

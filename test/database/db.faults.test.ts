@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,7 +15,7 @@ import {
   type Cluster,
 } from '../../src/embedded-postgres/cluster.ts';
 import { logins, prepareDatabase } from '../../src/embedded-postgres/server.ts';
-import { createDatabase, type TestDatabase } from '../setup/database.ts';
+import { asSuperuser, createDatabase, type TestDatabase } from '../setup/database.ts';
 import { startFaultyProxy, type FaultyProxy } from '../setup/faulty-proxy.ts';
 
 const unavailable = { code: 'unavailable', retryAfter: 1 };
@@ -113,6 +114,22 @@ describe('a server that stops responding', () => {
     proxy.hangUp(false);
     for (const lane of lanes) expect(await ping(db, lane)).toEqual(pong);
   });
+});
+
+test('a login that PostgreSQL refuses makes calls on new connections, and the health check, unavailable', async () => {
+  const role = `refused_${randomUUID().slice(0, 8)}`;
+  await asSuperuser((sql) => sql.unsafe(`create role ${role} login password 'p' in role sales_data_api`));
+  const url = new URL(database.url);
+  [url.username, url.password] = [role, 'p'];
+  const db = openDatabase(parseConfig({}), url.href);
+  const health = () => db.health.service((sql) => sql`select 1 as one`);
+  expect([await ping(db, 'lookup'), await health()]).toEqual([pong, pong]);
+  await asSuperuser((sql) => sql.unsafe(`alter role ${role} nologin`));
+  expect(await ping(db, 'lookup')).toEqual(pong); // an open connection is still good
+  await expect(ping(db, 'search')).rejects.toMatchObject({ ...unavailable, cause: { code: '28000' } });
+  await expect.poll(() => health().catch((error: unknown) => error)).toMatchObject(unavailable);
+  await db.close();
+  await asSuperuser((sql) => sql.unsafe(`drop role ${role}`));
 });
 
 describe('a server that is stopped', () => {
