@@ -1,4 +1,6 @@
+import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { gzipSync } from 'node:zlib';
 import swagger from '@fastify/swagger';
 import fp from 'fastify-plugin';
 import packageJson from '../../package.json' with { type: 'json' };
@@ -55,14 +57,25 @@ export default fp(
       transformObject: (document) =>
         nameComponents(describeBodies(('openapiObject' in document ? document.openapiObject : {}) as Json)),
     });
-    // Serialised once and cached: the document is large, and anybody may request it any number of times.
-    let bytes: Buffer | undefined;
-    app.get('/openapi.json', { config: { access }, schema: { hide: true } }, async (_request, reply) => {
-      bytes ??= Buffer.from(JSON.stringify(app.swagger()));
-      return reply.type('application/json; charset=utf-8').send(bytes);
+    // Serialised and compressed once: the document is large, and anybody may request it any number of times.
+    let serialised: ReturnType<typeof serialise> | undefined;
+    app.get('/openapi.json', { config: { access }, schema: { hide: true } }, async ({ headers }, reply) => {
+      const { plain, compressed, tag } = (serialised ??= serialise(app.swagger()));
+      void reply.header('etag', tag).header('cache-control', 'no-cache').header('vary', 'accept-encoding');
+      if (headers['if-none-match'] === tag) return reply.code(304).send();
+      void reply.type('application/json; charset=utf-8');
+      if (!/\bgzip\b/.test(headers['accept-encoding'] ?? '')) return reply.send(plain);
+      return reply.header('content-encoding', 'gzip').send(compressed);
     });
   },
   { name: 'openapi', dependencies: ['services'] },
 );
 
 const access = { public: true } as const;
+
+/** The tag is weak because the plain and the compressed form share it. */
+function serialise(document: object) {
+  const plain = Buffer.from(JSON.stringify(document));
+  const tag = `W/"${createHash('sha256').update(plain).digest('base64url').slice(0, 22)}"`;
+  return { plain, compressed: gzipSync(plain), tag };
+}
