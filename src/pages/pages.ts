@@ -6,6 +6,7 @@ import helmet from 'helmet';
 import type { Config } from '../process/config.ts';
 import { DomainError } from '../errors.ts';
 import { sendError } from '../plugins/answers/error-handler.ts';
+import { setCommonHeaders } from '../plugins/watching/request-log.ts';
 import { refuseOtherMethods, watchPaths } from '../plugins/method-not-allowed.ts';
 import { isHttps } from '../plugins/credentials/session-cookie.ts';
 import { assets } from './base/assets.ts';
@@ -60,7 +61,7 @@ const isReading = ({ method }: FastifyRequest): boolean => method === 'GET' || m
 export function unreadablePaths({ PUBLIC_URL }: Config) {
   const protect = helmet(protection(PUBLIC_URL));
   return (error: FastifyError, request: FastifyRequest, reply: FastifyReply): void => {
-    void reply.header('x-request-id', request.id);
+    setCommonHeaders(request, reply);
     if (!request.url.startsWith('/app/')) return void sendError(error, request, reply);
     protect(request.raw, reply.raw, () => void errorPage(error, request, reply));
   };

@@ -97,7 +97,6 @@ function sendPage(reply: FastifyReply, publicUrl: string | undefined): FastifyRe
   return reply
     .type('text/html; charset=utf-8')
     .header('content-security-policy', policy.join('; '))
-    .header('x-content-type-options', 'nosniff')
     .header('referrer-policy', 'no-referrer')
     .header('cache-control', 'no-store')
     .send(page(nonce));

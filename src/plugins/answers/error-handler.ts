@@ -14,6 +14,7 @@ import {
 import { CallerHungUp } from '../../credentials/requester.ts';
 import { cutText, listFaults } from '../bodies/fault-list.ts';
 import { RefusalLog } from '../credentials/refusal-log.ts';
+import { loggedRefusal } from '../watching/request-log.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -83,9 +84,11 @@ export const sendError = (thrown: unknown, request: FastifyRequest, reply: Fasti
 export function answerTo(thrown: unknown, request: FastifyRequest, reply: FastifyReply): ErrorAnswer {
   const error = toDomainError(thrown, request);
   if (!error) {
+    request.refusal = loggedRefusal('internal_error');
     request.log.error({ err: thrown }, 'request failed');
     return { status: 500, code: 'internal_error', message: 'The service failed to answer this request' };
   }
+  request.refusal = loggedRefusal(error.code, error.faults);
   if (error.code === 'unavailable' && !(error instanceof CallerHungUp)) request.server.refusals.add(request, error);
   if (error instanceof Unauthorized) refuse(error, request, reply);
   // Fastify closes the connection after a faulty body. The caller who still sends it would not get the response.

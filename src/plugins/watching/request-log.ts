@@ -1,8 +1,31 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
+import type { Fault } from '../../errors.ts';
+import { canonicalId } from '../../text/ids.ts';
+
+/** Why a request got an error response, without values of the caller: the code, and where the first faults are. */
+export interface LoggedRefusal {
+  code: string;
+  at?: string[];
+}
+
+/** Faults of one request that are logged. */
+const maxLoggedFaults = 5;
+
+export const loggedRefusal = (code: string, faults: readonly Fault[] = []): LoggedRefusal => ({
+  code,
+  ...(faults.length > 0 ? { at: faults.slice(0, maxLoggedFaults).map(({ path }) => path.slice(0, 100)) } : {}),
+});
 
 declare module 'fastify' {
+  interface FastifyRequest {
+    /** Set by the error handler. */
+    refusal: LoggedRefusal | undefined;
+    /** The id of the record, job or import that a POST created. A worker's log lines have it, too. */
+    createdId: string | undefined;
+  }
   interface FastifyContextConfig {
     /**
      * True for routes that monitoring systems call every few seconds. Their requests are not traced, and successful
@@ -23,13 +46,19 @@ export function requestId(request: IncomingMessage): string {
 
 /**
  * Fastify plugin that sets the response header `x-request-id` and writes one log line per request, without secrets and
- * bodies. Requests that get 503 have no log line of their own: `RefusalLog` writes a summary. Successful requests of
+ * bodies. The line says from where the request came, who sent it, which record the path names, and why it failed. Requests that get 503 have no log line of their own: `RefusalLog` writes a summary. Successful requests of
  * monitoring systems are logged at level `debug`.
  */
 export default fp(
   async (app) => {
+    app.decorateRequest('refusal', undefined);
+    app.decorateRequest('createdId', undefined);
+    app.addHook<Created>('preSerialization', (request, _reply, payload, done) => {
+      if (request.method === 'POST') request.createdId = payload.data?.id ?? payload.id;
+      done(null, payload);
+    });
     app.addHook('onRequest', (request, reply, done) => {
-      void reply.header('x-request-id', request.id);
+      setCommonHeaders(request, reply);
       done();
     });
     app.addHook('onResponse', (request, reply, done) => {
@@ -41,7 +70,11 @@ export default fp(
           route: request.routeOptions.url,
           status: reply.statusCode,
           ms: Math.round(reply.elapsedTime * 10) / 10,
-          ...(request.caller ? { customer: request.caller.customerId } : {}),
+          address: request.address,
+          ...senderOf(request),
+          ...recordIn(request),
+          ...(request.createdId === undefined ? {} : { created: request.createdId }),
+          ...request.refusal,
         },
         'answered',
       );
@@ -50,3 +83,25 @@ export default fp(
   },
   { name: 'request-log' },
 );
+
+/** The part of a successful answer that names what was created. */
+interface Created {
+  id?: string;
+  data?: { id?: string };
+}
+
+/** Sets the headers that every answer has. */
+export const setCommonHeaders = ({ id }: FastifyRequest, reply: FastifyReply): void =>
+  void reply.header('x-request-id', id).header('x-content-type-options', 'nosniff');
+
+/** Returns the ids of the customer and of the API key or user that sent the request. */
+function senderOf({ caller }: FastifyRequest): object {
+  if (!caller) return {};
+  return { customer: caller.customerId, ...(caller.kind === 'key' ? { key: caller.keyId } : { user: caller.userId }) };
+}
+
+/** Returns the id in the path. Other parts of a path can be secret, such as the link for a new password. */
+function recordIn({ params }: FastifyRequest): object {
+  const { id } = (params ?? {}) as { id?: unknown };
+  return typeof id === 'string' && canonicalId(id) !== undefined ? { id } : {};
+}

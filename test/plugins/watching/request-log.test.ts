@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -31,6 +32,7 @@ describe('x-request-id', () => {
   test.each(calls)('is in the response to %s %s', async (method, path, body) => {
     const own = await inject(app.fastify, method, path, body);
     expect(own.headers['x-request-id']).toMatch(/^[A-Za-z0-9._-]{1,64}$/);
+    expect(own.headers['x-content-type-options']).toBe('nosniff');
     const given = await inject(app.fastify, method, path, body, { 'x-request-id': 'Job_7.retry-2' });
     expect(given.headers['x-request-id']).toBe('Job_7.retry-2');
   });
@@ -82,6 +84,7 @@ describe('the log', () => {
       return { status: answer.status, body: (await answer.json()) as { token: string; data: { key: string } } };
     };
 
+    const nobody = randomUUID();
     const unknown = mintToken('sda').reveal();
     const login = await call('POST', '/api/auth/login', {}, { email: adminEmail, password });
     const { token } = login.body;
@@ -107,6 +110,7 @@ describe('the log', () => {
       (await call('GET', '/api/ext/customer/summary', { authorization: `X-API-Key ${unknown}` })).status,
       (await call('POST', '/api/ext/contacts', { authorization: `X-API-Key ${key}` }, { first_name: 'Zenobia' }))
         .status,
+      (await call('GET', `/api/ext/contacts/${nobody}`, { authorization: `X-API-Key ${key}` })).status,
     ];
     child.kill('SIGTERM');
     const lines = (await log)
@@ -114,7 +118,7 @@ describe('the log', () => {
       .split('\n')
       .map((one) => JSON.parse(one) as Record<string, unknown>);
 
-    expect(statuses).toEqual([200, 201, 401, 201, 401, 400]);
+    expect(statuses).toEqual([200, 201, 401, 201, 401, 400, 404]);
     const answered = lines.filter(({ msg }) => msg === 'answered');
     expect(answered.map(({ status }) => status)).toEqual(statuses);
     expect(answered[3]).toMatchObject({
@@ -122,8 +126,15 @@ describe('the log', () => {
       method: 'POST',
       route: '/api/ext/contacts',
       customer: customer.id,
+      key: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      address: '127.0.0.1',
+      created: expect.stringMatching(/^[0-9a-f-]{36}$/),
       ms: expect.any(Number),
     });
+    expect(answered[1]).toMatchObject({ user: expect.any(String), address: '127.0.0.1' });
+    expect(answered[4]).toMatchObject({ code: 'unauthorized', address: '127.0.0.1' });
+    expect(answered[5]).toMatchObject({ code: 'validation_failed', at: expect.arrayContaining(['/last_name']) });
+    expect(answered[6]).toMatchObject({ code: 'not_found', id: nobody, key: expect.any(String) });
     expect(lines.filter(({ reason }) => reason).map(({ reason }) => reason)).toEqual(['wrong_password', 'unknown']);
     for (const secret of [
       password,
