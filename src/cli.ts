@@ -1,29 +1,6 @@
 #!/usr/bin/env node
-import { CommanderError } from 'commander';
-import { exitCodeOf } from './commands/shell/command.ts';
 import { keepHeapSmall } from './commands/shell/heap.ts';
-import { buildProgram } from './commands/shell/program.ts';
-
-/**
- * Runs a command of the command line interface and returns the exit code: 0 for success, 1 for a failure, 2 for wrong
- * usage.
- */
-async function main(words: string[]): Promise<0 | 1 | 2> {
-  try {
-    const program = await buildProgram(words);
-    await program.parseAsync(words, { from: 'user' });
-    return 0;
-  } catch (error) {
-    // commander has already printed its own errors.
-    if (!(error instanceof CommanderError) && error !== lostOutput) await report(error);
-    return exitCodeOf(error);
-  }
-}
-
-async function report(error: unknown): Promise<void> {
-  const { explain } = await import('./commands/shell/explain.ts');
-  process.stderr.write(`error: ${explain(error)}\n`);
-}
+import { runProgram } from './commands/shell/program.ts';
 
 /**
  * The first error that occurred while writing to stdout or stderr, or undefined. Errors with the code EPIPE are not
@@ -44,4 +21,4 @@ process.once('exit', () => {
 const words = process.argv.slice(2);
 // Before its modules are loaded: the young generation of the heap grows by what they leave, and stays so large.
 if (words[0] === 'work') keepHeapSmall(50);
-process.exitCode = await main(words);
+process.exitCode = await runProgram(words, (error) => error === lostOutput);

@@ -1,7 +1,7 @@
 import postgres from 'postgres';
 import { describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { runCli, type Run } from '../setup/cli.ts';
+import { runCommand, type Run } from '../setup/cli.ts';
 import { createDatabase, isOnCitus } from '../setup/database.ts';
 import { unique } from '../setup/factories.ts';
 import { login, makeLogin, makeSession } from '../setup/sessions.ts';
@@ -10,7 +10,7 @@ const { fastify: app, url, owner, customer } = await startApp();
 
 const unknownId = '01990000-0000-7000-8000-000000000000';
 
-const run = (line: string[], input?: string): Promise<Run> => runCli(line, { DATABASE_URL: url }, input);
+const run = (line: string[], input?: string): Promise<Run> => runCommand(line, { DATABASE_URL: url }, input);
 
 /** Runs a command line with `--json` and returns its result. */
 async function json(line: string[], input?: string) {
@@ -233,7 +233,7 @@ describe('a failing command exits 1 with the reason on stderr and nothing on std
   ];
 
   test.each(cases)('%s', async (_, line, environment, reason) => {
-    const { code, stdout, stderr } = await runCli([...line, '--json'], { DATABASE_URL: url, ...environment });
+    const { code, stdout, stderr } = await runCommand([...line, '--json'], { DATABASE_URL: url, ...environment });
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toMatch(reason);
     expect(stderr).not.toMatch(/\n {4}at /);
@@ -245,7 +245,7 @@ describe('a failing command exits 1 with the reason on stderr and nothing on std
     const sql = postgres(empty.ownerUrl, { onnotice: () => {} });
     await sql`drop schema public cascade`;
     await sql.end();
-    const { code, stderr } = await runCli(['customer', 'list'], { DATABASE_URL: empty.url });
+    const { code, stderr } = await runCommand(['customer', 'list'], { DATABASE_URL: empty.url });
     await empty.drop();
     expect(code).toBe(1);
     expect(stderr).toBe(

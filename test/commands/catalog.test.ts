@@ -1,15 +1,11 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, describe, expect, test } from 'vitest';
 import { generatePeople } from '../../src/demo/generate-people.ts';
-import { startApp, type TestApp } from '../setup/app.ts';
-import { nodeEnvironment, runCli } from '../setup/cli.ts';
-import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
+import { startApp } from '../setup/app.ts';
+import { runCommand } from '../setup/cli.ts';
 
 const folder = await mkdtemp(join(tmpdir(), 'catalog-'));
 afterAll(() => rm(folder, { recursive: true }));
@@ -28,7 +24,7 @@ describe('catalog on Postgres', async () => {
   const { catalog } = app;
   const environment = { PATH: process.env['PATH']!, DATABASE_URL: app.url };
   const run = async (words: string[], input?: string | Buffer) => {
-    const { code, stdout, stderr } = await runCli(['catalog', ...words, '--json'], environment, input);
+    const { code, stdout, stderr } = await runCommand(['catalog', ...words, '--json'], environment, input);
     return { code, stderr, answer: stdout === '' ? undefined : (JSON.parse(stdout) as Record<string, unknown>) };
   };
 
@@ -69,7 +65,7 @@ describe('catalog on Postgres', async () => {
   });
 
   test('generate writes people that import accepts, the same for the same seed', async () => {
-    const { stdout } = await runCli(['catalog', 'generate', '--count', '50', '--seed', '3'], environment);
+    const { stdout } = await runCommand(['catalog', 'generate', '--count', '50', '--seed', '3'], environment);
     expect(stdout).toBe(ndjson(50, 3).join(''));
     expect((await run(['generate', '--count', '50', '--seed', '3'])).answer).toEqual([...generatePeople(50, 3)]);
     const output = join(folder, 'made.ndjson');
@@ -87,88 +83,4 @@ describe('catalog on Postgres', async () => {
     const people = await catalog.count({ criteria: [] });
     expect((await run(['reindex'])).answer).toEqual({ people });
   });
-
-  test(
-    'a killed import resumes, and no person is lost or duplicated',
-    () => expectToSurviveKills(app, environment),
-    240_000,
-  );
 });
-
-describe.skipIf(noElasticsearch)(`catalog on Elasticsearch ${need}`, async () => {
-  const own = noElasticsearch ? {} : await ownCatalog({ ELASTICSEARCH_TIMEOUT_MS: '4000' });
-  const app = await startApp();
-  const environment = { PATH: process.env['PATH']!, DATABASE_URL: app.url, ...own };
-  afterAll(async () => {
-    if (!noElasticsearch) await dropCatalog(own);
-  });
-
-  test(
-    'a killed import resumes, and no person is lost or duplicated',
-    () => expectToSurviveKills(app, environment),
-    240_000,
-  );
-
-  test('status shows the state of the cluster', async () => {
-    const { stdout } = await runCli(['catalog', 'status', '--json'], environment);
-    expect(JSON.parse(stdout)).toMatchObject({
-      engine: 'elasticsearch',
-      unlocks_behind: 0,
-      details: { nodes: expect.any(Number) },
-    });
-  });
-});
-
-/**
- * Kills an import twice, each time after it has saved some progress. Then expects a third run to import everybody once.
- */
-async function expectToSurviveKills(app: TestApp, environment: Record<string, string>): Promise<void> {
-  const count = 20_000;
-  const path = await fileOf(
-    `kill-${environment['ELASTICSEARCH_INDEX'] ?? 'postgres'}.ndjson`,
-    ndjson(count, 4).join(''),
-  );
-  const words = ['import', path, '--json'];
-  const before = await status(environment);
-  let line = 1;
-  for (let kills = 0; kills < 2; kills += 1) {
-    const child = spawn(process.execPath, [join(import.meta.dirname, '../../src/cli.ts'), 'catalog', ...words], {
-      env: { ...nodeEnvironment, ...environment },
-    });
-    const ended = once(child, 'exit');
-    const stopping = new AbortController();
-    const reached = await Promise.race([ended.then(() => undefined), advanced(app, line, stopping.signal)]);
-    stopping.abort();
-    child.kill('SIGKILL');
-    await ended;
-    expect(reached, 'the import was killed before its end').toBeDefined();
-    line = reached!;
-  }
-  const { code, stdout } = await runCli(['catalog', ...words], environment);
-  const report = JSON.parse(stdout) as { loaded: number; bad: number; resumed_at_line: number };
-  expect([code, report.loaded, report.bad]).toEqual([0, count, 0]);
-  expect(report.resumed_at_line).toBeGreaterThanOrEqual(line);
-  const after = await status(environment);
-  expect(after.people - before.people).toBe(count);
-  expect(after.unfinished_imports).toEqual([]);
-}
-
-interface Status {
-  people: number;
-  unfinished_imports: { line: number }[];
-}
-
-async function status(environment: Record<string, string>): Promise<Status> {
-  const { stdout } = await runCli(['catalog', 'status', '--json'], environment);
-  return JSON.parse(stdout) as Status;
-}
-
-/** Waits until the import's saved position is beyond a line, or until `stopping` is aborted. Returns the new line. */
-async function advanced({ owner }: TestApp, line: number, stopping: AbortSignal): Promise<number | undefined> {
-  while (!stopping.aborted) {
-    const [unfinished] = await owner<{ line: number }[]>`select line::integer from catalog_imports`;
-    if (unfinished && unfinished.line > line) return unfinished.line;
-    await sleep(10);
-  }
-  return undefined;
-}

@@ -5,7 +5,7 @@ import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith } from '../jobs/calls.ts';
 import { contextOf } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
-import { runCli } from '../setup/cli.ts';
+import { runCommand } from '../setup/cli.ts';
 import { companyBody, contactBody, make, makeList, unique } from '../setup/factories.ts';
 
 const app = await startApp();
@@ -15,7 +15,7 @@ beforeAll(async () => {
 
 async function run(line: string, customerId: string) {
   const words = [...line.split(' '), '--customer', customerId, '--json'];
-  const { code, stdout, stderr } = await runCli(words, { DATABASE_URL: app.url });
+  const { code, stdout, stderr } = await runCommand(words, { DATABASE_URL: app.url });
   return { code, stderr, result: stdout === '' ? undefined : JSON.parse(stdout) };
 }
 

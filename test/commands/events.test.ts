@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import { loopback, startReceiver, status, verify } from '../jobs/webhooks/receivers.ts';
 import { startApp } from '../setup/app.ts';
-import { nodeEnvironment, runCli, type Run } from '../setup/cli.ts';
+import { nodeEnvironment, runCommand, type Run } from '../setup/cli.ts';
 import { contactBody, make, productBody } from '../setup/factories.ts';
 
 const app = await startApp(loopback);
@@ -15,7 +15,7 @@ const root = join(import.meta.dirname, '..', '..');
 const environment = { ...loopback, DATABASE_URL: app.url, WEBHOOK_SECRET_KEY: app.config.WEBHOOK_SECRET_KEY! };
 const unknownId = '01990000-0000-7000-8000-000000000000';
 
-const run = (...words: string[]): Promise<Run> => runCli(words, environment);
+const run = (...words: string[]): Promise<Run> => runCommand(words, environment);
 
 /** Runs a command line with `--json` and returns its result. */
 async function json(...words: string[]) {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { runCli, type Run } from '../setup/cli.ts';
+import { runCli, runCommand, type Run } from '../setup/cli.ts';
 import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { readSheet } from '../setup/xlsx.ts';
@@ -22,7 +22,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true }));
 
 const run = (noun: string, ...words: string[]): Promise<Run> =>
-  runCli([noun, 'export', '--customer', customer.id, ...words], { DATABASE_URL: app.url });
+  runCommand([noun, 'export', '--customer', customer.id, ...words], { DATABASE_URL: app.url });
 
 test('an export goes to standard output as CSV, exactly as over HTTP', async () => {
   for (const [noun, path] of [
@@ -67,7 +67,7 @@ test('an Excel file of importable fields is imported again without a change', as
     const output = join(folder, `${noun}-again.xlsx`);
     const { code } = await run(noun, '--fields', 'importable', '--output', output);
     const words = [noun, 'import', output, '--customer', customer.id, '--mode', 'update', '--json'];
-    const { stdout } = await runCli(words, { DATABASE_URL: app.url });
+    const { stdout } = await runCommand(words, { DATABASE_URL: app.url });
     const count = noun === 'contacts' ? 2 : 1;
     expect([code, JSON.parse(stdout)]).toEqual([
       0,
@@ -81,7 +81,7 @@ test('an export that fails leaves the file as it was, and nothing else', async (
   await writeFile(output, 'kept');
   const before = (await readdir(folder)).toSorted();
   const unknown = ['contacts', 'export', '--customer', '01990000-0000-7000-8000-000000000000', '--output', output];
-  expect(await runCli(unknown, { DATABASE_URL: app.url })).toMatchObject({ code: 1, stdout: '' });
+  expect(await runCommand(unknown, { DATABASE_URL: app.url })).toMatchObject({ code: 1, stdout: '' });
   expect(await readFile(output, 'utf8')).toBe('kept');
   expect((await readdir(folder)).toSorted()).toEqual(before);
 });

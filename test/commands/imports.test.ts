@@ -6,7 +6,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { Import } from '../../src/schemas/imports.ts';
 import { contactLines, contactsCsv } from '../jobs/importing.ts';
 import { startApp } from '../setup/app.ts';
-import { runCli, type Run } from '../setup/cli.ts';
+import { runCommand, type Run } from '../setup/cli.ts';
 import { makeList, type TestCustomer } from '../setup/factories.ts';
 
 const app = await startApp();
@@ -22,7 +22,7 @@ beforeEach(async () => {
 afterAll(() => rm(folder, { recursive: true }));
 
 const run = (noun: string, ...words: string[]): Promise<Run> =>
-  runCli([noun, 'import', ...words, '--customer', customer.id], { DATABASE_URL: app.url, LOG_LEVEL: 'silent' });
+  runCommand([noun, 'import', ...words, '--customer', customer.id], { DATABASE_URL: app.url, LOG_LEVEL: 'silent' });
 
 /** Writes a file of contacts. Returns its path. */
 async function contactsFile(name: string, ...lines: string[]): Promise<string> {

@@ -5,13 +5,13 @@ import { endJob } from '../../src/jobs/settle.ts';
 import { purgeEndedJob } from '../../src/queries/jobs/job-retention.ts';
 import { begin, contextOf, echo, entriesOf, jobRow, waitingMessages, verifyTurn } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
-import { runCli, type Run } from '../setup/cli.ts';
+import { runCommand, type Run } from '../setup/cli.ts';
 import { grant, type TestCustomer } from '../setup/factories.ts';
 
 const app = await startApp();
 const unknownId = '01990000-0000-7000-8000-000000000000';
 
-const run = (line: string[]): Promise<Run> => runCli(line, { DATABASE_URL: app.url });
+const run = (line: string[]): Promise<Run> => runCommand(line, { DATABASE_URL: app.url });
 
 /** Runs a command line with `--json` and returns its result. */
 async function json(line: string[]) {

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { nodeEnvironment, runCli } from '../setup/cli.ts';
+import { nodeEnvironment, runCommand } from '../setup/cli.ts';
 import { createDatabase } from '../setup/database.ts';
 
 const { url } = await startApp();
@@ -16,7 +16,7 @@ afterAll(() => rm(folder, { recursive: true, force: true }));
 
 /** Starts a command that must fail, and returns its exit code, its stdout and the lines of its stderr. */
 async function failedStart(verb: string, environment: Record<string, string>) {
-  const { code, stdout, stderr } = await runCli([verb], { LOG_LEVEL: 'error', ...environment });
+  const { code, stdout, stderr } = await runCommand([verb], { LOG_LEVEL: 'error', ...environment });
   return { code, stdout, lines: stderr.trimEnd().split('\n') };
 }
 
@@ -29,24 +29,13 @@ async function listener(): Promise<{ server: Server; port: number }> {
   return { server, port: (server.address() as AddressInfo).port };
 }
 
-test('serve on an occupied port exits 1 with a message', async () => {
+test.each([
+  ['alone', {}],
+  ['although it shares rate limits with a server that is away', { REDIS_URL: 'redis://127.0.0.1:1' }],
+  ['although it already serves metrics on a port of their own', { METRICS_PORT: '0' }],
+])('serve on an occupied port exits 1 with a message, %s', async (_, more) => {
   const { server, port } = await listener();
-  const failed = await failedStart('serve', { DATABASE_URL: url, PORT: String(port) });
-  server.close();
-  expect(failed).toEqual(failsWith(/^error: Another program already listens on HOST and PORT/));
-});
-
-test('serve on a port that is taken ends although it shares rate limits with a server that is away', async () => {
-  const { server, port } = await listener();
-  const environment = { DATABASE_URL: url, PORT: String(port), REDIS_URL: 'redis://127.0.0.1:1' };
-  const failed = await failedStart('serve', environment);
-  server.close();
-  expect(failed).toEqual(failsWith(/^error: Another program already listens on HOST and PORT/));
-});
-
-test('serve on an occupied port ends although it already serves metrics on a port of their own', async () => {
-  const { server, port } = await listener();
-  const failed = await failedStart('serve', { DATABASE_URL: url, PORT: String(port), METRICS_PORT: '0' });
+  const failed = await failedStart('serve', { DATABASE_URL: url, PORT: String(port), ...more });
   server.close();
   expect(failed).toEqual(failsWith(/^error: Another program already listens on HOST and PORT/));
 });
@@ -63,68 +52,57 @@ async function outputOf(verb: string, environment: Record<string, string>): Prom
   return (await Promise.all(output)).join('').trimEnd().split('\n');
 }
 
-describe.each([
-  ['serve', /^Serving on http:/],
-  ['work', /^Working$/],
-])('%s says when it has started', (verb, message) => {
-  test('in a line of JSON if the log is JSON', async () => {
-    const lines = await outputOf(verb, {});
-    expect(lines.map((line) => JSON.parse(line) as object)).toContainEqual(
-      expect.objectContaining({ [verb === 'serve' ? 'url' : 'working']: expect.anything() }),
-    );
-  });
-
-  test('in plain text if the log is for people', async () => {
-    expect(await outputOf(verb, { LOG_FORMAT: 'pretty' })).toContainEqual(expect.stringMatching(message));
-  });
+test.each(['serve', 'work'])('%s says when it has started, in a line of JSON if the log is JSON', async (verb) => {
+  const lines = await outputOf(verb, {});
+  expect(lines.map((line) => JSON.parse(line) as object)).toContainEqual(
+    expect.objectContaining({ [verb === 'serve' ? 'url' : 'working']: expect.anything() }),
+  );
 });
 
-describe.each(['serve', 'work'])('%s exits 1 with one line that says what to do', (verb) => {
-  test('if METRICS_PORT is occupied, also when it shares rate limits with a server that is away', async () => {
-    const { server, port } = await listener();
-    const environment = { METRICS_PORT: String(port), PORT: '0', REDIS_URL: 'redis://127.0.0.1:1' };
-    const failed = await failedStart(verb, { DATABASE_URL: url, ...environment });
-    server.close();
-    expect(failed).toEqual(failsWith(new RegExp(`^error: Another program already listens on .*port ${port}`)));
-  });
+test('serve says when it has started, in plain text if the log is for people', async () => {
+  const lines = await outputOf('serve', { LOG_FORMAT: 'pretty' });
+  expect(lines).toContainEqual(expect.stringMatching(/^Serving on http:/));
+});
 
-  test('if no server listens at DATABASE_URL', async () => {
-    const failed = await failedStart(verb, { DATABASE_URL: 'postgres://u:p@127.0.0.1:1/db' });
-    expect(failed).toEqual(failsWith(/no server listens on the host and port in DATABASE_URL/));
-  });
+test('work exits 1 if METRICS_PORT is occupied, also when it shares rate limits with a server that is away', async () => {
+  const { server, port } = await listener();
+  const environment = { DATABASE_URL: url, METRICS_PORT: String(port), REDIS_URL: 'redis://127.0.0.1:1' };
+  const failed = await failedStart('work', environment);
+  server.close();
+  expect(failed).toEqual(failsWith(new RegExp(`^error: Another program already listens on .*port ${port}`)));
+});
 
-  test('if the database has no TLS although sslmode asks for it', async () => {
-    const failed = await failedStart(verb, { DATABASE_URL: `${url}?sslmode=require` });
-    expect(failed).toEqual(failsWith(/^error: The database has no TLS although `sslmode` asks for it/));
+describe('serve exits 1 with one line that says what to do', () => {
+  const file = join(folder, 'file');
+  test.each<[string, Record<string, string>, RegExp]>([
+    [
+      'no server listens at DATABASE_URL',
+      { DATABASE_URL: 'postgres://u:p@127.0.0.1:1/db' },
+      /no server listens on the host and port in DATABASE_URL/,
+    ],
+    [
+      'the database has no TLS although sslmode asks for it',
+      { DATABASE_URL: `${url}?sslmode=require` },
+      /^error: The database has no TLS although `sslmode` asks for it/,
+    ],
+    ['DATA_DIR cannot be a folder', { DATA_DIR: join(file, 'data') }, /DATA_DIR/],
+    ['DATA_DIR is a file', { DATA_DIR: file }, /DATA_DIR/],
+    ['no folder can be created in DATA_DIR', { DATA_DIR: '/proc/x/y' }, /: no folder can be created here.*DATA_DIR/],
+  ])('if %s', async (_, environment, message) => {
+    await writeFile(file, '');
+    expect(await failedStart('serve', environment)).toEqual(failsWith(message));
   });
 
   test('if the database is not migrated', async () => {
     const { url: empty, drop } = await createDatabase('nothing');
-    const failed = await failedStart(verb, { DATABASE_URL: empty });
+    const failed = await failedStart('serve', { DATABASE_URL: empty });
     await drop();
     expect(failed).toEqual(failsWith(/^error: The database .*migrate/));
   });
 
-  test('if DATA_DIR cannot be a folder', async () => {
-    await writeFile(join(folder, 'file'), '');
-    const failed = await failedStart(verb, { DATA_DIR: join(folder, 'file', 'data') });
-    expect(failed).toEqual(failsWith(/DATA_DIR/));
-  });
-
-  test.runIf(process.platform === 'linux')('when no folder can be created in DATA_DIR', async () => {
-    const failed = await failedStart(verb, { DATA_DIR: '/proc/x/y' });
-    expect(failed).toEqual(failsWith(/^error: \/proc\/x: no folder can be created here.*DATA_DIR/));
-  });
-
-  test('when DATA_DIR is a file', async () => {
-    await writeFile(join(folder, 'file'), '');
-    const failed = await failedStart(verb, { DATA_DIR: join(folder, 'file') });
-    expect(failed).toEqual(failsWith(/DATA_DIR/));
-  });
-
   test('and one line for each fault of the configuration', async () => {
     const faults = { UNLOCK_COST: '1.5', TRUST_PROXY: 'xyz', CORS_ORIGINS: 'foo' };
-    const { code, stdout, lines } = await failedStart(verb, { DATABASE_URL: url, ...faults });
+    const { code, stdout, lines } = await failedStart('serve', { DATABASE_URL: url, ...faults });
     expect([code, stdout]).toEqual([1, '']);
     const named = lines.slice(1).map((line) => line.trim().split(':')[0]!);
     expect(named.toSorted()).toEqual(Object.keys(faults).toSorted());

@@ -1,9 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
-import { findUnlockingCustomers, insertUnlocks, findUnindexedProspects } from '../../src/queries/catalog/unlocks.ts';
-import { person, writePeople } from '../catalog/people.ts';
 import { startApp } from '../setup/app.ts';
-import { dropCatalog, need, noElasticsearch, ownCatalog } from '../setup/elasticsearch.ts';
 import { begin, contextOf, echo, jobRow, waitingMessages, verifyTurn } from './working.ts';
 
 const app = await startApp();
@@ -75,23 +72,5 @@ describe('the sweep', () => {
     });
     expect((await customer.post(`/service-handler/${old}/results`)).body).toEqual([]);
     expect((await app.owner`select from credit_entries where job_id = ${old}`).count).toBe(2);
-  });
-});
-
-describe.skipIf(noElasticsearch)(`the sweep ${need}`, () => {
-  test('indexes unindexed unlocks in the cluster', async () => {
-    const environment = await ownCatalog();
-    const clustered = await startApp(environment);
-    const ada = person();
-    await clustered.catalog.prepare();
-    await writePeople(clustered.catalog, [ada]);
-    const { id } = await clustered.customer();
-    await clustered.db.transaction((sql) => insertUnlocks(sql, id, [ada._id]));
-    await sweepJobs(contextOf(clustered), {});
-    expect(await clustered.db.lookup((sql) => findUnindexedProspects(sql, 10))).toEqual([]);
-    expect((await clustered.db.lookup((sql) => findUnlockingCustomers(sql, [ada._id]))).get(ada._id)).toEqual([id]);
-    await clustered.catalog.refresh();
-    expect(await clustered.catalog.count({ criteria: [], netNewFor: id })).toBe(0);
-    await dropCatalog(environment);
   });
 });

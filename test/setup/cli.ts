@@ -1,5 +1,8 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
+import { PassThrough, Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import { runProgram } from '../../src/commands/shell/program.ts';
 
 const cli = join(import.meta.dirname, '../../src/cli.ts');
 
@@ -13,7 +16,7 @@ export interface Run {
 /** Variables for each process of the service: what Node has compiled is kept, which halves the time of a start. */
 export const nodeEnvironment = { NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] };
 
-/** Runs the command line as a shell does, with only these environment variables (and `nodeEnvironment`). */
+/** Runs the command line in a process of its own, as a shell does, with only these environment variables (and `nodeEnvironment`). */
 export function runCli(
   words: string[],
   environment: Record<string, string>,
@@ -31,4 +34,43 @@ export function runCli(
     child.stdin.on('error', () => {}); // a command that reads no input may exit before the input is written
     child.stdin.end(input);
   });
+}
+
+/** Ends when the last command that `runCommand` was asked for has ended. */
+let last: Promise<unknown> = Promise.resolve();
+
+/**
+ * Runs the command line in the process of the tests, which takes a tenth of the time of `runCli`. Commands run one after
+ * the other, because each has the streams and the environment of the process. The log is not part of `stderr`.
+ */
+export function runCommand(
+  words: string[],
+  environment: Record<string, string>,
+  input: string | Buffer = '',
+): Promise<Run> {
+  const run = last.then(() => runHere(words, environment, input));
+  last = run.catch(() => {});
+  return run;
+}
+
+async function runHere(words: string[], environment: Record<string, string>, input: string | Buffer): Promise<Run> {
+  const [stdin, stdout, stderr] = [Readable.from([Buffer.from(input)]), new PassThrough(), new PassThrough()];
+  const texts = Promise.all([stdout, stderr].map(async (stream) => (await buffer(stream)).toString()));
+  const before = process.env;
+  const streams = Object.entries({ stdin, stdout, stderr }).map(([name, value]) => {
+    const own = Object.getOwnPropertyDescriptor(process, name)!;
+    Object.defineProperty(process, name, { ...own, get: () => value });
+    return { name, own };
+  });
+  process.env = { ...environment };
+  try {
+    const code = await runProgram(words, () => false);
+    for (const stream of [stdout, stderr]) stream.end();
+    const [out, error] = await texts;
+    return { code, stdout: out!, stderr: error! };
+  } finally {
+    process.env = before;
+    for (const { name, own } of streams) Object.defineProperty(process, name, own);
+    stdin.destroy();
+  }
 }

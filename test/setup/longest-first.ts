@@ -14,7 +14,6 @@ const alone: Record<string, number> = {
 
 /** Other files that run for long. */
 const long: Record<string, number> = {
-  'commands/privacy': 170,
   'pages/browser': 160,
   'contract/validation': 145,
   'contract/auth-matrix': 120,
@@ -28,11 +27,9 @@ const long: Record<string, number> = {
   'backup/dump': 65,
   'backup/base-backup': 65,
   'contract/clients': 65,
-  'commands/starting': 60,
   'messy/imports': 20,
   'embedded-postgres/server': 60,
   'tracing/traces': 55,
-  'commands/accounts': 55,
   'contract/upper-case-ids': 55,
   'clients/typescript': 50,
   docs: 50,
@@ -40,7 +37,8 @@ const long: Record<string, number> = {
   'routes/exports': 45,
   'jobs/verification/verify-emails': 45,
   'jobs/fill-lists': 45,
-  'commands/catalog': 40,
+  'commands/catalog-kills': 40,
+  'commands/privacy.elasticsearch': 40,
   'filters/plans': 40,
   'process/metrics': 35,
   'backup/move': 35,

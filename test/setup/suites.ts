@@ -6,7 +6,7 @@ export const testAll: readonly string[] = [
   'test/{backup,chaos,clients,messy,model,upgrade}/**/*.test.ts',
   'test/{docs,e2e,faults,overload,proxies}.test.ts',
   'test/catalog/{lost-shards,elasticsearch/*}.test.ts',
-  'test/commands/catalog-streams.test.ts',
+  'test/commands/{catalog-kills,catalog-streams,privacy-handbook,privacy.elasticsearch}.test.ts',
   'test/contract/{clients,fuzz}.test.ts',
   'test/database/{db.faults,driver,lanes,node-faults,outages,citus/*}.test.ts',
   'test/demo/*.test.ts',

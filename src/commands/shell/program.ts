@@ -1,6 +1,6 @@
-import { Command, type OutputConfiguration } from 'commander';
+import { Command, CommanderError, type OutputConfiguration } from 'commander';
 import packageJson from '../../../package.json' with { type: 'json' };
-import { addJson, type CommandModule } from './command.ts';
+import { addJson, exitCodeOf, type CommandModule } from './command.ts';
 
 /** All commands by name. A module is loaded only for its own command, and for `completion`. */
 export const commands: Record<string, { about: string; load: () => Promise<CommandModule> }> = {
@@ -52,4 +52,26 @@ export async function buildProgram(words: string[], output: OutputConfiguration 
     addJson(command);
   }
   return program;
+}
+
+/**
+ * Runs a command and returns the exit code: 0 for success, 1 for a failure, 2 for wrong usage. Prints the error of a
+ * command that fails.
+ * @param isPrinted returns whether an error was already printed
+ */
+export async function runProgram(words: string[], isPrinted: (error: unknown) => boolean): Promise<0 | 1 | 2> {
+  try {
+    const program = await buildProgram(words);
+    await program.parseAsync(words, { from: 'user' });
+    return 0;
+  } catch (error) {
+    // commander has already printed its own errors.
+    if (!(error instanceof CommanderError) && !isPrinted(error)) await report(error);
+    return exitCodeOf(error);
+  }
+}
+
+async function report(error: unknown): Promise<void> {
+  const { explain } = await import('./explain.ts');
+  process.stderr.write(`error: ${explain(error)}\n`);
 }

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { runCli } from '../../setup/cli.ts';
+import { runCommand } from '../../setup/cli.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'completion-'));
 writeFileSync(join(folder, 'some people.csv'), '');
@@ -12,7 +12,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const hasShell = (shell: string): boolean => spawnSync(shell, ['--version']).status === 0;
 
 const scriptOf = async (shell: string): Promise<string> => {
-  const { code, stdout, stderr } = await runCli(['completion', shell], {});
+  const { code, stdout, stderr } = await runCommand(['completion', shell], {});
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   return stdout;
 };
@@ -111,7 +111,7 @@ describe.runIf(hasShell('zsh'))('in zsh (needs zsh: apt-get install zsh)', () =>
 });
 
 test('with --json it prints the script as one JSON value, and an unknown shell exits 2', async () => {
-  const { stdout } = await runCli(['completion', 'bash', '--json'], {});
+  const { stdout } = await runCommand(['completion', 'bash', '--json'], {});
   expect(`${JSON.parse(stdout)}\n`).toBe(await scriptOf('bash'));
-  expect(await runCli(['completion', 'csh'], {})).toMatchObject({ code: 2, stdout: '' });
+  expect(await runCommand(['completion', 'csh'], {})).toMatchObject({ code: 2, stdout: '' });
 });
