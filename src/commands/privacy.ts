@@ -29,6 +29,7 @@ export function define(command: Command): void {
   )
     .requiredOption('--case <ref>', 'reference of the request', asNote)
     .option('--reason <text>', 'why; default: erasure', asNote)
+    .option('--yes', 'erase also if several people have the identifier')
     .action(commandAction(eraseGiven, printErased));
 
   about(command, 'suppress', 'keep a person out of the catalog, without deletion')
@@ -59,7 +60,11 @@ const about = (command: Command, name: string, description: string): Command =>
     .command(name)
     .description(description)
     .option('--email <address>', 'an e-mail address of the person', as('email', 'an e-mail address'))
-    .option('--profile <url>', 'URL of the profile in the professional network', as('profnet_url', 'a URL'))
+    .option(
+      '--profile <url>',
+      'URL of the profile in the professional network',
+      as('profnet_url', 'the URL of a profile, such as https://www.linkedin.com/in/somebody'),
+    )
     .option('--id <id>', 'id of the person in the catalog', as('id', 'a UUID'));
 
 const as = (kind: IdentifierKind, expected: string) => (text: string) => {
@@ -76,6 +81,7 @@ interface Options {
   id?: Identifier;
   case?: string;
   reason?: string;
+  yes?: boolean;
 }
 
 /** @throws UsageError unless exactly one option names a person */
@@ -127,7 +133,7 @@ async function exportPerson(options: Options): Promise<object> {
 
 const eraseGiven = (options: Options) => {
   const identifier = requireIdentifier(options);
-  return run((services, noted) => erase(services, identifier, noted), options);
+  return run((services, noted) => erase(services, identifier, noted, { isConfirmed: options.yes === true }), options);
 };
 
 const suppressGiven = (options: Options) => {

@@ -15,18 +15,5 @@ function normaliseField(field: string, value: unknown): unknown {
 
 export const emailKey = (address: string): string => address.trim().toLowerCase();
 
-/**
- * Returns the form in which URLs of profiles are compared: in lower case, without scheme, `www.`, query, fragment and
- * closing `/`.
- */
-export const profileKey = (url: string): string =>
-  url
-    .trim()
-    .toLowerCase()
-    .replace(/^[a-z][a-z0-9+.-]*:\/\//, '')
-    .replace(/^www\./, '')
-    .replace(/[?#].*$/s, '')
-    .replace(/\/*$/, '');
-
 /** True for `n/a`, and for a text without letters and digits, such as `-`: what many people have identifies nobody. */
 export const isPlaceholder = (text: string): boolean => /^\s*#?n\/a\s*$|^[^\p{L}\p{N}]*$/iu.test(text);

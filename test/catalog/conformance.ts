@@ -251,18 +251,23 @@ export function conforms({ catalog, db }: Opened, { runs = 40, again = false } =
     const [ada, grace, long] = [
       person({ profnet_url: 'https://www.Profnet.example/in/Ada/?ref=1', emails: ['Second@Engines.example'] }),
       person({ first_name: 'Grace', last_name: 'Hopper', profnet_url: null, work_email: '', emails: [] }),
-      person({ profnet_url: `profnet.example/${'x'.repeat(2_000)}`, work_email: 'n/a', emails: [], last_name: 'Long' }),
+      person({
+        profnet_url: `profnet.example/in/${'x'.repeat(2_000)}`,
+        work_email: 'n/a',
+        emails: [],
+        last_name: 'Long',
+      }),
     ];
     await hold([ada, grace, long]);
     const names = { first_name: 'GRÁCE', last_name: ' hopper', company_name: 'analytical  engines ltd' };
     expect(
       await matched(
-        { profnet_url: 'HTTP://profnet.example/in/ada' },
+        { profnet_url: 'HTTP://de.profnet.example/in/%61da' },
         { emails: ['SECOND@engines.example'], profnet_url: long.profnet_url },
         { emails: ['nobody@engines.example'], profnet_url: long.profnet_url!.toUpperCase() },
         { profnet_url: 'profnet.example/in/nobody', ...names },
         { ...names, company_name: 'Analytical Engines' },
-        { profnet_url: 'n/a', emails: ['n/a', ''], first_name: 'Grace', last_name: 'Hopper' },
+        { profnet_url: 'https://profnet.example/in/', emails: ['n/a', ''], first_name: 'Grace', last_name: 'Hopper' },
       ),
     ).toEqual([
       [[ada._id], ['profnet_url']],

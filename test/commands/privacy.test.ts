@@ -15,6 +15,7 @@ test('without exactly one identifier, or with one that identifies nobody, a comm
     ['find', '--id', randomUUID(), '--email', 'a@x.example'],
     ['find', '--id', 'x'],
     ['erase', '--email', 'a@x.example'],
+    ['erase', '--profile', 'https://www.linkedin.com/in/', '--case', 'x'],
     ['lift'],
   ])
     expect([words, (await privacy(...words)).code]).toEqual([words, 2]);

@@ -33,7 +33,7 @@ async function add(more: Partial<Prospect> = {}): Promise<Prospect> {
     last_name: name,
     work_email: `${name}@x.example`,
     emails: [],
-    profnet_url: `profnet.example/${name}`,
+    profnet_url: `profnet.example/in/${name}`,
     ...more,
   });
   await writePeople(app.catalog, [one]);
@@ -112,10 +112,14 @@ test('a contact is found by its own values, and its empty fields are filled for 
   expect((await creditsOf(customer)).subscription).toEqual({ balance: 7, reserved: 0 });
 });
 
-test('a placeholder in place of a profile is nobody’s, so it costs nothing', async () => {
+test.each([
+  ['n/a', 'N/A'],
+  ['none', 'None'],
+  ['https://www.linkedin.com/in/', 'http://linkedin.com/in'],
+])('%s in place of a profile is nobody’s, so it costs nothing', async (theirs, own) => {
   const customer = await customerWith(app, { subscription: 10 });
-  const stranger = await add({ profnet_url: 'n/a' });
-  const id = await contact(customer, { profnet_url: 'N/A' });
+  const stranger = await add({ profnet_url: theirs });
+  const id = await contact(customer, { profnet_url: own });
   const { job, results } = await enrich(customer, { contact_ids: [id], max_credits: 1 });
   expect(results.get(id)).toMatchObject({ status: 'skipped', reason: 'no_match' });
   expect(job.credits).toMatchObject({ charged: 0, refunded: 1 });

@@ -4,7 +4,7 @@ import { verificationStatuses } from '../../schemas/verification.ts';
 import { isStorable, lengthOf } from '../../text/code-points.ts';
 import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { isPlaceholder } from '../../text/normalise.ts';
+import { profileKey } from '../../text/profiles.ts';
 import { maxFoldedLength } from '../document.ts';
 import type { PersonId, PersonIds } from './person-ids.ts';
 
@@ -131,7 +131,7 @@ function isCanonical(text: string): boolean {
 const anyMonths = /^(?!0000)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/;
 
 /**
- * Returns the record's `_id`, else a UUID computed from `profnet_url`, else one from `work_email`: a person who is
+ * Returns the record's `_id`, else a UUID computed from `profnet_url` if that is a profile, else one from `work_email`: a person who is
  * imported again gets the same id.
  */
 function idOf(
@@ -143,7 +143,7 @@ function idOf(
   if (canonical !== undefined) return { id: canonical };
   if (typeof id !== 'string' || id.trim() !== '') throw new InvalidRecord('_id must be a UUID');
   // What many people have identifies nobody: they would replace each other.
-  if (profnet_url !== null && !isPlaceholder(profnet_url)) return ids.ofUrl(profnet_url);
+  if (profnet_url !== null && profileKey(profnet_url) !== undefined) return ids.ofUrl(profnet_url);
   if (work_email.includes('@')) return ids.ofEmail(work_email);
   throw new InvalidRecord('needs one of _id, profnet_url, work_email');
 }

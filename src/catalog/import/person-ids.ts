@@ -1,7 +1,7 @@
 import { createHash, createHmac } from 'node:crypto';
 import type { Database } from '../../database/db.ts';
 import { findPersonIdSecret } from '../../queries/catalog/catalog-imports.ts';
-import type { Identifier } from '../../queries/catalog/identifiers.ts';
+import { spellingsOf, type Identifier } from '../../queries/catalog/identifiers.ts';
 import { findUnlockingCustomers } from '../../queries/catalog/unlocks.ts';
 import type { Catalog } from '../catalog.ts';
 import type { CatalogDocument } from '../document.ts';
@@ -41,11 +41,14 @@ export class PersonIds {
   }
 
   /** Returns the ids that a person may have because of an identifier. Of a profile: by the usual spellings of its URL. */
-  allOf({ kind, value }: Identifier): string[] {
+  allOf(identifier: Identifier): string[] {
+    const { kind, value } = identifier;
     if (kind === 'id') return [value];
     const { id, former } = this.ofEmail(value);
     if (kind === 'email') return former === undefined ? [id] : [id, former];
-    const written = ['', 'http://', 'https://'].flatMap((scheme) => [`${scheme}${value}`, `${scheme}www.${value}`]);
+    const written = ['', 'http://', 'https://'].flatMap((scheme) =>
+      spellingsOf(identifier).flatMap((url) => [`${scheme}${url}`, `${scheme}www.${url}`]),
+    );
     return written.flatMap((url) => [this.ofUrl(url).id, this.ofUrl(`${url}/`).id]);
   }
 }

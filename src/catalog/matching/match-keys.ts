@@ -1,15 +1,24 @@
 import { createHash } from 'node:crypto';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
-import { profileKey } from '../../text/normalise.ts';
+import { formerProfileKey, profileKey } from '../../text/profiles.ts';
 
 /*
  * Keys by which people of the catalog are found who are the same as somebody else: by the URL of the profile, and by each
- * e-mail address. Both engines store them. Do not change how a key is computed: stored catalogs contain them.
+ * e-mail address. Both engines store them: catalogs contain keys of earlier releases until `catalog reindex`.
  */
 
 /** Returns the key of a profile URL, or undefined if it identifies nobody. */
-export const keyOfProfile = (url: string): string | undefined => key('u', profileKey(url));
+export function keyOfProfile(url: string): string | undefined {
+  const profile = profileKey(url);
+  return profile && key('u', profile);
+}
+
+/** Returns the keys under which the catalog can contain a profile: the key of today, and the one of earlier releases. */
+export function storedKeysOfProfile(url: string): string[] {
+  const known = keyOfProfile(url);
+  return known === undefined ? [] : [...new Set([known, key('u', formerProfileKey(url)) ?? known])];
+}
 
 /** Returns the key of an e-mail address, or undefined if the text is no address. */
 export const keyOfEmail = (email: string): string | undefined =>

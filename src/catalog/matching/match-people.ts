@@ -5,7 +5,7 @@ import { isPlaceholder } from '../../text/normalise.ts';
 import type { CatalogReads, Search } from '../catalog.ts';
 import type { Criterion, NamedPerson } from '../criteria.ts';
 import { bestFirst } from '../order.ts';
-import { keyOfEmail, keyOfProfile, keysOf } from './match-keys.ts';
+import { keyOfEmail, keysOf, storedKeysOfProfile } from './match-keys.ts';
 
 /** Somebody who may be in the catalog. */
 export interface Wanted {
@@ -72,9 +72,8 @@ const steps: readonly Step[] = [
   },
   {
     name: 'profnet_url',
-    // Also people of the catalog have `n/a` in place of a profile.
-    valuesOf: ({ profnet_url: url }) => (url && !isPlaceholder(url) ? [keyOfProfile(url) ?? []].flat() : []),
-    valuesIn: keysOf,
+    valuesOf: ({ profnet_url: url }) => storedKeysOfProfile(url ?? ''),
+    valuesIn: ({ profnet_url: url }) => storedKeysOfProfile(url ?? ''),
     criterion: byKeys,
   },
   {

@@ -1,6 +1,6 @@
 import type { Prospect } from '../../schemas/prospects.ts';
 import { readHeldPeople } from '../../queries/catalog/held-people.ts';
-import { identifiersOf, type Identifier } from '../../queries/catalog/identifiers.ts';
+import { identifiersOf, spellingsOf, type Identifier } from '../../queries/catalog/identifiers.ts';
 import { findUnlockResults } from '../../queries/jobs/unlock-results.ts';
 import type { Catalog } from '../catalog.ts';
 import { ofAll, storesOf, type RightsServices } from './stores.ts';
@@ -25,7 +25,7 @@ export async function findPeople(services: RightsServices, identifier: Identifie
   await services.db.search(async (sql) => {
     for await (const people of readHeldPeople(sql)) note('held', people);
   });
-  note('job results', await ofAll(services).search((sql) => findUnlockResults(sql, identifier.value)));
+  note('job results', await ofAll(services).search((sql) => findUnlockResults(sql, spellingsOf(identifier))));
   return copies;
 }
 

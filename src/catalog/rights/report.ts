@@ -1,4 +1,4 @@
-import { identifiersOf, valuesOf, type Identifier } from '../../queries/catalog/identifiers.ts';
+import { identifiersOf, spellingsOf, valuesOf, type Identifier } from '../../queries/catalog/identifiers.ts';
 import {
   countMentions,
   listContactsOf,
@@ -10,10 +10,10 @@ import {
   type UnlockOfPerson,
 } from '../../queries/catalog/privacy-reports.ts';
 import { listPrivacyActions, notePrivacyAction, type LoggedAction } from '../../queries/catalog/privacy-log.ts';
-import { findSuppressions, openDigests, type Suppression } from '../../queries/catalog/suppressions.ts';
+import { findSuppressions, keysOf, openDigests, type Suppression } from '../../queries/catalog/suppressions.ts';
 import { PersonIds } from '../import/person-ids.ts';
 import { findPeople, type Copy } from './find-people.ts';
-import { keyOf, type Noted } from './requests.ts';
+import type { Noted } from './requests.ts';
 import { ofAll, type RightsServices } from './stores.ts';
 
 type Named<T> = T & { customer: string };
@@ -51,7 +51,7 @@ export async function report(
   const contacts = await all.search((sql) => listContactsOf(sql, known, merged));
   const unlocks = await all.search((sql) => listUnlocksOf(sql, prospectIds));
   const mentions = await all.search((sql) =>
-    countMentions(sql, [...valuesOf(known, 'email'), ...valuesOf(known, 'profnet_url')]),
+    countMentions(sql, [...new Set(known.filter(({ kind }) => kind !== 'id').flatMap(spellingsOf))]),
   );
   const ids = [...new Set([...contacts, ...unlocks, ...mentions].map(({ customer_id }) => customer_id))];
   const names = await services.db.lookup((sql) => namesOfCustomers(sql, ids));
@@ -78,10 +78,12 @@ async function noteAndRead(
   action: 'find' | 'export',
 ): Promise<Pick<Report, 'suppressions' | 'actions'>> {
   const digests = await db.lookup(openDigests);
-  const key = keyOf(digests, identifier);
-  const actions = await db.lookup((sql) => listPrivacyActions(sql, key));
+  const [key] = keysOf(digests, identifier);
+  const actions = await db.lookup((sql) => listPrivacyActions(sql, key!));
   await notePrivacyAction(db, { action, key, ...noted }, () => Promise.resolve({ people: people.length }));
-  const keys = [identifier, ...people.flatMap(({ person }) => identifiersOf(person))].map((own) => keyOf(digests, own));
+  const keys = [identifier, ...people.flatMap(({ person }) => identifiersOf(person))].flatMap((own) =>
+    keysOf(digests, own),
+  );
   const rows = await db.lookup((sql) => findSuppressions(sql, keys));
   return { suppressions: rows.map(({ digest: _digest, ...row }) => row), actions: [...actions] };
 }

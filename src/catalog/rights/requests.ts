@@ -6,15 +6,15 @@ import {
   deleteSuppressions,
   findSuppressionsOfCase,
   insertSuppressions,
+  keysOf,
   listSuppressions,
   lockSuppressions,
   openDigests,
   toBytes,
   type Suppression,
-  type SuppressionKey,
 } from '../../queries/catalog/suppressions.ts';
 import { findUnlockingCustomers } from '../../queries/catalog/unlocks.ts';
-import { validationFailed } from '../../errors.ts';
+import { conflict, validationFailed, type DomainError } from '../../errors.ts';
 import type { KeyedDigests } from '../../text/keyed-digests.ts';
 import { PersonIds } from '../import/person-ids.ts';
 import { findPeople, hasIdentifier } from './find-people.ts';
@@ -29,74 +29,91 @@ export interface Noted {
   reason?: string | undefined;
 }
 
-export const keyOf = (digests: KeyedDigests, { kind, value }: Identifier): SuppressionKey => ({
-  kind,
-  digest: toBytes(digests.of(value)),
-});
-
 /**
  * Erases the people who have the identifier. First suppresses every identifier that they have anywhere, so that nobody
- * imports or unlocks them any more. Customers who unlocked them are told also if the catalog has them no more. Can be
- * repeated after an interruption, with the same identifier.
+ * imports or unlocks them any more. Others who share a further identifier of theirs are held, not deleted. Customers who
+ * unlocked them are told also if the catalog has them no more. Can be repeated after an interruption, with the same
+ * identifier.
+ * @param isConfirmed also erases if several people have the identifier
  * @returns what was written, and how many identifiers were not suppressed before
+ * @throws DomainError `conflict` if several people have the identifier; nothing is written
  */
 export async function erase(
   services: RightsServices,
   identifier: Identifier,
   noted: Noted,
+  { isConfirmed = false } = {},
 ): Promise<Effects & { suppressed: number }> {
   const people = (await findPeople(services, identifier)).map(({ person }) => person);
-  const unlocked = await findUnlockedIds(services, identifier);
+  const { made, linked } = await findUnlockedIds(services, identifier);
+  const meant = new Set([...people.map(({ _id }) => _id), ...linked]);
+  if (meant.size > 1 && !isConfirmed) throw severalPeople(meant);
+  const unlocked = [...made, ...linked];
   const found = [...people.flatMap(identifiersOf), ...unlocked.map((value) => ({ kind: 'id' as const, value }))];
   const suppressed = await changeSuppressions(services, 'erase', identifier, noted, (sql, digests) =>
     insertSuppressions(
       sql,
-      erasureOf(identifier, found).map(({ is_erasure, ...own }) => ({
-        ...keyOf(digests, own),
-        is_erasure,
-        reason: noted.reason ?? 'erasure',
-        case_ref: noted.case_ref ?? null,
-      })),
+      erasureOf(identifier, found).flatMap(({ is_erasure, ...own }) =>
+        keysOf(digests, own).map((key) => ({
+          ...key,
+          is_erasure,
+          reason: noted.reason ?? 'erasure',
+          case_ref: noted.case_ref ?? null,
+        })),
+      ),
     ),
   );
-  const effects = await erasePeople(services, [...new Set([...people.map(({ _id }) => _id), ...unlocked])]);
+  const effects = await erasePeople(services, [...meant.union(new Set(made))]);
   return { ...sumOf(effects, await sweepCatalog(services)), suppressed };
 }
 
-/**
- * Returns the ids under which customers have unlocked the person: ids that imports make of the identifier, and those from
- * which contacts with the identifier came, unless they belong to somebody without it.
- */
-async function findUnlockedIds(services: RightsServices, identifier: Identifier): Promise<string[]> {
-  const made = (await PersonIds.open(services.db)).allOf(identifier);
-  const all = ofAll(services);
-  const linked = await all.search((sql) => listContactsOf(sql, [identifier]));
-  const ids = new Set(made);
-  for (const value of new Set(linked.flatMap(({ prospect_id }) => prospect_id ?? [])))
-    if ((await findPeople(services, { kind: 'id', value })).length === 0) ids.add(value);
-  return [...(await all.search((sql) => findUnlockingCustomers(sql, [...ids]))).keys()];
+function severalPeople(ids: ReadonlySet<string>): DomainError {
+  const shown = [...ids].slice(0, 10).join(', ') + (ids.size > 10 ? ', …' : '');
+  return conflict(`${ids.size} people have this identifier: erase one by --id, or all with --yes (${shown})`);
 }
 
 /**
- * Returns the identifiers to suppress, each once. Others who share only a further e-mail address, such as that of an
- * office, are not deleted: they are kept out until the suppression of that address is lifted.
+ * Returns the ids under which customers have unlocked the person: `made` are ids that imports make of the identifier,
+ * `linked` those from which contacts with the identifier came. Leaves out ids of people who do not have it.
+ */
+async function findUnlockedIds(
+  services: RightsServices,
+  identifier: Identifier,
+): Promise<{ made: string[]; linked: string[] }> {
+  const ofImports = new Set((await PersonIds.open(services.db)).allOf(identifier));
+  const all = ofAll(services);
+  const contacts = await all.search((sql) => listContactsOf(sql, [identifier]));
+  const ids = ofImports.union(new Set(contacts.flatMap(({ prospect_id }) => prospect_id ?? [])));
+  const [made, linked]: [string[], string[]] = [[], []];
+  for (const value of (await all.search((sql) => findUnlockingCustomers(sql, [...ids]))).keys()) {
+    const stored = await findPeople(services, { kind: 'id', value });
+    const isOthers = stored.length > 0 && !stored.some(({ person }) => hasIdentifier(person, identifier));
+    if (!isOthers) (ofImports.has(value) ? made : linked).push(value);
+  }
+  return { made, linked };
+}
+
+/**
+ * Returns the identifiers to suppress, each once. Others who share only a further identifier, such as the e-mail address
+ * of an office, are not deleted: they are kept out until the suppression of that identifier is lifted.
  */
 function erasureOf(given: Identifier, found: Identifier[]): (Identifier & { is_erasure: boolean })[] {
-  const rows = new Map(found.map((own) => [`${own.kind}:${own.value}`, { ...own, is_erasure: own.kind !== 'email' }]));
+  const rows = new Map(found.map((own) => [`${own.kind}:${own.value}`, { ...own, is_erasure: own.kind === 'id' }]));
   return [...rows.set(`${given.kind}:${given.value}`, { ...given, is_erasure: true }).values()];
 }
 
 /** Keeps the people who have the identifier out of the catalog, until `lift`. */
 export async function suppress(services: RightsServices, identifier: Identifier, noted: Noted): Promise<Effects> {
   await changeSuppressions(services, 'suppress', identifier, noted, (sql, digests) =>
-    insertSuppressions(sql, [
-      {
-        ...keyOf(digests, identifier),
+    insertSuppressions(
+      sql,
+      keysOf(digests, identifier).map((key) => ({
+        ...key,
         is_erasure: false,
         reason: noted.reason ?? '',
         case_ref: noted.case_ref ?? null,
-      },
-    ]),
+      })),
+    ),
   );
   const copies = await findPeople(services, identifier);
   const listed = copies.flatMap(({ place, person }) => (place === 'catalog' ? person : []));
@@ -120,7 +137,7 @@ export async function lift(
   const lifted = await changeSuppressions(services, 'lift', identifier, noted, async (sql, digests) =>
     deleteSuppressions(
       sql,
-      identifier ? [keyOf(digests, identifier)] : await findSuppressionsOfCase(sql, noted.case_ref ?? ''),
+      identifier ? keysOf(digests, identifier) : await findSuppressionsOfCase(sql, noted.case_ref ?? ''),
     ),
   );
   // A reindex that runs could have passed the place to which a person is written back, and would lose the person.
@@ -179,7 +196,7 @@ async function changeSuppressions(
   change: (sql: Transaction, digests: KeyedDigests) => Promise<number>,
 ): Promise<number> {
   const digests = await db.lookup(openDigests);
-  const key = identifier && keyOf(digests, identifier);
+  const key = identifier && keysOf(digests, identifier)[0];
   const { changed } = await notePrivacyAction(db, { action, key, ...noted }, async (sql) => {
     await lockSuppressions(sql);
     return { changed: await change(sql, digests) };

@@ -1,5 +1,6 @@
 import type { Database } from '../../database/db.ts';
 import {
+  formsOf,
   identifierKinds,
   identifiersOf,
   type Identified,
@@ -44,11 +45,11 @@ export class SuppressedPeople {
     return this.#size > 0 && this.#found(person).includes(true);
   }
 
-  /** Returns one value for each identifier; undefined if it is not suppressed. */
+  /** Returns one value for each form of each identifier; undefined if it is not suppressed. */
   #found(person: Identified): (boolean | undefined)[] {
-    return identifiersOf(person).map(({ kind, value }) => {
-      const digests = this.#byKind[kind];
-      return digests.size > 0 ? digests.get(this.#digests.of(value)) : undefined;
+    return identifiersOf(person).flatMap((own) => {
+      const digests = this.#byKind[own.kind];
+      return digests.size > 0 ? formsOf(own).map((form) => digests.get(this.#digests.of(form))) : [];
     });
   }
 }

@@ -1,6 +1,6 @@
 import type { Sql } from '../../database/db.ts';
-import { valuesOf, type Identifier } from './identifiers.ts';
-import { profileKey } from '../../text/normalise.ts';
+import { spellingsOf, valuesOf, type Identifier } from './identifiers.ts';
+import { profileKey } from '../../text/profiles.ts';
 
 /** A person whom a customer has unlocked. */
 export interface UnlockOfPerson {
@@ -55,6 +55,7 @@ export async function listContactsOf(
     valuesOf(identifiers, 'email'),
     valuesOf(identifiers, 'profnet_url'),
   ];
+  const spellings = identifiers.filter(({ kind }) => kind === 'profnet_url').flatMap(spellingsOf);
   const rows = await sql<(ContactOfPerson & { is_found: boolean; urls: string[] })[]>`
     select customer_id, id, prospect_id, removal_requested_at, is_found, urls
     from (
@@ -75,13 +76,13 @@ export async function listContactsOf(
     where is_found
       or exists (
         select 1
-        from unnest(${profiles}::text[]) as profile
+        from unnest(${spellings}::text[]) as profile
         where position(profile in lower(array_to_string(urls, ' '))) > 0
       )
     order by customer_id, id`;
   // The profile of another person can begin with the same text.
   return rows
-    .filter(({ is_found, urls }) => is_found || urls.some((url) => profiles.includes(profileKey(url))))
+    .filter(({ is_found, urls }) => is_found || urls.some((url) => profiles.includes(profileKey(url) ?? '')))
     .map(({ is_found: _found, urls: _urls, ...contact }) => contact);
 }
 

@@ -1,7 +1,7 @@
 import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { KeyedDigests } from '../../text/keyed-digests.ts';
 import { findPersonIdSecret } from './catalog-imports.ts';
-import { identifiersOf, type Identified, type IdentifierKind } from './identifiers.ts';
+import { formsOf, identifiersOf, type Identified, type Identifier, type IdentifierKind } from './identifiers.ts';
 
 /** Keeps people with one identifier out of the catalog. */
 export interface Suppression {
@@ -23,6 +23,10 @@ export const openDigests = async (sql: Queryable): Promise<KeyedDigests> =>
 
 /** Converts a digest to the form of the database. */
 export const toBytes = (digest: string): Buffer => Buffer.from(digest, 'latin1');
+
+/** Returns the keys under which an identifier can be suppressed: first the one of today. */
+export const keysOf = (digests: KeyedDigests, identifier: Identifier): SuppressionKey[] =>
+  formsOf(identifier).map((form) => ({ kind: identifier.kind, digest: toBytes(digests.of(form)) }));
 
 const lockName = 'suppressions';
 
@@ -50,7 +54,7 @@ export async function lockAndFindSuppressed(sql: Transaction, people: readonly I
 async function findSuppressed(sql: Transaction, people: readonly Identified[]): Promise<Set<string>> {
   const digests = await openDigests(sql);
   const keys = people.flatMap((person) =>
-    identifiersOf(person).map(({ kind, value }) => ({ id: person._id, kind, digest: toBytes(digests.of(value)) })),
+    identifiersOf(person).flatMap((own) => keysOf(digests, own).map((key) => ({ ...key, id: person._id }))),
   );
   const rows = await sql<{ id: string }[]>`
     select distinct given.id

@@ -26,13 +26,17 @@ export async function clearUnlockResults(
   return count;
 }
 
-/** Returns unlocked people in results of all customers whose data contains the text, without regard to case. */
-export async function findUnlockResults(sql: Sql, text: string): Promise<Prospect[]> {
-  const asWritten = JSON.stringify(text).slice(1, -1); // an address can have a quotation mark
+/** Returns unlocked people in results of all customers whose data contains one of the texts, without regard to case. */
+export async function findUnlockResults(sql: Sql, texts: readonly string[]): Promise<Prospect[]> {
+  const asWritten = texts.map((text) => JSON.stringify(text).slice(1, -1)); // an address can have a quotation mark
   const rows = await sql<{ person: Prospect }[]>`
     select distinct result as person
     from job_results
     where result ? '_id'
-      and position(lower(${asWritten}) in lower(result::text)) > 0`;
+      and exists (
+        select 1
+        from unnest(${asWritten}::text[]) as written
+        where position(lower(written) in lower(result::text)) > 0
+      )`;
   return rows.map(({ person }) => person);
 }

@@ -37,10 +37,10 @@ async function load(text: string | Buffer, more: Partial<ImportRequest> = {}) {
   return { ...report, faults };
 }
 
-const byUrl = async (name: string) => (await catalog.find([uuidOfUrl(`https://p.example/${name}`)]))[0];
+const byUrl = async (name: string) => (await catalog.find([uuidOfUrl(`https://p.example/in/${name}`)]))[0];
 const idOfEmail = async (email: string) => (await PersonIds.open(db)).ofEmail(email).id;
 const line = (name: string, more: object = {}) =>
-  JSON.stringify({ profnet_url: `https://p.example/${name}`, first_name: name, ...more });
+  JSON.stringify({ profnet_url: `https://p.example/in/${name}`, first_name: name, ...more });
 
 describe('NDJSON', () => {
   test('good lines are imported; bad lines are reported with their number and the reason', async () => {
@@ -124,7 +124,7 @@ describe('NDJSON', () => {
   });
 
   test('two people with the same placeholder for a profile URL or an e-mail address stay two people', async () => {
-    const placeholders = ['n/a', ' N/A ', '#N/A', '-', '—', '???'];
+    const placeholders = ['n/a', ' N/A ', '#N/A', '-', '—', '???', 'none', 'https://www.linkedin.com/in/'];
     const lines = placeholders.flatMap((placeholder, i) => [
       { first_name: `Ada${i}`, profnet_url: placeholder, work_email: `${i}@x.example` },
       { first_name: `Eve${i}`, profnet_url: placeholder, work_email: placeholder },
@@ -176,11 +176,11 @@ describe('CSV', () => {
   test('the first line names the columns; quotes, commas and line breaks within quotes belong to the value', async () => {
     const text = [
       '\ufeffprofnet_url,first_name,job_title,emails,score,unknown',
-      'https://p.example/csv1,"O""Neil, ""Pat""","Head of\nSales","a@x.example;b@x.example",7,',
-      'https://p.example/csv2,Plain,5" pipes,,,',
-      'https://p.example/csv3,too few',
+      'https://p.example/in/csv1,"O""Neil, ""Pat""","Head of\nSales","a@x.example;b@x.example",7,',
+      'https://p.example/in/csv2,Plain,5" pipes,,,',
+      'https://p.example/in/csv3,too few',
       '"never closed,',
-      'https://p.example/csv4,Last,"",,,"x"',
+      'https://p.example/in/csv4,Last,"",,,"x"',
     ].join('\r\n');
     const report = await load(text, { format: 'csv' });
     expect(report).toMatchObject({ loaded: 3, bad: 2 });
@@ -215,7 +215,7 @@ describe('CSV', () => {
   );
 
   test('a repeated first line, as in concatenated files, is a bad line', async () => {
-    const [first, one, two] = ['profnet_url,first_name', 'https://p.example/t1,One', 'https://p.example/t2,Two'];
+    const [first, one, two] = ['profnet_url,first_name', 'https://p.example/in/t1,One', 'https://p.example/in/t2,Two'];
     expect(await load([first, one, first, two].join('\n'), { format: 'csv' })).toMatchObject({
       loaded: 2,
       bad: 1,
@@ -224,7 +224,7 @@ describe('CSV', () => {
   });
 
   test('a resumed import uses the columns of the first line, even if blank lines come before it', async () => {
-    const rows = Array.from({ length: 3_000 }, (_, i) => `https://p.example/blank${i},Name ${i}`);
+    const rows = Array.from({ length: 3_000 }, (_, i) => `https://p.example/in/blank${i},Name ${i}`);
     const text = `\n\nprofnet_url,first_name\n${rows.join('\n')}`;
     let batches = 0;
     const failing: Catalog = {

@@ -9,7 +9,10 @@ import { retryingDatabase } from '../../../src/database/retrying-database.ts';
 import { unavailable } from '../../../src/errors.ts';
 import { jobBatches } from '../../../src/jobs/job-batches.ts';
 import { takeTurn } from '../../../src/jobs/turns.ts';
+import { SuppressedPeople } from '../../../src/catalog/rights/suppressed-people.ts';
 import { toIdentifier } from '../../../src/queries/catalog/identifiers.ts';
+import { insertSuppressions, openDigests, toBytes } from '../../../src/queries/catalog/suppressions.ts';
+import { formerProfileKey } from '../../../src/text/profiles.ts';
 import { unlockPeople } from '../../../src/queries/catalog/unlock-people.ts';
 import { syncProspects } from '../../../src/queries/crm/crm-sync.ts';
 import type { Prospect } from '../../../src/schemas/prospects.ts';
@@ -59,7 +62,7 @@ async function addUnlocked(customers: readonly TestCustomer[], more: Partial<Pro
   const one = person({
     work_email: `${own}@work.example`,
     emails: [`${own}@home.example`],
-    profnet_url: `profnet.example/${own}`,
+    profnet_url: `profnet.example/in/${own}`,
     ...more,
   });
   await writePeople(app.catalog, [one]);
@@ -180,6 +183,53 @@ test('the profile of another person that begins with the same text is not the pe
   );
   expect(found.contacts).toMatchObject([{ prospect_id: one._id }]);
   expect(found.unlocks).toMatchObject([{ prospect_id: one._id }]);
+});
+
+test('an erasure deletes only those who have the given identifier, several only if that is confirmed, and holds who shares another', async () => {
+  const own = randomUUID();
+  const shared = { profnet_url: `https://de.profnet.example/in/jan%C3%A9-${own}` };
+  const office = `${own}@office.example`;
+  const [one, twin, none, other, former] = await Promise.all([
+    addUnlocked([await app.customer()], shared),
+    addUnlocked([], { profnet_url: `profnet.example/in/jané-${own}` }),
+    ...[1, 2].map(() => addUnlocked([], { profnet_url: 'https://www.linkedin.com/in/' })),
+    addUnlocked([], { emails: [office] }),
+  ]);
+  await addUnlocked([], { emails: [office], _id: randomUUID() });
+  const services = { ...app, notify: () => undefined };
+  const noted = { operator: 'tests', case_ref: own };
+  const stored = async (...people: Prospect[]) => (await app.catalog.find(people.map(({ _id }) => _id))).length;
+  expect(await erase(services, { kind: 'email', value: one!.work_email }, noted)).toMatchObject({
+    deleted: 1,
+    held: 1,
+  });
+  expect(await stored(one!, twin!)).toBe(0);
+  await lift(services, toIdentifier('profnet_url', `profnet.example/in/jané-${own}`), noted);
+  expect(await stored(one!, twin!)).toBe(1);
+  expect(await erase(services, { kind: 'email', value: none!.work_email }, noted)).toMatchObject({
+    deleted: 1,
+    held: 0,
+  });
+  expect(await stored(other!)).toBe(1);
+  const both = { kind: 'email', value: office } as const;
+  await expect(erase(services, both, noted)).rejects.toThrow('2 people have this identifier');
+  expect(await stored(former!)).toBe(1);
+  expect(await erase(services, both, noted, { isConfirmed: true })).toMatchObject({ deleted: 2 });
+});
+
+test('a suppression by a profile that an earlier release stored still keeps the person out', async () => {
+  const profnet_url = `https://de.profnet.example/in/${randomUUID()}`;
+  const digests = await app.db.lookup(openDigests);
+  const digest = toBytes(digests.of(formerProfileKey(profnet_url)));
+  const row = { kind: 'profnet_url', digest, is_erasure: true, reason: 'test', case_ref: null } as const;
+  await app.db.transaction((sql) => insertSuppressions(sql, [row]));
+  const open = () => SuppressedPeople.open(app.db);
+  expect([(await open()).has(person({ profnet_url })), (await open()).isErased(person())]).toEqual([true, false]);
+  const services = { ...app, notify: () => undefined };
+  expect(await lift(services, toIdentifier('profnet_url', profnet_url), { operator: 'tests' })).toMatchObject({
+    lifted: 1,
+  });
+  expect((await open()).has(person({ profnet_url }))).toBe(false);
 });
 
 test('an action whose commit is answered by nobody stands once in the log, with what it changed', async () => {
