@@ -19,6 +19,7 @@ import metrics from './plugins/watching/metrics.ts';
 import openapi from './plugins/openapi.ts';
 import overload from './plugins/limits/overload.ts';
 import rateLimits from './plugins/limits/rate-limits.ts';
+import readiness from './plugins/watching/readiness.ts';
 import requestLog from './plugins/watching/request-log.ts';
 import requester from './plugins/requester.ts';
 import responsePieces from './plugins/answers/response-pieces.ts';
@@ -79,6 +80,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(overload);
   void app.register(bufferBudget);
   void app.register(webhookSender);
+  void app.register(readiness);
   void app.register(eventWaits);
 
   void app.register(health);

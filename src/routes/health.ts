@@ -1,6 +1,4 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { checkSchema } from '../database/migrations.ts';
-import { readJobHealth } from '../queries/jobs/backlog.ts';
 import { Enum } from '../schemas/base/wire.ts';
 
 const Readiness = Type.Object(
@@ -47,18 +45,6 @@ const Readiness = Type.Object(
   { title: 'Readiness' },
 );
 
-/** How long the result of a readiness check is reused (ms). */
-const checkMs = 250;
-
-/** Shares one call of `read` between callers, until `ms` after it has ended. */
-function sharedFor<T>(ms: number, read: () => Promise<T>): () => Promise<T> {
-  let shared: Promise<T> | undefined;
-  return () =>
-    (shared ??= read().finally(() => {
-      setTimeout(() => (shared = undefined), ms).unref();
-    }));
-}
-
 const config = { access: { public: true }, isProbe: true } as const;
 
 const health: FastifyPluginAsyncTypebox = async (app) => {
@@ -79,15 +65,6 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
     async () => ({ status: 'ok' as const }),
   );
 
-  const check = sharedFor(checkMs, () =>
-    Promise.all([
-      app.db.health.service(checkSchema).catch(() => undefined),
-      app.db.health.allCustomers(readJobHealth).catch(() => ({ has_workers: true, has_names: true })),
-      app.catalog.isUp(),
-      app.rateLimits.isUp(),
-    ]),
-  );
-
   app.get(
     '/readyz',
     {
@@ -103,24 +80,11 @@ const health: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async (_request, reply) => {
-      const [schema, jobs, catalog, rateLimits] = await check();
-      const checks = {
-        postgres: schema ? ('up' as const) : ('down' as const),
-        schema: schema?.state ?? ('unknown' as const),
-        catalog: upOrDegraded(catalog),
-        rate_limits: upOrDegraded(rateLimits),
-        workers: upOrDegraded(jobs.has_workers),
-        verification: upOrDegraded(jobs.has_names),
-        webhooks: upOrDegraded(app.config.WEBHOOK_SECRET_KEY !== undefined),
-        storage: upOrDegraded(!app.db.isDiskFull),
-      };
+      const { isReady, checks } = await app.readiness();
       if (app.isStopping) return reply.code(503).send({ status: 'stopping', checks });
-      const ready = schema?.isSupported === true;
-      return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not ready', checks });
+      return reply.code(isReady ? 200 : 503).send({ status: isReady ? 'ready' : 'not ready', checks });
     },
   );
 };
-
-const upOrDegraded = (isUp: boolean) => (isUp ? ('up' as const) : ('degraded' as const));
 
 export default health;

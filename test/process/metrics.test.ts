@@ -120,7 +120,7 @@ test('webhooks show what waits, and since when, apart for endpoints that fail', 
     set failing_since = ${ago(9_000)}, failures_in_row = 1, set_aside = 4
     where id = ${failing}`;
   for (const isPlaced of [false, true]) {
-    const text = await new ServiceMetrics(tested).read();
+    const text = await new ServiceMetrics(tested.fastify).read();
     const of = (name: string, standing: string) => valueOf(text, `sales_data_webhook_${name}{standing="${standing}"}`);
     expect([of('events_waiting', 'working'), of('events_waiting', 'failing')], String(isPlaced)).toEqual([3, 7]);
     expect(of('oldest_seconds', 'working')).toBeGreaterThan(699);
@@ -128,6 +128,16 @@ test('webhooks show what waits, and since when, apart for endpoints that fail', 
     expect(of('oldest_seconds', 'failing')).toBeGreaterThan(8_999);
     await readEvents(db, id, { after: { position: 0 }, limit: 1 });
   }
+});
+
+test('each state of /readyz is a metric', async () => {
+  const { checks } = (await app.inject('/readyz')).json<{ checks: object }>();
+  const text = await read();
+  for (const [check, is] of Object.entries(checks))
+    expect(valueOf(text, `sales_data_check_up{check="${check}"}`), check).toBe(is === 'degraded' ? 0 : 1);
+  const cut = appWithoutDatabase();
+  expect(valueOf((await cut.inject('/metrics')).body, 'sales_data_check_up{check="postgres"}')).toBe(0);
+  await cut.close();
 });
 
 test('without the database only its own metrics are left out', async () => {

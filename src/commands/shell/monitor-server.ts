@@ -11,6 +11,7 @@ import { refuseOtherMethods, watchPaths } from '../../plugins/method-not-allowed
 import requester from '../../plugins/requester.ts';
 import services, { type Services } from '../../plugins/services.ts';
 import metrics from '../../plugins/watching/metrics.ts';
+import readiness from '../../plugins/watching/readiness.ts';
 import requestLog from '../../plugins/watching/request-log.ts';
 import health from '../../routes/health.ts';
 
@@ -32,6 +33,7 @@ export function buildMonitor(given: Services): FastifyInstance {
   void app.register(jsonBody);
   void app.register(validation);
   void app.register(rateLimits);
+  void app.register(readiness);
 
   void app.register(health);
   void app.register(metrics, { isMeasured: false, isExposed: true });

@@ -24,7 +24,7 @@ export default fp(
       reply.type(metrics.contentType).send(await metrics.read()),
     );
   },
-  { name: 'metrics', dependencies: ['services'] },
+  { name: 'metrics', dependencies: ['services', 'readiness'] },
 );
 
 /**

@@ -4,10 +4,12 @@ import type { Database, SharedDatabase } from '../../database/db.ts';
 import { processMetrics } from '../../process/metrics.ts';
 import { readBacklog, readWebhookBacklog, type Backlog, type WebhookBacklog } from '../../queries/jobs/backlog.ts';
 import { allCustomers } from '../../credentials/requester.ts';
+import type { Readiness } from './readiness.ts';
 
 interface Observed {
   db: Pick<SharedDatabase, 'for' | 'gates' | 'nodes'>;
   catalog: Pick<Catalog, 'engine' | 'gates' | 'isRefusing'>;
+  readiness(): Promise<Readiness>;
 }
 
 // `/metrics` needs no authentication, so each call must be cheap.
@@ -18,9 +20,13 @@ export class ServiceMetrics {
   readonly contentType: string;
   readonly #all: Registry;
   readonly #backlog: RecentBacklog;
+  readonly #readiness: Observed['readiness'];
+  #last: Readiness | undefined;
 
   constructor(observed: Observed) {
     const state = new Registry();
+    this.#readiness = () => observed.readiness();
+    addChecks(state, () => this.#last);
     this.#backlog = new RecentBacklog(observed.db);
     addGates(state, observed);
     addNodes(state, observed);
@@ -38,7 +44,7 @@ export class ServiceMetrics {
    * are missing.
    */
   async read(): Promise<string> {
-    await this.#backlog.refresh();
+    [this.#last] = await Promise.all([this.#readiness(), this.#backlog.refresh()]);
     return this.#all.metrics();
   }
 }
@@ -57,6 +63,16 @@ function addGauge(state: Registry, name: string, help: string, labelNames: strin
     },
   });
   state.registerMetric(gauge);
+}
+
+function addChecks(state: Registry, read: () => Readiness | undefined): void {
+  const help = '1 if this part of what `/readyz` checks is as it should be, else 0.';
+  addGauge(state, 'sales_data_check_up', help, ['check'], () => {
+    const { isReady = false, checks = {} as Partial<Readiness['checks']> } = read() ?? {};
+    // A schema that is ahead is good while a release is rolled out, if this release may run on it.
+    const isGood = (check: string, is: string) => (check === 'schema' ? isReady : is === 'up');
+    return Object.entries(checks).map(([check, is]): Value => [{ check }, isGood(check, is) ? 1 : 0]);
+  });
 }
 
 function addGates(state: Registry, { db, catalog }: Observed): void {
