@@ -232,6 +232,18 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
     expect([answer.status, await answer.json()]).toMatchObject([503, { statusCode: 503, code: 'unavailable' }]);
     expect(Object.fromEntries(answer.headers)).toMatchObject({ 'x-request-id': 'mine-1', 'retry-after': '1' });
     expect((await call('not valid')).headers.get('x-request-id')).toMatch(/^[\da-f-]{36}$/);
+    await fetch(`${haproxy.url}/app/link/of-a-password`);
+    await expect.poll(haproxy.log).toMatch(/ 503 \d+ SC GET \/api\/ext\/products id=mine-1\n/);
+    expect(haproxy.log()).not.toContain('of-a-password');
+  });
+
+  test('the document of the API is read at most 30 times a minute by one address', async () => {
+    const haproxy = await startHaproxy([target]);
+    running.push(haproxy);
+    await expect.poll(haproxy.ready, { timeout: 30_000, interval: 50 }).toEqual([target]);
+    const statuses: number[] = [];
+    for (let n = 0; n < 31; n += 1) statuses.push((await fetch(`${haproxy.url}/openapi.json`)).status);
+    expect(statuses).toEqual([...Array<number>(30).fill(200), 429]);
   });
 });
 const needTls =

@@ -22,6 +22,8 @@ export interface Haproxy {
   url: string;
   /** Returns the targets (`host:port`) that HAProxy sends requests to, because their health checks succeed. */
   ready(): Promise<string[]>;
+  /** What it has logged until now. */
+  log(): string;
   stop(): Promise<void>;
 }
 
@@ -36,10 +38,13 @@ export async function startHaproxy(targets: string[], edit = (cfg: string): stri
   const cfg = edit(suppliedHaproxy())
     .replace(/^ {2}server-template .*$/m, servers)
     .replace('bind :8080', `bind 127.0.0.1:${port}`)
+    .replace('bind :8405', `bind 127.0.0.1:${await freePort()}`)
     .replace('bind 127.0.0.1:8404', `bind 127.0.0.1:${healthPort}`)
     .replace(/^global$/m, `global\n  stats socket ${socket}`);
   await writeFile(join(folder, 'haproxy.cfg'), cfg);
-  const child = spawn('haproxy', ['-db', '-f', join(folder, 'haproxy.cfg')], { stdio: ['ignore', 'ignore', 'ignore'] });
+  const child = spawn('haproxy', ['-db', '-f', join(folder, 'haproxy.cfg')], { stdio: ['ignore', 'ignore', 'pipe'] });
+  let logged = '';
+  child.stderr.setEncoding('utf8').on('data', (chunk: string) => (logged += chunk));
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   const stop = async () => {
     child.kill('SIGKILL');
@@ -55,7 +60,7 @@ export async function startHaproxy(targets: string[], edit = (cfg: string): stri
     if (child.exitCode !== null) throw new Error(`haproxy ended with ${child.exitCode}`);
     await sleep(20);
   }
-  return { url: `http://127.0.0.1:${port}`, ready: () => readyTargets(socket), stop };
+  return { url: `http://127.0.0.1:${port}`, ready: () => readyTargets(socket), log: () => logged, stop };
 }
 
 /** Reads which servers are up from HAProxy's administration socket. */
