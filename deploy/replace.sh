@@ -2,9 +2,11 @@
 # Replaces all containers of api and worker by new ones (of a new image or other settings) without a failed request: runs the
 # migrations, starts as many new containers as there are old ones, waits until they are healthy, then stops the old ones.
 # If a new one does not become healthy, removes the new ones and leaves the old ones running.
+# The logs of the old containers are kept in the folder LOGS. A proxy that started before its file was changed is started again.
 # Run it where `docker compose up` was run. COMPOSE is the command for compose.
 set -eu
 compose=${COMPOSE:-docker compose}
+logs=${LOGS:-logs}
 
 replace() { # SERVICE
   old=$($compose ps -q "$1")
@@ -16,6 +18,7 @@ replace() { # SERVICE
   done
   for container in $old; do
     docker stop -t 60 "$container" >/dev/null
+    (umask 077 && mkdir -p "$logs" && docker logs -t "$container" >"$logs/$1-$container.log" 2>&1)
     docker rm "$container" >/dev/null
   done
   echo "$1: $count replaced"
@@ -40,3 +43,12 @@ give_up() { # SERVICE CONTAINER
 $compose run --rm migrate
 replace api
 replace worker
+
+proxy=$($compose ps -q proxy)
+if [ -n "$proxy" ]; then
+  started=$(docker inspect --format '{{.State.StartedAt}}' "$proxy")
+  if [ "$(date -r deploy/haproxy.cfg +%s)" -gt "$(date -d "$started" +%s)" ]; then
+    $compose restart proxy
+    echo 'proxy: started again, because deploy/haproxy.cfg has changed'
+  fi
+fi

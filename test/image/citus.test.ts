@@ -22,7 +22,13 @@ const canRun = hasImage(citus) || hasCitusProgram;
 const passwords = Object.fromEntries(
   ['POSTGRES', 'OWNER', 'SERVICE', 'GRAFANA'].map((one) => [`${one}_PASSWORD`, `${one} @/#%41:?"'$\\\\:&=*`]),
 );
-const environment = { ...process.env, ...passwords, PROXY_PORT: port, COMPOSE_PROJECT_NAME: project };
+const environment = {
+  ...process.env,
+  ...passwords,
+  PROXY_PORT: port,
+  COMPOSE_PROJECT_NAME: project,
+  ENV_FILE: join(folder, 'env'),
+};
 const compose = (...words: string[]) => composeWith(environment, ...words);
 const composeWith = (variables: NodeJS.ProcessEnv, ...words: string[]) =>
   run(
@@ -54,6 +60,7 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
       const image = await buildCitus();
       for (const service of ['postgres', 'worker1', 'worker2', 'cluster']) services[service] = { image };
     }
+    await writeFile(environment.ENV_FILE, '');
     await writeFile(overrides, JSON.stringify({ services }));
     await up(environment);
   }, 600_000);

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { copyFile, cp, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { copyFile, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ConfigSchema } from '../../src/process/config.ts';
 import { freePort } from '../setup/free-port.ts';
 import { blockOf } from '../setup/handbook.ts';
 import { backupPrograms, needBackupPrograms } from '../setup/postgres-programs.ts';
@@ -29,6 +30,9 @@ const environment = {
   ...process.env,
   PROXY_PORT: port,
   COMPOSE_PROJECT_NAME: project,
+  ENV_FILE: envFile,
+  LOGS: join(folder, 'logs'),
+  SERVICE_USER: 'sales_service',
   SERVICE_PASSWORD: `service'\\${awkward}`,
 };
 
@@ -197,7 +201,10 @@ describe('docker compose up', () => {
     }
   }, 120_000);
 
-  test('deploy/replace.sh replaces every container of api and worker without a failed request', async () => {
+  test('deploy/replace.sh replaces every container, with another login of the service, without a failed request', async () => {
+    const psql = (sql: string) => compose('exec', '-T', 'postgres', 'psql', '-h', '/var/run/postgresql', '-U', 'postgres', '-c', sql); // prettier-ignore
+    await psql(`create role another_service login in role sales_data_api password 'another'`);
+    Object.assign(environment, { SERVICE_USER: 'another_service', SERVICE_PASSWORD: 'another' });
     const before = new Set([...(await idsOf('api')), ...(await idsOf('worker'))]);
     const replacing = run('sh', ['deploy/replace.sh'], {
       ...environment,
@@ -213,6 +220,11 @@ describe('docker compose up', () => {
     const after = [...(await idsOf('api')), ...(await idsOf('worker'))];
     expect(after).toHaveLength(4);
     expect(after.filter((id) => before.has(id))).toEqual([]);
+    expect(new Set(await readdir(environment.LOGS))).toEqual(
+      new Set([...before].map((id) => expect.stringMatching(`^(api|worker)-${id}.log$`))),
+    );
+    await psql('drop role sales_service');
+    expect((await call('POST', '/products/list', {})).status).toBe(201);
   }, 300_000);
 
   test('deploy/replace.sh leaves the old containers running if new ones do not become healthy', async () => {
@@ -270,22 +282,39 @@ describe('docker compose up', () => {
   }, 120_000);
 });
 
-describe('passwords', () => {
-  const config = (file: string) =>
+describe('.env', () => {
+  const config = (file: string, ...words: string[]) =>
     run(
       composeCommand[0]!,
-      [...composeCommand.slice(1), '--env-file', file, '-f', 'compose.yaml', 'config', '-q'],
-      withoutPasswords,
+      [...composeCommand.slice(1), '--env-file', file, '-f', 'compose.yaml', 'config', ...words],
+      { ...withoutPasswords, ENV_FILE: file },
     );
 
-  test('that are missing stop compose with a message that says what to do', async () => {
+  test('every variable of the service in .env reaches its containers, and no password of others', async () => {
+    const names = Object.keys(ConfigSchema.properties);
+    const set = join(folder, 'set');
+    const passwords = ['POSTGRES', 'OWNER', 'SERVICE', 'GRAFANA'].map((one) => `${one}_PASSWORD`);
+    await writeFile(set, [...names, ...passwords].map((name) => `${name}=of-${name}\n`).join(''));
+    const api = /^ {2}api:\n((?: {3,}.*\n)+)/m.exec(await config(set))![1]!;
+    const reached = names.filter((name) => api.includes(`      ${name}: of-${name}\n`));
+    // What compose.yaml itself decides. The owner's login is for `migrate` alone.
+    expect(names.filter((name) => !reached.includes(name))).toEqual([
+      'METRICS_PORT',
+      'DATABASE_URL',
+      'DATABASE_PASSWORD',
+    ]);
+    for (const name of ['POSTGRES_PASSWORD', 'OWNER_PASSWORD', 'GRAFANA_PASSWORD'])
+      expect(api).not.toContain(`of-${name}`);
+  });
+
+  test('without passwords stops compose with a message that says what to do', async () => {
     const empty = join(folder, 'empty');
     await writeFile(empty, '');
     for (const file of [empty, join(root, '.env.example')])
-      await expect(config(file)).rejects.toMatchObject({ stderr: expect.stringMatching(/make env/) });
+      await expect(config(file, '-q')).rejects.toMatchObject({ stderr: expect.stringMatching(/make env/) });
   });
 
-  test('are made once by `make env`, for the owner of the file alone', async () => {
+  test('is made once by `make env`, with random passwords, for the owner of the file alone', async () => {
     const clone = join(folder, 'clone');
     await mkdir(clone);
     await cp(join(root, 'deploy'), join(clone, 'deploy'), { recursive: true });
@@ -297,6 +326,6 @@ describe('passwords', () => {
     expect((await stat(join(clone, '.env'))).mode & 0o777).toBe(0o600);
     const passwords = [...made.matchAll(/^\w+_PASSWORD=([\da-f]{48})$/gm)].map(([, password]) => password);
     expect(new Set(passwords).size).toBe(4);
-    expect(await config(join(clone, '.env'))).toBe('');
+    expect(await config(join(clone, '.env'), '-q')).toBe('');
   });
 });
