@@ -1,5 +1,4 @@
 import cookie from '@fastify/cookie';
-import formbody from '@fastify/formbody';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import helmet from 'helmet';
@@ -13,7 +12,7 @@ import { assets } from './base/assets.ts';
 import { audit } from './access/audit.ts';
 import { credits } from './work/credits.ts';
 import { errorPage } from './base/error-page.ts';
-import { requireToken } from './base/forms.ts';
+import { readForm, requireToken } from './base/forms.ts';
 import { imports } from './imports/imports.ts';
 import { prospects } from './prospects/prospects.ts';
 import { duplicates } from './records/duplicates.ts';
@@ -80,7 +79,10 @@ async function pages(app: FastifyInstance): Promise<void> {
   });
   await app.register(cookie);
   app.removeAllContentTypeParsers(); // no page takes JSON
-  await app.register(formbody);
+  const urlEncoded = 'application/x-www-form-urlencoded';
+  app.addContentTypeParser(urlEncoded, { parseAs: 'string' }, async (_request: FastifyRequest, body: string) =>
+    readForm(body),
+  );
   app.addHook('onRoute', (route) => {
     if (route.bodyLimit !== undefined) route.bodyLimit = Math.min(route.bodyLimit, maxFormBytes);
   });

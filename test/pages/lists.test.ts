@@ -1,4 +1,5 @@
 import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { readNumber } from '../../src/pages/base/numbers.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { stagesOf, opportunityBody, make, type TestCustomer } from '../setup/factories.ts';
 import { filledFields, textOf, visitorOf } from './visitor.ts';
@@ -173,7 +174,7 @@ test('an opportunity is created and changed by a form: company by name, contacts
   };
   const thousands = { price: ['1,249', '3', ''], quantity: ['1,000', '1.000', ''] };
   const unclear = await admin.submit(path, { ...sent, ...thousands });
-  expect([unclear.status, textOf(unclear)]).toEqual([400, expect.stringMatching(/Must be number|Must be integer/)]);
+  expect([unclear.status, textOf(unclear)]).toEqual([400, expect.stringContaining('The price “1,249” is not clear')]);
   for (const one of [{ price: thousands.price }, { quantity: ['1,000', '1', ''] }, { quantity: ['2', '1.000', ''] }])
     expect((await admin.submit(path, { ...sent, ...one })).status).toBe(400);
   const saved = await admin.submit(path, sent);
@@ -216,6 +217,60 @@ test('an opportunity is created and changed by a form: company by name, contacts
   expect((await stranger.get(`${location}/edit`)).status).toBe(404);
   const token = await stranger.fieldsOf(path);
   expect((await stranger.post(path, { ...token, name: 'X', contact: id })).status).toBe(404);
+});
+
+test('an opportunity keeps the products and contacts that its form does not show', async () => {
+  const many = Array.from({ length: 102 }, (_, i) => i);
+  const made = async (path: string, items: object[]) => {
+    const { body } = await customer.post(`${path}/batch/create`, { items });
+    return (body.data.results as { id: string }[]).map(({ id }) => id);
+  };
+  const contacts = await made(
+    '/contacts',
+    many.map((i) => ({ first_name: 'A', last_name: 'B', work_email: `a${i}@x.example`, phone_numbers: [] })),
+  );
+  const products = await Promise.all(
+    many.map((i) => make(customer, '/products', { name: `P${i}`, price: 1, unit: 'piece' })),
+  );
+  const lines = products.map((product) => ({ id: product, price: 1.249, quantity: 2 }));
+  const body = await opportunityBody(customer, { contacts_ids: contacts, products: lines });
+  const id = await make(customer, '/opportunities', body);
+  const path = `/app/opportunities/${id}/edit`;
+  const shown = (await admin.get(path)).body;
+  expect(shown.match(/type="hidden" name="product"/g)).toHaveLength(100);
+  expect(shown.match(/name="contact"/g)).toHaveLength(100);
+  const sent = {
+    ...filledFields(shown, path),
+    name: 'Renamed',
+    contact: contacts.slice(1, 100),
+    product: products.slice(0, 100),
+    price: Array<string>(100).fill('1.249'),
+    quantity: ['', ...Array<string>(99).fill('2')],
+  };
+  const saved = await admin.post(path, sent);
+  expect([saved.status, textOf(saved)]).toEqual([303, '']);
+  const { contacts_ids, details } = (await customer.get(`/opportunities/${id}`)).body;
+  expect(contacts_ids).toEqual(contacts.slice(1));
+  expect(details.map(({ product_id, price }: Record<string, unknown>) => [product_id, price])).toEqual(
+    products.slice(1).map((product) => [product, 1.249]),
+  );
+});
+
+test.each([
+  ['40.000,00', 40_000],
+  ['40,000.00', 40_000],
+  ['€ 1.234.567', 1_234_567],
+  ["40'000", 40_000],
+  ['40 000,5', 40_000.5],
+  ['1249.5', 1249.5],
+  ['0,125', 0.125],
+  ['1,249', undefined],
+  ['1.249', undefined],
+  ['12,34,56', undefined],
+  ['-3', undefined],
+  ['', undefined],
+] as const)('the price %j is read as %j', (given, read) => {
+  expect(readNumber(given)).toBe(read);
 });
 
 test('an opportunity is created once by a form that is sent twice, and keeps the lines of its description', async () => {

@@ -1,5 +1,7 @@
 import { gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { scopes } from '../../src/schemas/base/scopes.ts';
+import { eventTypes } from '../../src/schemas/events/types.ts';
 import { declaredRoutes } from '../contract/declared.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { LogOutput } from '../../src/process/log-output.ts';
@@ -130,6 +132,25 @@ test('a form that is too large is 413, and the page says how large it may be', a
   const change = await visitor.submit('/app/password', tooLarge(256));
   expect([change.status, textOf(change)]).toEqual([413, expect.stringContaining('larger than 256 KiB')]);
   expect((await visitor.submit('/app/password', tooLarge(200))).status).toBe(400);
+});
+
+test('a form with more than 1,000 fields is 413, and one that repeats a field more often than the API allows is 400', async () => {
+  const { form_token } = (await visitor.fieldsOf('/app/lists/new')) as { form_token: string };
+  const repeated = (name: string, times: number) => ({ form_token, [name]: Array<string>(times).fill('') });
+  const tooMany = await visitor.post('/app/lists/new', repeated('anything', 1_000));
+  expect([tooMany.status, textOf(tooMany)]).toEqual([413, expect.stringContaining('more than 1,000 fields')]);
+  for (const [url, name, most] of [
+    ['/app/lists/new', 'field', 50],
+    ['/app/opportunities/new', 'product', 300],
+    ['/app/keys/new', 'permissions', scopes.length],
+    ['/app/webhooks/new', 'types', eventTypes.length],
+    ['/app/duplicates/merge', 'id', 21],
+  ] as const) {
+    const answers = [await visitor.post(url, repeated(name, most + 1)), await visitor.post(url, repeated(name, most))];
+    const isRefused = answers.map((answer) => textOf(answer).includes(`t most ${most} of these`));
+    expect([url, ...isRefused]).toEqual([url, true, false]);
+    for (const { body } of answers) expect(Buffer.byteLength(body)).toBeLessThan(150_000);
+  }
 });
 
 test('static files can be kept for good, because their URL changes with them', async () => {

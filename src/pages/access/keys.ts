@@ -5,6 +5,7 @@ import { DomainError, notFound } from '../../errors.ts';
 import { actorOf } from '../../plugins/credentials/auth.ts';
 import { findApiKey, findKeyVersions, listApiKeys, revokeApiKey } from '../../queries/accounts/api-keys.ts';
 import { durations, KeyRequest, SpendCapsChange, type ApiKey, type SpendCaps } from '../../schemas/api-keys.ts';
+import { scopes } from '../../schemas/base/scopes.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
 import {
@@ -137,7 +138,7 @@ function draftOf(request: FastifyRequest): KeyDraft {
   return {
     name: text(fields, 'name'),
     expiration: integer(fields, 'expiration') as KeyDraft['expiration'],
-    permissions: values(fields, 'permissions') as KeyDraft['permissions'],
+    permissions: values(fields, 'permissions', scopes.length) as KeyDraft['permissions'],
     spend_caps: capsOf(fields),
   };
 }

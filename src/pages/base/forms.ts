@@ -1,3 +1,4 @@
+import { parse } from 'node:querystring';
 import { Tokens } from '@fastify/csrf';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
@@ -14,6 +15,21 @@ import { html, notice, pager, type Html, type PagerNames } from './html.ts';
 
 /** The fields of a submitted form. Values of fields with the same name are in an array. */
 export type Fields = Record<string, string | string[] | undefined>;
+
+/** Maximum number of fields of a form. */
+const maxFields = 1_000;
+
+/**
+ * Reads the body of a form.
+ * @throws DomainError `payload_too_large` if it has too many fields
+ */
+export function readForm(body: string): Fields {
+  let count = 1;
+  for (let at = body.indexOf('&'); at !== -1; at = body.indexOf('&', at + 1)) count += 1;
+  if (count > maxFields)
+    throw new DomainError('payload_too_large', `The form has more than ${maxFields.toLocaleString('en')} fields`);
+  return parse(body, '&', '=', { maxKeys: 0 });
+}
 
 // The salt makes each token unique: the token of a form also says whether the form was sent before.
 const tokens = new Tokens({ saltLength: 22 });
@@ -87,8 +103,19 @@ export const linesIn = (fields: Fields, name: string): string => text(fields, na
 /** Returns a stored text as a browser sends it back if nobody changes it, and `linesIn` reads it. */
 export const asSentBack = (stored: string): string => stored.replaceAll(/\r\n?/g, '\n');
 
-/** Returns the values of all form fields with the same name. */
-export const values = (fields: Fields, name: string): string[] => [fields[name] ?? []].flat();
+/**
+ * Returns the values of all form fields with the same name.
+ * @param most how often the form may have the field: as often as the schema of the API's call allows
+ * @throws DomainError `validation_failed` if the form has it more often, because a page draws a row for each
+ */
+export function values(fields: Fields, name: string, most: number): string[] {
+  const given = [fields[name] ?? []].flat();
+  if (given.length > most)
+    throw validationFailed([
+      { path: '', message: `at most ${most.toLocaleString('en')} of these can be sent at once` },
+    ]);
+  return given;
+}
 
 /** Returns texts that are not integers unchanged, so that the validation rejects them with a message. */
 export const integer = (fields: Fields, name: string): number =>

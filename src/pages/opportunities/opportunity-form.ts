@@ -13,6 +13,7 @@ import {
   faultText,
   field,
   fieldsOf,
+  hidden,
   inputField,
   linesIn,
   option,
@@ -25,7 +26,8 @@ import {
   type Choice,
   type Fields,
 } from '../base/forms.ts';
-import { html, type Html } from '../base/html.ts';
+import { count, html, type Html } from '../base/html.ts';
+import { readNumber } from '../base/numbers.ts';
 import { opportunityWords, priorityWords } from '../base/words.ts';
 import { money } from '../base/values.ts';
 import { nameOfContact } from '../records/contact-kind.ts';
@@ -36,11 +38,23 @@ import { userChoices } from '../records/record-form.ts';
 /** Rows for further products in the form. */
 const emptyRows = 3;
 
+/** Rows of a refused form, without a product, that it shows again. */
+const mostOpen = 10;
+
 /** Most contacts that one form adds by their addresses. Several contacts can have one address. */
 const mostAddresses = 50;
 
 /** Most products that a form offers. */
 const productChoices = 100;
+
+/** Products, and contacts, of a stored opportunity that the form shows. The others stay as they are. */
+const mostShown = 100;
+
+/** Rows of products in a form: each has three fields. */
+const mostRows = 300;
+
+/** Hidden field with the ids of the contacts that have a box in the form. */
+const shownContacts = 'shown_contacts';
 
 /** Fields of the form with one text, which stand in the API's body under the same name. */
 const plainFields = ['name', 'description', 'stage_id', 'priority', 'user_id_assigned'] as const;
@@ -57,12 +71,16 @@ async function draftOf({ db, caller }: FastifyRequest, found: Opportunity): Prom
     ...Object.fromEntries(plainFields.map((name) => [name, found[name]])),
     ...Object.fromEntries(dateFields.map((name) => [name, dayOf(found[name])])),
     company: company?.company_name ?? '',
-    contact: found.contacts_ids,
-    product: found.details.map(({ product_id }) => product_id),
-    price: found.details.map(({ price }) => String(price)),
-    quantity: found.details.map(({ quantity }) => String(quantity)),
+    contact: found.contacts_ids.slice(0, mostShown),
+    ...rowFields(found.details.slice(0, mostShown)),
   };
 }
+
+const rowFields = (lines: Opportunity['details']) => ({
+  product: lines.map(({ product_id }) => product_id),
+  price: lines.map(({ price }) => String(price)),
+  quantity: lines.map(({ quantity }) => String(quantity)),
+});
 
 /** Returns the form of a new opportunity; the address may name a contact, a company and a stage. */
 async function blankDraft(request: FastifyRequest): Promise<Fields> {
@@ -86,43 +104,73 @@ async function blankDraft(request: FastifyRequest): Promise<Fields> {
   };
 }
 
-/**
- * Returns a price as people write it, or the text itself, so that the validation rejects it with a message. Also rejects
- * `1,249`, which may mean a thousand.
- */
-const priceOf = (given: string): number => {
-  const plain = given.trim().replace(',', '.');
-  const isClear = /^\d+(\.\d+)?$/.test(plain) && !/^[1-9]\d*,\d{3}$/.test(given.trim());
-  return isClear ? Number(plain) : (given as never);
-};
-
-/** Like `priceOf`, for a whole number: neither `1,000` nor `1.000` is one. */
-const quantityOf = (given: string): number => (/^\d+$/.test(given.trim()) ? Number(given) : (given as never));
-
 const idOf = (given: string): string => canonicalId(given) ?? given;
 
-/** Returns the products of a form. Rows without a product or a quantity are left out. */
-function linesOf(fields: Fields): Line[] {
-  const [ids, prices, quantities] = ['product', 'price', 'quantity'].map((name) => values(fields, name));
-  return ids!.flatMap((id, i) => {
-    const [price, quantity] = [prices![i] ?? '', quantities![i] ?? ''];
-    return id === '' || quantity.trim() === ''
-      ? []
-      : [{ id: idOf(id), price: priceOf(price), quantity: quantityOf(quantity) }];
-  });
+/** A product of a form, as it was typed. */
+interface Row {
+  id: string;
+  price: string;
+  quantity: string;
 }
 
+/** Returns the rows of a form's products that are not empty. */
+function rowsOf(fields: Fields): Row[] {
+  const [ids, prices, quantities] = ['product', 'price', 'quantity'].map((name) => values(fields, name, mostRows));
+  const length = Math.max(ids!.length, prices!.length, quantities!.length);
+  return Array.from({ length }, (_, i) => ({
+    id: ids![i] ?? '',
+    price: (prices![i] ?? '').trim(),
+    quantity: (quantities![i] ?? '').trim(),
+  })).filter(({ id, price, quantity }) => id !== '' || price !== '' || quantity !== '');
+}
+
+/**
+ * Returns what a form's rows change: products with price and quantity, and stored ones whose quantity is empty. A stored
+ * product without a row stays.
+ */
+function linesOf(rows: readonly Row[], stored: Opportunity['details'], faults: Fault[]) {
+  const before = new Map(stored.map((line) => [line.product_id, line]));
+  const lines: Line[] = [];
+  const removed: string[] = [];
+  const refuse = (message: string) => faults.push({ path: '/products', message });
+  for (const { id: given, price, quantity } of rows) {
+    const id = idOf(given);
+    if (quantity === '' && before.has(id)) removed.push(id);
+    else if (quantity === '' && price === '') continue;
+    else if (id === '') refuse('choose a product for each price and quantity');
+    else if (quantity === '') refuse('give a quantity for each price');
+    else {
+      const known = before.get(id)?.price;
+      const [amount, number] = [price === String(known) ? known : readNumber(price), wholeNumber(quantity)];
+      if (amount === undefined) refuse(`the price “${price}” is not clear: write it as 1249 or 1249.50`);
+      if (number === undefined) refuse(`the quantity “${quantity}” is not clear: write it as 1000`);
+      if (amount !== undefined && number !== undefined) lines.push({ id, price: amount, quantity: number });
+    }
+  }
+  return { lines, removed };
+}
+
+/** Neither `1,000` nor `1.000` is one. */
+const wholeNumber = (given: string): number | undefined => (/^\d{1,10}$/.test(given) ? Number(given) : undefined);
+
 /** Returns what changes the stored products into those of the form. */
-function linesPatch(stored: Opportunity, lines: readonly Line[]): LinesPatch {
+function linesPatch(stored: Opportunity, { lines, removed }: ReturnType<typeof linesOf>): LinesPatch {
   const before = new Map(stored.details.map((line) => [line.product_id, line]));
-  const kept = new Set(lines.map(({ id }) => id));
   const isChanged = ({ id, price, quantity }: Line) =>
     before.get(id)?.price !== price || before.get(id)?.quantity !== quantity;
   return {
     add: lines.filter(({ id }) => !before.has(id)),
-    remove: [...before.keys()].filter((id) => !kept.has(id)),
+    remove: removed,
     update: lines.filter((line) => before.has(line.id) && isChanged(line)),
   };
+}
+
+/** Returns the contacts of an opportunity after a form: those without a box in it stay. */
+function contactsOf(fields: Fields, stored: readonly string[], added: readonly string[]): string[] {
+  const ticked = values(fields, 'contact', mostShown + mostAddresses).map(idOf);
+  const shown = new Set(text(fields, shownContacts).split(','));
+  const kept = stored.filter((id) => !shown.has(id) || ticked.includes(id));
+  return [...new Set([...kept, ...ticked, ...added])];
 }
 
 /**
@@ -145,16 +193,14 @@ export async function opportunityOf(
   const faults: Fault[] = [];
   const company = text(fields, 'company').trim();
   const companyId = company === text(before, 'company') ? undefined : await companyNamed(request, company, faults);
-  const lines = linesOf(fields);
-  const contacts = [
-    ...values(fields, 'contact').map(idOf),
-    ...(await contactsAt(request, text(fields, 'emails'), faults)),
-  ];
+  const lines = linesOf(rowsOf(fields), stored?.details ?? [], faults);
+  const added = await contactsAt(request, text(fields, 'emails'), faults);
+  const contacts = contactsOf(fields, stored?.contacts_ids ?? [], added);
   const body = {
     ...Object.fromEntries([...plain, ...dates]),
     ...(stored?.contacts_ids.join() === contacts.join() ? {} : { contacts_ids: contacts }),
     ...(companyId === undefined || (companyId === null && !stored) ? {} : { company_id: companyId }),
-    products: stored ? linesPatch(stored, lines) : lines,
+    products: stored ? linesPatch(stored, lines) : lines.lines,
   };
   return { body, faults };
 }
@@ -191,7 +237,11 @@ export async function opportunityControls(
 ): Promise<Html> {
   const { db, caller } = request;
   const draft = sent ?? (stored ? await draftOf(request, stored) : await blankDraft(request));
-  const ids = values(draft, 'contact').flatMap((id) => canonicalId(id) ?? []);
+  const ids = values(draft, 'contact', mostShown + mostAddresses).flatMap((id) => canonicalId(id) ?? []);
+  const before = text(draft, shownContacts)
+    .split(',')
+    .flatMap((id) => canonicalId(id) ?? []);
+  const shown = [...new Set([...before, ...ids])];
   const [pipelines, users, products, contacts] = await Promise.all([
     db.search((sql) => listPipelinesWithStages(sql, caller.customerId)),
     usersOf(request),
@@ -235,6 +285,7 @@ export async function opportunityControls(
     </fieldset>
     <fieldset class="card">
       <legend>${opportunityWords.contacts_ids}</legend>
+      !${hidden({ [shownContacts]: shown.join() })} !${moreNote(stored?.contacts_ids.length ?? 0, 'contacts')}
       <div class="checks">
         !${contacts.map((one) => tick('checkbox', ['contact', one.id], html`${nameOfContact(one)}`, true))}
       </div>
@@ -246,29 +297,31 @@ export async function opportunityControls(
     <fieldset class="card">
       <legend>${opportunityWords.details}</legend>
       <p class="quiet">Empty the quantity to take a product out.</p>
-      !${productRows(draft, known)} !${faultText('products', faults)}
+      !${moreNote(stored?.details.length ?? 0, 'products')} !${productRows(draft, known)}
+      !${faultText('products', faults)}
     </fieldset>`;
 }
 
+const moreNote = (all: number, noun: string): Html =>
+  all <= mostShown
+    ? ''
+    : html`<p class="quiet">The first ${mostShown} of ${count(all)} ${noun} are shown. The others stay.</p>`;
+
 function productRows(draft: Fields, known: ReadonlyMap<string, string>): Html {
-  const [ids, prices, quantities] = ['product', 'price', 'quantity'].map((name) => values(draft, name));
-  const rows = Math.max(ids!.length, ids!.filter((id) => id !== '').length + emptyRows);
+  let open = 0;
+  const typed = rowsOf(draft).filter(({ id }) => id !== '' || (open += 1) <= mostOpen);
+  const rows = [...typed, ...Array.from({ length: emptyRows }, () => ({ id: '', price: '', quantity: '' }))];
   return html`<div class="product-row quiet" aria-hidden="true">
       <span>Product</span><span>Price</span><span>Quantity</span>
     </div>
-    !${Array.from({ length: rows }, (_, i) => {
-      const id = ids![i] ?? '';
-      return html`<div class="product-row">
-        !${id === '' ? productChoice(known, i) : chosenProduct(id, known.get(id))}
-        <input name="price" value="${prices![i] ?? ''}" aria-label="Price of product ${i + 1}" inputmode="decimal" />
-        <input
-          name="quantity"
-          value="${quantities![i] ?? ''}"
-          aria-label="Quantity of product ${i + 1}"
-          inputmode="numeric"
-        />
-      </div>`;
-    })}`;
+    !${rows.map(
+      ({ id, price, quantity }, i) =>
+        html`<div class="product-row">
+          !${id === '' ? productChoice(known, i) : chosenProduct(id, known.get(id))}
+          <input name="price" value="${price}" aria-label="Price of product ${i + 1}" inputmode="decimal" />
+          <input name="quantity" value="${quantity}" aria-label="Quantity of product ${i + 1}" inputmode="numeric" />
+        </div>`,
+    )}`;
 }
 
 const productChoice = (known: ReadonlyMap<string, string>, i: number): Html =>

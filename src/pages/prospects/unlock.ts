@@ -35,6 +35,8 @@ import { prospectAddress, prospectFiltersOf, prospectViewOf, section } from './p
 
 const path = `${section}/unlock`;
 
+const maxChosen = UnlockSelectedContacts.properties.ids.maxItems as number;
+
 /** The question what unlocking costs, and the start of the job. Calls the functions of the API's routes. */
 export async function unlocking(app: FastifyInstance): Promise<void> {
   const checkFirst = compile(UnlockContacts);
@@ -126,6 +128,6 @@ function bodiesOf(fields: Fields): { first?: UnlockContacts; chosen?: UnlockSele
     return {
       first: { filters: prospectFiltersOf(prospectViewOf(fields)), total_records: integer(fields, 'number'), sync_crm },
     };
-  const ids = values(fields, 'id').flatMap((id) => canonicalId(id) ?? []);
+  const ids = values(fields, 'id', maxChosen).flatMap((id) => canonicalId(id) ?? []);
   return { chosen: { ids, sync_crm } };
 }

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { validationFailed } from '../../errors.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
 import { canonicalId } from '../../text/ids.ts';
@@ -9,7 +8,7 @@ import { fieldsOf, hidden, notSent, queryOf, refusalOf, text, values, type Field
 import { count, counted, html, linkButton, notice, type Html } from '../base/html.ts';
 import { goTo, sendForm } from '../base/layout.ts';
 import { actNamed, type Act } from './chosen-acts.ts';
-import { addressOf, requestOf, viewOf } from './record-address.ts';
+import { addressOf, parametersOf, requestOf, viewOf } from './record-address.ts';
 import type { RecordKind, ShownRecord } from './record-kind.ts';
 
 const namesShown = 12;
@@ -84,7 +83,7 @@ export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: Reco
       title: isTooMany ? `Too many ${names[1]}` : `${act.title} ${counted(rows.length, ...names)}`,
       section: path,
       action: `${path}/chosen`,
-      body: html`!${hidden(keptOf(fields, digest))}
+      body: html`!${hidden(keptOf(kind, fields, digest))}
         !${
           isTooMany
             ? tooMany(kind)
@@ -117,12 +116,9 @@ const chosenOf = <Row extends ShownRecord>(rows: Row[], isTooMany: boolean): Cho
 });
 
 /** @throws DomainError `validation_failed` if there are too many */
-function idsIn(fields: Fields): string[] {
-  const ids = [...new Set(values(fields, 'id').flatMap((id) => canonicalId(id) ?? []))];
-  if (ids.length > maxBatchItems)
-    throw validationFailed([{ path: '', message: `at most ${maxBatchItems} records can be chosen` }]);
-  return ids;
-}
+const idsIn = (fields: Fields): string[] => [
+  ...new Set(values(fields, 'id', maxBatchItems).flatMap((id) => canonicalId(id) ?? [])),
+];
 
 const changedText = (number: number, { noun, title }: Pick<RecordKind, 'noun' | 'title'>): string =>
   `Something has changed meanwhile, and nothing is done yet. Now it is ${counted(number, noun, title.toLowerCase())}.`;
@@ -133,11 +129,17 @@ const tooMany = ({ title }: Pick<RecordKind, 'title'>): Html =>
     'warning',
   );
 
-/** Returns what the form is about. */
-function keptOf(fields: Fields, digest: string): Record<string, string[]> {
-  const kept = Object.keys(fields).filter((name) => !/^(form_token|list_id|name|cursor|price)$/.test(name));
-  return { ...Object.fromEntries(kept.map((name) => [name, values(fields, name)])), digest: [digest] };
-}
+/** Returns what the form is about: the act, and the chosen records. */
+const keptOf = (
+  kind: Pick<RecordKind<never>, 'controls' | 'sorts'>,
+  fields: Fields,
+  digest: string,
+): Record<string, string | string[]> => ({
+  ...Object.fromEntries(parametersOf(viewOf(kind, fields))),
+  ...(text(fields, 'all') === '' ? { id: idsIn(fields) } : { all: text(fields, 'all') }),
+  do: text(fields, 'do'),
+  digest,
+});
 
 const someNames = (names: readonly string[]): Html =>
   html`${names.slice(0, namesShown).join(', ')}${names.length > namesShown ? ` and ${count(names.length - namesShown)} more` : ''}`;

@@ -218,8 +218,9 @@ function doneText(request: FastifyRequest): Html {
 const changedText =
   'Somebody changed one of these records while you were comparing them, and nothing is merged yet. Look again, then merge.';
 
-const idsIn = (fields: Fields): string[] =>
-  [...new Set(values(fields, 'id').flatMap((id) => canonicalId(id) ?? []))].slice(0, maxCompared);
+const idsIn = (fields: Fields): string[] => [
+  ...new Set(values(fields, 'id', maxCompared).flatMap((id) => canonicalId(id) ?? [])),
+];
 
 /** Returns the records with these ids that exist, in this order. */
 async function readInOrder(

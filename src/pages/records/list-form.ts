@@ -16,7 +16,9 @@ export type ListDraft = Required<ListCreate>;
 
 /** Returns the list that a submitted form describes, not validated yet. Rows without a field are left out. */
 export function draftOf(fields: Fields): ListDraft {
-  const [names, operators, given, joins] = ['field', 'operator', 'value', 'join'].map((name) => values(fields, name));
+  const [names, operators, given, joins] = ['field', 'operator', 'value', 'join'].map((name) =>
+    values(fields, name, ruleLimits.rules),
+  );
   const rows = names!.map((name, i) => ({
     // A field of the customer's own is written with its key in the value `own`.
     field: name,

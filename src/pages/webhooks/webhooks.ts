@@ -15,6 +15,7 @@ import { listDeliveries } from '../../queries/webhooks/deliveries.ts';
 import { deleteEndpoint } from '../../queries/webhooks/endpoints.ts';
 import { defaultLimit } from '../../schemas/base/wire.ts';
 import { EndpointRequest, maxEndpoints, type Endpoint } from '../../schemas/events/webhooks.ts';
+import { eventTypes } from '../../schemas/events/types.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins } from '../base/access.ts';
 import {
@@ -168,7 +169,7 @@ function draftOf(request: FastifyRequest): EndpointDraft {
   const fields = fieldsOf(request);
   return {
     url: text(fields, 'url').trim(),
-    types: values(fields, 'types') as EndpointDraft['types'],
+    types: values(fields, 'types', eventTypes.length) as EndpointDraft['types'],
     bulk: text(fields, 'bulk') === 'on',
     description: linesIn(fields, 'description'),
   };
