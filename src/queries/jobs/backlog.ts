@@ -48,6 +48,7 @@ interface JobHealth {
   has_names: boolean;
 }
 
+/** Does not look at suspended customers, whose jobs and imports wait until they are resumed. */
 export async function readJobHealth(sql: Sql): Promise<JobHealth> {
   const [row] = await sql<[JobHealth]>`
     select
@@ -57,22 +58,28 @@ export async function readJobHealth(sql: Sql): Promise<JobHealth> {
         where seen_at > now() - interval '1 minute'
       ) or not exists (
         select 1
-        from jobs
-        where finished_at is null
-          and status = 'PENDING'
-          and created_at < now() - interval '1 minute'
+        from jobs j
+        join customers c on c.id = j.customer_id
+        where j.finished_at is null
+          and j.status = 'PENDING'
+          and c.status = 'OK'
+          and j.created_at < now() - interval '1 minute'
         union all
         select 1
-        from imports
-        where finished_at is null
-          and status = 'PENDING'
-          and served_at < now() - interval '1 minute'
+        from imports i
+        join customers c on c.id = i.customer_id
+        where i.finished_at is null
+          and i.status = 'PENDING'
+          and c.status = 'OK'
+          and i.served_at < now() - interval '1 minute'
       ) as has_workers,
       not exists (
         select 1
-        from jobs
-        where finished_at is null
-          and waiting_for = 'name_server'
+        from jobs j
+        join customers c on c.id = j.customer_id
+        where j.finished_at is null
+          and j.waiting_for = 'name_server'
+          and c.status = 'OK'
       ) as has_names`;
   return row;
 }

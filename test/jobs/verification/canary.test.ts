@@ -52,6 +52,9 @@ test('while the name server denies everything, a job waits and nothing is charge
     credits: { charged: 1 },
   });
   await expect.poll(readiness).toMatchObject({ status: 'ready', checks: { verification: 'degraded' } });
+  await app.owner`update customers set status = 'SUSPENDED' where id = ${customer.id}`;
+  await expect.poll(readiness).toMatchObject({ status: 'ready', checks: { verification: 'up' } });
+  await app.owner`update customers set status = 'OK' where id = ${customer.id}`;
 
   // Again and again, the canaries are asked once.
   for (let again = 0; again < 3; again += 1) {
