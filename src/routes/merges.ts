@@ -26,7 +26,7 @@ const resources: Resource[] = [
     body: ContactMerge,
     merge: mergeContacts,
     united:
-      '`custom_fields` merges key by key. Other e-mail addresses are kept in `other_emails`, and phone numbers are united; more ' +
+      '`custom_fields` merges key by key; `fields` can name `custom_fields.<key>`. Other e-mail addresses are kept in `other_emails`, and phone numbers are united; more ' +
       'than 20 of either is 409, unless `fields` chooses a record for it. The verification is that of the kept address. ',
     moved: 'It joins the lists to which they were added by hand, and replaces them in opportunities. ',
   },
@@ -37,7 +37,7 @@ const resources: Resource[] = [
     access: { allScopes: ['companies:update', 'companies:delete'] },
     body: CompanyMerge,
     merge: mergeCompanies,
-    united: '`custom_fields` merges key by key. ',
+    united: '`custom_fields` merges key by key; `fields` can name `custom_fields.<key>`. ',
     moved: 'It gets their contacts and opportunities. ',
   },
 ];

@@ -45,6 +45,30 @@ test('a group is compared side by side, and merged with the chosen values into t
   expect(textOf(await admin.get('/app/duplicates'))).toContain('No duplicates');
 });
 
+test('of own fields with different values the chosen one stays, and all others are kept', async () => {
+  const [oldest, newer] = [
+    await contact({ custom_fields: { Notes: 'met in May', Plan: 'gold', 'two\nlines': 'a' } }),
+    await contact({ custom_fields: { Notes: 'call in June', Seats: 5, 'two\nlines': 'b' } }),
+  ] as const;
+  const link = compareLink((await admin.get('/app/duplicates')).body);
+  const compared = await admin.get(link);
+  const radios = [...compared.body.matchAll(/name="(own_\d)" value="([^"]*)" (checked)?/g)].map(([, ...one]) => one);
+  expect(radios).toEqual(
+    [0, 1].flatMap((i) => [
+      [`own_${i}`, oldest, 'checked'],
+      [`own_${i}`, newer, undefined],
+    ]),
+  );
+  const form = { ...filledFields(compared.body, '/app/duplicates/merge'), id: [oldest, newer], keep: oldest };
+  expect((await admin.post('/app/duplicates/merge', { ...form, own_0: newer, own_1: oldest })).status).toBe(303);
+  expect((await read(oldest)).custom_fields).toEqual({
+    Notes: 'call in June',
+    Plan: 'gold',
+    Seats: 5,
+    'two\nlines': 'a',
+  });
+});
+
 test('a record that changed after it was compared is not merged before it is shown again', async () => {
   const ids = [await contact({ job_title: 'Analyst' }), await contact({ job_title: 'Analyst' })] as const;
   const link = compareLink((await admin.get('/app/duplicates')).body);

@@ -131,6 +131,28 @@ describe('a merge of contacts', () => {
     });
   });
 
+  test('takes each custom field from the record that `fields` chooses for it', async () => {
+    const own = (custom_fields: object) => contact({ custom_fields });
+    const [first, second, third] = [
+      await own({ note: 'first', plan: 'gold' }),
+      await own({ note: 'second', plan: 'iron', 'a/b': 1 }),
+      await own({ seats: 3 }),
+    ] as const;
+    const fields = { 'custom_fields.note': second, 'custom_fields.plan': third };
+    expect((await mergeContacts(first, [second, third], fields)).status).toBe(200);
+    expect((await read('/contacts', first)).custom_fields).toEqual({ note: 'second', 'a/b': 1, seats: 3 });
+    const [one, other] = [await own({ note: 'one', plan: 'gold' }), await own({ note: 'other', seats: 3 })] as const;
+    const outside = await mergeContacts(one, [other], { 'custom_fields.a/b': third });
+    expect([outside.status, outside.body.errors]).toEqual([
+      400,
+      [{ path: '/fields/custom_fields.a~1b', message: 'must be one of the records of this merge' }],
+    ]);
+    expect((await mergeContacts(one, [other], { 'custom_fields.': one })).status).toBe(400);
+    const both = { custom_fields: one, 'custom_fields.note': other };
+    expect((await mergeContacts(one, [other], both)).status).toBe(200);
+    expect((await read('/contacts', one)).custom_fields).toEqual({ note: 'other', plan: 'gold' });
+  });
+
   test('moves hand-made memberships and opportunities, and evaluates the rules anew', async () => {
     const id = await contact({});
     const [second, third] = [await contact({ job_title: 'Analyst' }), await contact({ last_name: 'Other' })];

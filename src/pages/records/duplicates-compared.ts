@@ -4,7 +4,7 @@ import { buttons, count, html, moment, table, type Html } from '../base/html.ts'
 import { form } from '../base/layout.ts';
 import { usersOf } from './record-edit.ts';
 import { formText } from './record-form.ts';
-import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
+import type { RecordKind, ShownRecord } from './record-kind.ts';
 import { valueOf } from './record-view.ts';
 
 interface Comparison {
@@ -44,9 +44,16 @@ export async function comparison(
     const texts = await Promise.all(rows.map((row) => formText(one, row)));
     if (texts.every((given) => given === '')) continue;
     const shown = rows.map((row, i) => valueOf(kind, one, texts[i]!, row, users));
-    lines.push(line(one.label, isOpen(one, texts) ? choices(one, rows, texts, shown, fields) : shown));
+    const options = { name: `field_${one.name}`, texts, shown };
+    lines.push(line(one.label, !united.has(one.name) && differ(texts) ? choices(options, rows, fields) : shown));
   }
-  const keys = ownKeys(rows);
+  const open = openKeys(rows);
+  for (const [i, key] of open.entries()) {
+    const texts = rows.map((row) => ownText(row, key));
+    const shown = texts.map((one) => (one === '' ? html`<span class="quiet">–</span>` : html`${one}`));
+    lines.push(line(key, choices({ name: ownName(i), texts, shown }, rows, fields)));
+  }
+  const keys = ownKeys(rows).filter((key) => !open.includes(key));
   lines.push(
     line(
       'Your own fields',
@@ -56,8 +63,9 @@ export async function comparison(
   const heads = ['Field', ...rows.map((_, i) => (i === 0 ? 'The oldest' : `Number ${i + 1}`))];
   const body = html`!${formFaults(faults, [])} !${hiddenFields({ ...hidden, id: rows.map(({ id }) => id) })}
     <p>
-      One stays and gets the lists and opportunities of the others, which are deleted. Of other e-mails, phone numbers
-      and your own fields, those of all are kept.
+      One stays and gets the lists and opportunities of the others, which are deleted. Other e-mails, phone numbers and
+      your own fields of all are kept. Where records have different values, the chosen one stays and the others are
+      deleted.
     </p>
     !${table('Records side by side', heads, lines)} !${buttons('Merge', back, 'Back')}`;
   return form(request, reply, { action, body, attributes: 'data-once' });
@@ -69,21 +77,33 @@ const line = (name: string, cells: readonly Html[]): Html =>
     !${cells.map((cell) => html`<td>!${cell}</td>`)}
   </tr>`;
 
-const isOpen = ({ name }: FormField, texts: readonly string[]): boolean =>
-  !united.has(name) && new Set(texts.filter((given) => given !== '')).size > 1;
+/** True if the values that are not empty are not all the same. */
+const differ = (texts: readonly string[]): boolean => new Set(texts.filter((given) => given !== '')).size > 1;
+
+interface Options {
+  /** Of the control. */
+  name: string;
+  /** Value of each record. */
+  texts: readonly string[];
+  shown: readonly Html[];
+}
 
 /** Returns a choice between the values of the records that have one. At first that of the oldest is chosen. */
-function choices(
-  { name }: FormField,
-  rows: readonly ShownRecord[],
-  texts: readonly string[],
-  shown: readonly Html[],
-  fields: Fields,
-): Html[] {
+function choices({ name, texts, shown }: Options, rows: readonly ShownRecord[], fields: Fields): Html[] {
   const first = rows[texts.findIndex((given) => given !== '')]!.id;
-  const chosen = text(fields, `field_${name}`) || first;
-  return rows.map(({ id }, i) => (texts[i] === '' ? shown[i]! : radio(`field_${name}`, id, chosen, shown[i]!)));
+  const chosen = text(fields, name) || first;
+  return rows.map(({ id }, i) => (texts[i] === '' ? shown[i]! : radio(name, id, chosen, shown[i]!)));
 }
+
+const ownText = ({ custom_fields: given }: ShownRecord, key: string): string =>
+  Object.hasOwn(given, key) ? String(given[key]) : '';
+
+/** Name of the control for an own field. Not its key, because browsers change line breaks in names. */
+export const ownName = (index: number): string => `own_${index}`;
+
+/** Returns the own fields with different values, of which one has to be chosen. */
+export const openKeys = (rows: readonly ShownRecord[]): string[] =>
+  ownKeys(rows).filter((key) => differ(rows.map((row) => ownText(row, key))));
 
 const radio = (name: string, value: string, chosen: string, label: Html): Html =>
   tick('radio', [name, value], label, value === chosen);

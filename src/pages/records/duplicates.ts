@@ -28,7 +28,7 @@ import { count, counted, empty, html, linkButton, notice, table, type Html } fro
 import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { companyKind } from './company-kind.ts';
 import { contactKind } from './contact-kind.ts';
-import { comparison } from './duplicates-compared.ts';
+import { comparison, openKeys, ownName } from './duplicates-compared.ts';
 import type { RecordKind, ShownRecord } from './record-kind.ts';
 
 const section = '/app/duplicates';
@@ -97,13 +97,17 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     const fields = fieldsOf(request);
     const [by, ids, keep] = [keyOf(fields), idsIn(fields), canonicalId(text(fields, 'keep')) ?? ''];
     const { merge, fields: names } = searches[by];
-    const chosen = names.flatMap((name) => {
-      const id = canonicalId(text(fields, `field_${name}`));
+    if (!ids.includes(keep) || ids.length < 2) return compare(request, reply, fields);
+    const rows = await readInOrder(request, searches[by], ids);
+    const controls = [
+      ...names.map((name) => [name, `field_${name}`] as const),
+      ...openKeys(rows).map((key, i) => [`custom_fields.${key}`, ownName(i)] as const),
+    ];
+    const chosen = controls.flatMap(([name, control]) => {
+      const id = canonicalId(text(fields, control));
       return id !== undefined && ids.includes(id) ? [[name, id] as const] : [];
     });
     const given = { id: keep, merge_ids: ids.filter((id) => id !== keep), fields: Object.fromEntries(chosen) };
-    if (!ids.includes(keep) || given.merge_ids.length === 0) return compare(request, reply, fields);
-    const rows = await readInOrder(request, searches[by], ids);
     if (isOutdated(request, rows))
       return compare(request, reply, fields, { faults: { '': changedText }, status: statuses.precondition_failed });
     try {

@@ -1,7 +1,8 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { companyFields } from '../companies.ts';
 import { contactFields } from '../contacts.ts';
-import { ErrorBody, DoneWith, Strict, Uuid } from '../base/wire.ts';
+import { filterLimits } from '../filters.ts';
+import { customFieldsLimits, ErrorBody, DoneWith, Strict, Uuid } from '../base/wire.ts';
 
 /** Fields of a contact whose record a merge can choose. `company` stands for the column `company_id`. */
 export const mergedContactFields = [...contactFields, 'company'] as const;
@@ -23,12 +24,15 @@ const body = (title: string, noun: string, fields: readonly string[]) =>
       fields: Type.Optional(
         Type.Unsafe<Record<string, string>>({
           type: 'object',
-          propertyNames: { type: 'string', enum: fields },
+          propertyNames: {
+            type: 'string',
+            anyOf: [{ enum: fields }, { pattern: String.raw`^custom_fields\.[\s\S]{1,${filterLimits.customKey}}$` }],
+          },
           additionalProperties: Uuid(),
-          maxProperties: fields.length,
+          maxProperties: fields.length + customFieldsLimits.keys,
           description:
             'For single fields, the id of the record whose value is taken: one of the merged records, or the one that ' +
-            `stays. Fields: ${fields.map((name) => `\`${name}\``).join(', ')}.`,
+            `stays. Fields: ${fields.map((name) => `\`${name}\``).join(', ')}, \`custom_fields.<key>\`.`,
         }),
       ),
     },

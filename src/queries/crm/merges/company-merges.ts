@@ -15,7 +15,7 @@ import { countOfCompanies } from '../../sales/moved-opportunities.ts';
 import { moveOpportunities } from '../../sales/opportunities.ts';
 import { encodedCompany, lockCompanyRows, type CompanyColumns } from '../companies.ts';
 import { removeCompanies, updateDependants } from '../company-changes.ts';
-import { mergedFields, mergedVerification, unitedCustomFields } from './merged-values.ts';
+import { mergedCustomFields, mergedFields, mergedVerification } from './merged-values.ts';
 import { choicesOf, idsOf, inOrder, requireDistinct, requireEqual, requireFew, type SafeMerge } from './merges.ts';
 
 type StoredCompany = CompanyColumns &
@@ -108,7 +108,7 @@ function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], me
   const columns = mergedFields(records, companyFields, choices);
   return {
     ...columns,
-    custom_fields: choices.has('custom_fields') ? columns.custom_fields : unitedCustomFields(records),
+    custom_fields: mergedCustomFields(records, choices),
     score: records.find(({ score }) => score > 0)?.score ?? 0,
     ...mergedVerification(records),
   };

@@ -15,8 +15,8 @@ import { lockCompanies } from '../company-names.ts';
 import { encodedContact, lockContactRows, removeContacts, type ContactColumns } from '../contacts.ts';
 import {
   firstOf,
+  mergedCustomFields,
   mergedFields,
-  unitedCustomFields,
   unitedEmails,
   unitedPhones,
   verificationOf,
@@ -137,7 +137,7 @@ function mergedContact(records: readonly [StoredContact, ...StoredContact[]], me
   return {
     ...columns,
     company_id: (choices.get('company') ?? records.find(({ company_id }) => company_id !== null) ?? kept).company_id,
-    custom_fields: choices.has('custom_fields') ? columns.custom_fields : unitedCustomFields(records),
+    custom_fields: mergedCustomFields(records, choices),
     other_emails: choices.has('other_emails') ? columns.other_emails : unitedEmails(columns, records),
     phone_numbers: choices.has('phone_numbers') ? columns.phone_numbers : unitedPhones(columns, records),
     prospect_id: firstOf(records, 'prospect_id'),

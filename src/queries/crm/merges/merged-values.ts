@@ -1,6 +1,7 @@
 import { conflict } from '../../../errors.ts';
 import { customFieldsLimits } from '../../../schemas/base/wire.ts';
 import type { Contact } from '../../../schemas/contacts.ts';
+import { customKey } from '../../../schemas/filters.ts';
 import { fold } from '../../../text/fold.ts';
 
 type Row = Readonly<Record<string, unknown>>;
@@ -8,7 +9,7 @@ type Row = Readonly<Record<string, unknown>>;
 /** The record whose value a merge takes, by field name. Fields that are missing follow the usual rule. */
 export type Choices<R> = ReadonlyMap<string, R>;
 
-/** Fields that are not taken from one record, unless the request chooses one: see `unitedEmails`, `unitedPhones` and `unitedCustomFields`. */
+/** Fields that are not taken from one record, unless the request chooses one: see `unitedEmails`, `unitedPhones` and `mergedCustomFields`. */
 const united = new Set(['custom_fields', 'other_emails', 'phone_numbers']);
 
 export const isEmpty = (value: unknown): boolean =>
@@ -36,13 +37,24 @@ export function mergedFields<R extends object>(
 type CustomFields = Contact['custom_fields'];
 
 /**
- * Returns the custom fields of all records, each key from the first record that has a value for it.
+ * Returns the custom fields of the merged record: each key from the record that the request chose for it or for all
+ * keys, else from the first record that has a value for it.
  * @throws DomainError `conflict` if they exceed the limits of one record
  */
-export function unitedCustomFields(records: readonly { custom_fields: CustomFields }[]): CustomFields {
+export function mergedCustomFields<R extends { custom_fields: CustomFields }>(
+  records: readonly R[],
+  choices: Choices<R>,
+): CustomFields {
   const fields: CustomFields = {};
-  for (const [key, value] of records.flatMap(({ custom_fields }) => Object.entries(custom_fields)))
+  const whole = choices.get('custom_fields');
+  for (const [key, value] of (whole ? [whole] : records).flatMap(({ custom_fields }) => Object.entries(custom_fields)))
     if (!Object.hasOwn(fields, key) || (isEmpty(fields[key]) && !isEmpty(value))) define(fields, key, value);
+  for (const [name, { custom_fields }] of choices) {
+    const key = customKey(name);
+    if (key === undefined) continue;
+    if (Object.hasOwn(custom_fields, key)) define(fields, key, custom_fields[key]!);
+    else delete fields[key];
+  }
   const { keys, bytes } = customFieldsLimits;
   if (Object.keys(fields).length > keys || Buffer.byteLength(JSON.stringify(fields)) > bytes)
     throw tooMany('custom_fields', `${keys} custom fields or ${bytes} bytes of them`);

@@ -1,5 +1,6 @@
 import { conflict, missingReferences, validationFailed } from '../../../errors.ts';
 import { maxMovedRecords, type Merge } from '../../../schemas/clean-data/merges.ts';
+import { escapePointer } from '../../../text/json-pointer.ts';
 import type { Choices } from './merged-values.ts';
 
 /** A merge, and the fields in which its records must be equal. */
@@ -16,7 +17,9 @@ export function requireDistinct({ id, merge_ids, fields = {} }: Merge): void {
       one === id ? [{ path: `/merge_ids/${i}`, message: 'is the record that stays' }] : [],
     ),
     ...Object.entries(fields).flatMap(([name, one]) =>
-      given.has(one) ? [] : [{ path: `/fields/${name}`, message: 'must be one of the records of this merge' }],
+      given.has(one)
+        ? []
+        : [{ path: `/fields/${escapePointer(name)}`, message: 'must be one of the records of this merge' }],
     ),
   ];
   if (faults.length > 0) throw validationFailed(faults);
