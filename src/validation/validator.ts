@@ -27,9 +27,13 @@ for (const keyword of faultKeywords(finder, maxFaults)) {
   finder.addKeyword(keyword);
 }
 
+/** What is wrong with a value: a keyword of the schema, and its value there. */
+export type MessageFor = (error: Pick<ErrorObject, 'keyword' | 'params' | 'message' | 'parentSchema'>) => string;
+
 export interface Validator {
   (value: unknown): true | { error: DomainError };
-  faultsOf(value: unknown): Fault[];
+  /** @param messageFor returns the message of an error; by default the one for programmers */
+  faultsOf(value: unknown, messageFor?: MessageFor): Fault[];
   /** Costs less than `faultsOf`. */
   isValid(value: unknown): boolean;
 }
@@ -42,10 +46,10 @@ export function compile(schema: object): Validator {
     check.errors = null; // they can contain a property name as long as the body
     return valid;
   };
-  const faultsOf = (value: unknown): Fault[] => {
+  const faultsOf = (value: unknown, messageFor: MessageFor = messageOf): Fault[] => {
     if (isValid(value)) return [];
     const find = finder.compile(schema); // cached by Ajv after the first call
-    return find(value) ? [] : toFaults(find.errors!);
+    return find(value) ? [] : toFaults(find.errors!, messageFor);
   };
   const validate = (value: unknown) => {
     const faults = faultsOf(value);
@@ -54,11 +58,11 @@ export function compile(schema: object): Validator {
   return Object.assign(validate, { faultsOf, isValid });
 }
 
-function toFaults(errors: ErrorObject[]): Fault[] {
+function toFaults(errors: ErrorObject[], messageFor: MessageFor): Fault[] {
   const faults = new Map<string, Fault>();
   for (const error of errors) {
     const path = pointerOf(error);
-    if (!faults.has(path)) faults.set(path, { path, message: messageOf(error) });
+    if (!faults.has(path)) faults.set(path, { path, message: messageFor(error) });
     if (faults.size > maxFaults) break;
   }
   return [...faults.values()];
@@ -70,7 +74,7 @@ function pointerOf({ instancePath, params }: ErrorObject): string {
   return property === undefined ? instancePath : `${instancePath}/${escapePointer(property)}`;
 }
 
-function messageOf(error: ErrorObject): string {
+function messageOf(error: Parameters<MessageFor>[0]): string {
   const { keyword, params, parentSchema } = error;
   switch (keyword) {
     case 'required':

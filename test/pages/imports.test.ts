@@ -201,11 +201,31 @@ describe('an import with the pages', () => {
     expect((await visitor.submit(`${page}/cancel`)).status).toBe(409);
   });
 
+  test('keeps the chosen list among more than 100, and a field whose name has a line break', async () => {
+    const { customer, visitor } = await start();
+    const { body: list } = await customer.post('/list-contact', { name: 'The oldest' });
+    await app.owner`
+      insert into lists (customer_id, name, owner_id)
+      select customer_id, 'List ' || n, owner_id from lists, generate_series(1, 100) n where customer_id = ${customer.id}`;
+    const page = (await upload(visitor, {}, `work_email,"Shoe\nsize"\na@example.com,38\n`)).location!;
+    // Browsers send line breaks as CR LF.
+    const own = { 'column-1': 'custom_fields.Shoe\r\nsize' };
+    expect((await visitor.submit(page, { ...own, list_id: list.id, do: 'save' })).status).toBe(303);
+    const shown = await visitor.get(page);
+    expect(shown.body).toMatch(new RegExp(`<option value="${list.id}"\\s+selected\\s*>The oldest<`));
+    expect(shown.body).toContain('value="custom_fields.Shoe\nsize" selected');
+    expect((await visitor.submit(page, { ...own, do: 'save' })).status).toBe(303);
+    expect(await app.owner`select mapping, list_ids from imports where customer_id = ${customer.id}`).toEqual([
+      { mapping: { 'Shoe\nsize': 'custom_fields.Shoe\nsize' }, list_ids: [list.id] },
+    ]);
+    expect(textOf(await visitor.get(`/app/contacts?list=${list.id}`))).toContain('The oldest');
+  });
+
   test.each([
     ['no file', {}, undefined, 'Choose a file.'],
-    ['an upsert without a field to match', { match: '' }, people, 'Must be one of external_id, work_email.'],
-    ['an unknown format', { format: 'pdf' }, people, 'Must be one of auto, csv, ndjson, xlsx.'],
-    ['companies by e-mail', { object: 'companies' }, people, 'Must be one of external_id.'],
+    ['an upsert without a field to match', { match: '' }, people, 'Choose what stored records are found by.'],
+    ['an unknown format', { format: 'pdf' }, people, 'Choose one of the choices.'],
+    ['companies by e-mail', { object: 'companies' }, people, 'Companies are not found by work e-mail.'],
   ])('refuses %s beside its field, and keeps nothing', async (_what, fields, file, message) => {
     const { customer, visitor } = await start();
     const answer = await upload(visitor, fields, file);

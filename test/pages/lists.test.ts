@@ -80,6 +80,85 @@ test('a list is made of rules in words, with the number of matches before it is 
   expect((await customer.post('/list-contact/list', {})).body).toEqual([]);
 });
 
+test('a list that is renamed keeps its rules, description and members as they are, line breaks too', async () => {
+  await contact({ job_title: 'Head\nof Sales ', location_locality: 'Bath' });
+  const rules = [
+    { field: 'job_title', operator: 'equals', value: 'Head\r\nof Sales ' },
+    { field: 'location_locality', operator: 'in', value: 'Bath,York' },
+    { field: 'created_at', operator: 'greater_or_equal', value: '2020-01-01T00:00:00.000Z' },
+    { field: 'created_at', operator: 'less_than', value: '2099-01-01T12:30:00+02:00' },
+    { field: 'location_country', operator: 'equals', value: '' },
+  ];
+  const { body: list } = await customer.post('/list-contact', { name: 'Old', description: ' a\r\nb ', rules });
+  const stored = async () => (await customer.get(`/list-contact/${list.id}`)).body;
+  const before = await stored();
+  expect(before.contacts_count).toBe(1);
+  const path = `/app/lists/${list.id}/edit`;
+  const { body } = await admin.get(path);
+  // As a browser sends it: line breaks as CR LF, those in an input dropped.
+  const controls = body.matchAll(
+    /<(input|textarea)\s[^>]*name="value"(?:[^>]*value="([^"]*)")?[^>]*>(?:\n?([^<]*)<\/textarea>)?/g,
+  );
+  const value = [...controls].map(([, tag, given = '', area = '']) =>
+    tag === 'input' ? given.replaceAll(/[\r\n]/g, '') : area.replaceAll(/\r\n?|\n/g, '\r\n'),
+  );
+  expect(value.slice(2, 4)).toEqual(['2020-01-01', '2099-01-01T12:30:00+02:00']);
+  const sent = {
+    ...filledFields(body, path),
+    name: 'New',
+    description: ' a\r\nb ',
+    join: value.map(() => 'AND'),
+    field: [...rules.map(({ field }) => field), '', '', ''],
+    operator: [...rules.map(({ operator }) => operator), 'equals', 'equals', 'equals'],
+    value,
+    do: 'save',
+  };
+  const saved = await admin.post(path, sent);
+  expect([saved.status, textOf(saved)]).toEqual([303, '']);
+  expect(await stored()).toEqual({ ...before, name: 'New', updated_at: expect.anything() });
+});
+
+test('the values of rules are written as people write them: users, days, countries and statuses', async () => {
+  const { user } = admin;
+  const save = (field: string, operator: string, value: string) =>
+    admin.submit('/app/lists/new', {
+      name: 'L',
+      join: ['AND'],
+      field: [field],
+      operator: [operator],
+      value: [value],
+      do: 'save',
+    });
+  for (const [field, operator, value, read] of [
+    ['assigned_to', 'equals', user.email, user.userId],
+    ['created_at', 'greater_or_equal', '25.11.2026', '2026-11-25T00:00:00.000Z'],
+    ['created_at', 'greater_than', '25 Nov 2026', '2026-11-25T23:59:59.999Z'],
+    ['created_at', 'less_or_equal', '2026-11-25', '2026-11-25T23:59:59.999Z'],
+    ['location_country', 'equals', 'Deutschland', 'DE'],
+    ['location_country', 'in', 'Alemania, AT, france', 'DE, AT, FR'],
+    ['location_country', 'contains', 'D', 'D'],
+    ['verification_status', 'equals', 'Accepts all', 'accept_all'],
+    ['score', 'greater_than', ' 50 ', '50'],
+  ] as const) {
+    const saved = await save(field, operator, value);
+    expect([field, value, saved.status, textOf(saved)]).toEqual([field, value, 303, '']);
+    const { rules } = (await customer.get(`/list-contact/${saved.location!.split(/[/?]/)[3]}`)).body;
+    expect(rules).toEqual([{ field, operator, value: read, logic_operator: 'AND' }]);
+  }
+  for (const [field, operator, value, message] of [
+    ['assigned_to', 'equals', 'Nobody', '“Nobody” is not a user'],
+    ['created_at', 'greater_than', '03/04/2026', '“03/04/2026” is not a clear date'],
+    ['created_at', 'equals', '2026-11-25', 'choose “is at least” or “is at most” for a date'],
+    ['location_country', 'equals', 'Germoney', '“Germoney” is not a country'],
+    ['verification_status', 'in', 'verified, good', '“good” is not a status'],
+    ['score', 'equals', 'high', '“high” is not a whole number'],
+  ] as const) {
+    const refused = await save(field, operator, value);
+    expect([refused.status, textOf(refused)]).toEqual([400, expect.stringContaining(message)]);
+    expect(refused.body).toContain(`value="${value}"`);
+  }
+});
+
 test('a list is verified by admins only, with the price first, and once for each form', async () => {
   const id = await make(customer, '/contacts', {
     first_name: 'A',
@@ -271,6 +350,22 @@ test.each([
   ['', undefined],
 ] as const)('the price %j is read as %j', (given, read) => {
   expect(readNumber(given)).toBe(read);
+});
+
+test('a closing day is the day that was typed, in every time zone', async () => {
+  const days = { estimated_closing_date: '2026-12-31', close_date: '2027-01-01' };
+  const made = await admin.submit('/app/opportunities/new', { name: 'Deal', ...days });
+  const page = await admin.get(made.location!);
+  // The script of the pages changes only times, which have a T.
+  const shown = [...page.body.matchAll(/<time datetime="([^"T]*)">([^<]*)</g)].map(([, ...one]) => one);
+  expect(shown).toEqual([
+    ['2026-12-31', '31 Dec 2026'],
+    ['2027-01-01', '1 Jan 2027'],
+  ]);
+  expect((await admin.get('/app/opportunities')).body).toContain('<time datetime="2026-12-31">31 Dec 2026<');
+  expect(await admin.fieldsOf(`${made.location}/edit`)).toMatchObject(days);
+  const without = await admin.submit('/app/opportunities/new', { name: 'Deal', close_date: '' });
+  expect([without.status, textOf(without)]).toEqual([400, expect.stringContaining('Choose a date.')]);
 });
 
 test('an opportunity is created once by a form that is sent twice, and keeps the lines of its description', async () => {

@@ -4,6 +4,7 @@ import { scopes } from '../../src/schemas/base/scopes.ts';
 import { eventTypes } from '../../src/schemas/events/types.ts';
 import { declaredRoutes } from '../contract/declared.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
+import { select } from '../../src/pages/base/forms.ts';
 import { LogOutput } from '../../src/process/log-output.ts';
 import { checkLogLine } from '../setup/captured-logs.ts';
 import { filesOf, Visitor, visitorOf, textOf } from './visitor.ts';
@@ -132,6 +133,12 @@ test('a form that is too large is 413, and the page says how large it may be', a
   const change = await visitor.submit('/app/password', tooLarge(256));
   expect([change.status, textOf(change)]).toEqual([413, expect.stringContaining('larger than 256 KiB')]);
   expect((await visitor.submit('/app/password', tooLarge(200))).status).toBe(400);
+});
+
+test('a control with choices keeps a chosen value that is none of them', () => {
+  const choices = [['', 'none'] as const, ['a', 'A'] as const];
+  const chosen = (value: string) => /<option value="([^"]*)" selected/.exec(select('name="x"', choices, value))?.[1];
+  expect(['', 'a', 'b'].map(chosen)).toEqual(['', 'a', 'b']);
 });
 
 test('a form with more than 1,000 fields is 413, and one that repeats a field more often than the API allows is 400', async () => {

@@ -10,6 +10,7 @@ const people = ['Ada', 'Grace', 'Edith'].map((first_name) =>
     first_name,
     last_name: 'Stone',
     job_title: 'Sales Manager',
+    location_country: 'Germany',
     work_email: `${first_name.toLowerCase()}@example.com`,
   }),
 );
@@ -60,6 +61,19 @@ test('prospects are searched with suggestions, masked, and unlocked by admins wi
     name: 'From the catalog',
     source: 'PROSPECT',
   });
+
+  for (const [wrong, message] of [
+    [`job_title=${'a;'.repeat(1_300)}`, 'Job title can have at most 100 values.'],
+    [`job_company_name=${'a'.repeat(257)}`, 'Company can have at most 256 characters.'],
+    ['score=high', 'Score must be a whole number.'],
+    ['status=high', 'E-mail status choose one of the choices.'],
+  ] as const) {
+    const refused = await admin.get(`/app/prospects?${wrong}`);
+    expect([refused.status, textOf(refused)]).toEqual([400, expect.stringContaining(message)]);
+    expect((await admin.get(`/app/prospects/unlock?do=first&number=2&${wrong}`)).status).toBe(400);
+  }
+  for (const country of ['Deutschland', 'DE', 'germany', 'Alemania'])
+    expect(textOf(await admin.get(`/app/prospects?location_country=${country}`))).toMatch(/^.* 3 match/);
 
   const chosen = `/app/prospects/unlock?do=chosen&id=${people[0]!._id}`;
   expect(textOf(await admin.get(chosen))).toContain('Unlocks 1 prospect.');

@@ -241,7 +241,7 @@ describe('the page for the password', () => {
 
   test.each([
     ['a wrong current one', { current_password: 'wrong horse battery' }, 401, 'This is not your password.'],
-    ['a short new one', { new_password: 'short', repeated: 'short' }, 400, 'Must NOT have fewer than 12 characters.'],
+    ['a short new one', { new_password: 'short', repeated: 'short' }, 400, 'Must have at least 12 characters.'],
     ['the current one', { new_password: password, repeated: password }, 400, 'This is the current password.'],
     ['a different repetition', { repeated: 'staple of no kind' }, 400, 'This differs from the new password.'],
   ])('refuses %s beside its field', async (_what, wrong, status, message) => {

@@ -11,6 +11,7 @@ import { etagOf } from '../../text/etag.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/unstorable.ts';
 import type { Validator } from '../../validation/validator.ts';
+import { formMessage } from './form-messages.ts';
 import { html, notice, pager, type Html, type PagerNames } from './html.ts';
 
 /** The fields of a submitted form. Values of fields with the same name are in an array. */
@@ -104,6 +105,15 @@ export const linesIn = (fields: Fields, name: string): string => text(fields, na
 export const asSentBack = (stored: string): string => stored.replaceAll(/\r\n?/g, '\n');
 
 /**
+ * Returns the stored text that a browser sends back as `given`, or `given` if it is none of them. So a form does not
+ * change a text that the person has not changed.
+ */
+export const unchanged = (given: string, stored: readonly string[]): string => {
+  const sent = asSentBack(given);
+  return stored.find((one) => asSentBack(one) === sent) ?? sent;
+};
+
+/**
  * Returns the values of all form fields with the same name.
  * @param most how often the form may have the field: as often as the schema of the API's call allows
  * @throws DomainError `validation_failed` if the form has it more often, because a page draws a row for each
@@ -160,7 +170,7 @@ export const conflictOf = (noun: string): Refused => ({
  * @throws DomainError `validation_failed`
  */
 export function requireValid(validator: Validator, value: unknown, others: readonly Fault[] = []): void {
-  const faults = [...others, ...findUnstorableText(value), ...validator.faultsOf(value)];
+  const faults = [...others, ...findUnstorableText(value), ...validator.faultsOf(value, formMessage)];
   if (faults.length > 0) throw validationFailed(faults);
 }
 
@@ -282,7 +292,10 @@ export function formFaults(faults: Faults, shown: readonly string[]): Html {
   </div>`;
 }
 
-/** For a text that may have several lines: browsers take the line breaks out of an `input`. */
+/** Returns an input, or for a text with line breaks a text area: browsers take the line breaks out of an `input`. */
+export const textInput = (attributes: Html, value: string, type = 'text'): Html =>
+  /[\r\n]/.test(value) ? textArea(attributes, value) : html`<input type="${type}" !${attributes} value="${value}" />`;
+
 export const textArea = (attributes: Html, value: string): Html =>
   // Browsers drop the line break at the beginning.
   html`<textarea !${attributes} rows="${Math.max(2, value.split('\n').length)}">${`\n${value}`}</textarea>`;
@@ -292,9 +305,11 @@ export const option = (value: string, label: string, chosen: string): Html =>
 
 export type Choice = readonly [value: string, label: string];
 
+/** Returns a control with choices. The chosen value is always one of them, so that a form keeps what nobody changes. */
 export const select = (attributes: Html, choices: readonly Choice[], chosen: string): Html =>
   html`<select !${attributes}>
     !${choices.map(([value, label]) => option(value, label, chosen))}
+    !${chosen === '' || choices.some(([value]) => value === chosen) ? '' : option(chosen, 'as it is now', chosen)}
   </select>`;
 
 /** Returns a field with a choice. */
@@ -310,7 +325,7 @@ export const inputField = (
   value: string,
   type = 'text',
   more: Html = 'maxlength="255" autocomplete="off"',
-): Html => field(options, (attributes) => html`<input type="${type}" !${attributes} value="${value}" !${more} />`);
+): Html => field(options, (attributes) => textInput(html`!${attributes} !${more}`, value, type));
 
 /** Returns a field for a text of several lines. */
 export const areaField = (options: FieldOptions, value: string): Html =>

@@ -1,4 +1,5 @@
 import { html } from 'ghtml';
+import { dayOf } from './days.ts';
 import { picture, type PictureName } from './pictures.ts';
 
 export { html };
@@ -24,6 +25,13 @@ export const moment = (instant: string | null, none = '–'): Html =>
 /** Returns a date in UTC, without the time. The script of the pages shows the date in the time zone of the viewer. */
 export const date = (instant: string): Html =>
   html`<time datetime="${instant}" data-day>${dates.format(new Date(instant))}</time>`;
+
+/**
+ * Returns the day of an instant in UTC, such as the day on which an opportunity closes. It is the day that was typed, in
+ * the time zone of every viewer.
+ */
+export const day = (instant: string): Html =>
+  html`<time datetime="${dayOf(instant)}">${dates.format(new Date(instant))}</time>`;
 
 /** Formats an integer with thousands separators. */
 export const count = (value: number): string => numbers.format(value);

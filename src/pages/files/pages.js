@@ -24,6 +24,7 @@ function enhance(root) {
   each('data-chooser', prepareChooser, root);
   each('data-suggest', prepareSuggestions, root);
   each('data-no-script', (link) => (link.hidden = true), root);
+  root.querySelectorAll('.rule-row').forEach(prepareRule);
   each('data-dialog', (link) => link.addEventListener('click', openDialog), root);
   each('data-preset', (link) => link.addEventListener('click', choosePreset), root);
   each('data-once', (form) => form.addEventListener('submit', sendOnce), root);
@@ -34,10 +35,10 @@ function enhance(root) {
 const moments = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short' });
 const days = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium' });
 
-/** Shows a time in the time zone of the viewer. It still shows in UTC when the mouse rests on it. */
+/** Shows a time in the time zone of the viewer. It still shows in UTC when the mouse rests on it. A day stays as it is. */
 function showLocally(time) {
   const instant = new Date(time.dateTime);
-  if (Number.isNaN(instant.valueOf()) || time.title !== '') return;
+  if (!time.dateTime.includes('T') || Number.isNaN(instant.valueOf()) || time.title !== '') return;
   time.title = time.textContent;
   time.textContent = (time.dataset.day === undefined ? moments : days).format(instant);
 }
@@ -61,6 +62,14 @@ function prepareSuggestions(input) {
     waiting = setTimeout(() => void show(), 200);
   });
   input.addEventListener('focus', () => void show(), { once: true });
+}
+
+/** Suggests users, countries or statuses as the value of a rule, according to its field. */
+function prepareRule(row) {
+  const [field, value] = ['field', 'value'].map((name) => row.querySelector(`[name="${name}"]`));
+  const show = () => value.setAttribute('list', `values-${field.value}`);
+  field.addEventListener('change', show);
+  show();
 }
 
 /** Adds a box that chooses all rows of the page, and shows how many are chosen. */
@@ -110,7 +119,7 @@ function sendOnce(event) {
 /** Name under which the browser stores the contents of the form that was sent last. */
 const keptName = 'sent-form';
 
-const keptTypes = new Set('text email number date textarea radio checkbox select-one'.split(' '));
+const keptTypes = new Set('text email number date datetime-local url textarea radio checkbox select-one'.split(' '));
 
 /**
  * Returns the fields of a form whose contents are kept. Passwords and files are not. The version of the record is, so that

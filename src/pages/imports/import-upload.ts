@@ -1,6 +1,6 @@
 import multipart, { type MultipartFile } from '@fastify/multipart';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { DomainError, validationFailed } from '../../errors.ts';
+import { DomainError, validationFailed, type Fault } from '../../errors.ts';
 import { receiveFile } from '../../jobs/imports/receive-file.ts';
 import { beginImport, cancelImport } from '../../jobs/imports/start-import.ts';
 import { allImports } from '../../queries/imports/imports.ts';
@@ -92,7 +92,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     if (!filename) return showForm(request, reply, fields, noFile);
     const draft = draftOf(fields, filename);
     try {
-      requireValid(check, draft);
+      requireValid(check, draft, matchFaults(draft));
       return goTo(reply, `${section}/${await store(request, draft, file)}`);
     } catch (error) {
       return showForm(request, reply, fields, refusalOf(error));
@@ -149,6 +149,14 @@ function draftOf(fields: Fields, filename: string): ImportCreate {
     ...(name === '' ? {} : { name }),
     ...(match === '' || mode === 'create' ? {} : { match: match as NonNullable<ImportCreate['match']> }),
   };
+}
+
+/** Returns what is wrong with the field by which stored records are found. */
+function matchFaults({ object, mode, match }: ImportCreate): Fault[] {
+  if (mode === 'create') return [];
+  if (match === undefined) return [{ path: '/match', message: 'choose what stored records are found by' }];
+  const isOther = object === 'companies' && match === 'work_email';
+  return isOther ? [{ path: '/match', message: 'companies are not found by work e-mail' }] : [];
 }
 
 const noFile: Refused = { faults: { file: 'Choose a file.' }, status: 400 };

@@ -13,7 +13,7 @@ import {
   type InvalidValues,
   type MappedField,
 } from '../../schemas/imports.ts';
-import { text, type Fields } from '../base/forms.ts';
+import { text, unchanged, type Fields } from '../base/forms.ts';
 
 /** Returns what a submitted form changes in an import's settings. */
 export function changesOf(preview: DetailedPreview, fields: Fields): ImportPatch {
@@ -29,7 +29,8 @@ function mappingOf(preview: DetailedPreview, fields: Fields): Record<string, Map
     if (preview.headers!.indexOf(header) !== i) return [];
     const shown = preview.mapping?.[header] ?? null;
     // The form does not have all columns of a very wide file. The others stay.
-    const chosen = `column-${i}` in fields ? chosenFor(fields, i) : shown;
+    const chosen =
+      `column-${i}` in fields ? chosenFor(fields, i, [fieldOfMapped(shown) ?? '', customField(header)]) : shown;
     const isChanged = JSON.stringify(chosen) !== JSON.stringify(shown);
     // The import finds the others as the page does.
     return isChanged || preview.mapping_from?.[header] === 'given' ? [[header, chosen]] : [];
@@ -37,12 +38,17 @@ function mappingOf(preview: DetailedPreview, fields: Fields): Record<string, Map
   return Object.fromEntries(entries);
 }
 
-function chosenFor(fields: Fields, i: number): MappedField {
-  const [field, type] = [text(fields, `column-${i}`), text(fields, `type-${i}`)];
+/** @param offered fields that can have line breaks */
+function chosenFor(fields: Fields, i: number, offered: readonly string[]): MappedField {
+  const [field, type] = [unchanged(text(fields, `column-${i}`), offered), text(fields, `type-${i}`)];
   if (field === '') return null;
   const isTyped = customKey(field) !== undefined && (customTypes as readonly string[]).includes(type);
   return isTyped ? { field, type: type as CustomType } : field;
 }
+
+/** Returns the field of the customer's own that is called like a column. */
+export const customField = (header: string): string =>
+  header.startsWith('custom_fields.') ? header : `custom_fields.${header}`;
 
 /** Returns what changes how the whole file is read: then the columns of the form are no longer those of the file. */
 export function sourceChangesOf(found: Import, sheet: string | null, fields: Fields): ImportPatch {

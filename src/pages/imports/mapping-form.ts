@@ -12,7 +12,7 @@ import {
 import { select, selectField, type Choice } from '../base/forms.ts';
 import { count, html, table, type Html } from '../base/html.ts';
 import { fieldLabel, fieldsToChoose, inWords, originLabels } from './field-choices.ts';
-import { obstaclesTo } from './mapping-changes.ts';
+import { customField, obstaclesTo } from './mapping-changes.ts';
 
 /**
  * Returns the file's preview, with controls to map its columns and to start the import.
@@ -150,7 +150,7 @@ const fieldChoice = (object: Import['object'], header: string, field: string, i:
 /** Returns the standard fields, and a custom field with the column's name. */
 function choicesFor(object: Import['object'], header: string, field: string): string[] {
   const names = fieldsToChoose(object);
-  const custom = header.startsWith('custom_fields.') ? header : `custom_fields.${header}`;
+  const custom = customField(header);
   const others = [customKey(custom) === undefined ? '' : custom, field].filter(
     (name) => name !== '' && !names.includes(name),
   );

@@ -20,7 +20,7 @@ import {
   select,
   text,
 } from '../base/forms.ts';
-import { badge, buttons, count, date, empty, facts, html, linkButton, moment, table, type Html } from '../base/html.ts';
+import { badge, buttons, count, day, empty, facts, html, linkButton, moment, table, type Html } from '../base/html.ts';
 import { form, goTo, sendForm, sendPage } from '../base/layout.ts';
 import { money } from '../base/values.ts';
 import { opportunityWords, priorityWords } from '../base/words.ts';
@@ -142,7 +142,7 @@ function cardOf({ currency }: Pipeline, { id, name, price, priority, estimated_c
       !${priority === 'NONE' ? '' : badge(priorityWords[priority].word, priorityWords[priority].tone)}
     </p>
     <p class="below">
-      <span class="quiet">!${date(estimated_closing_date)}</span>
+      <span class="quiet">!${day(estimated_closing_date)}</span>
       <a href="${section}/${id}/move" data-dialog aria-label="Move ${name}">Move</a>
     </p>
   </article>`;
@@ -205,8 +205,8 @@ async function showOne(request: FastifyRequest, reply: FastifyReply): Promise<Fa
             opportunityWords.user_id_assigned,
             html`${users.find(({ id }) => id === found.user_id_assigned)?.name ?? '–'}`,
           ],
-          [opportunityWords.estimated_closing_date, date(found.estimated_closing_date)],
-          [opportunityWords.close_date, date(found.close_date)],
+          [opportunityWords.estimated_closing_date, day(found.estimated_closing_date)],
+          [opportunityWords.close_date, day(found.close_date)],
           [opportunityWords.source_id, html`${found.source_id ?? '–'}`],
           [opportunityWords.created_at, moment(found.created_at)],
           [opportunityWords.updated_at, moment(found.updated_at)],

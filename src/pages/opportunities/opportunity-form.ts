@@ -26,6 +26,7 @@ import {
   type Choice,
   type Fields,
 } from '../base/forms.ts';
+import { dayOf, startOf } from '../base/days.ts';
 import { count, html, type Html } from '../base/html.ts';
 import { readNumber } from '../base/numbers.ts';
 import { opportunityWords, priorityWords } from '../base/words.ts';
@@ -60,7 +61,6 @@ const shownContacts = 'shown_contacts';
 const plainFields = ['name', 'description', 'stage_id', 'priority', 'user_id_assigned'] as const;
 const dateFields = ['estimated_closing_date', 'close_date'] as const;
 
-const dayOf = (instant: string): string => instant.slice(0, 10);
 const dayMs = 24 * 60 * 60 * 1000;
 
 /** Returns the form of a stored opportunity. */
@@ -188,7 +188,7 @@ export async function opportunityOf(
     return stored && given === asSentBack(stored[name]) ? [] : [[name, given.trim()] as const];
   });
   const dates = dateFields.flatMap((name) =>
-    text(fields, name) === text(before, name) ? [] : [[name, `${text(fields, name)}T00:00:00.000Z`] as const],
+    stored && text(fields, name) === text(before, name) ? [] : [[name, startOf(text(fields, name))] as const],
   );
   const faults: Fault[] = [];
   const company = text(fields, 'company').trim();

@@ -1,9 +1,12 @@
 import type { FastifyRequest } from 'fastify';
 import { validationFailed } from '../../errors.ts';
 import { textFields, type ProspectFilters, type TextField } from '../../schemas/prospects.ts';
-import { verificationStatuses } from '../../schemas/verification.ts';
+import type { verificationStatuses } from '../../schemas/verification.ts';
 import { findUnstorableText } from '../../text/unstorable.ts';
+import { countryCodes } from '../../files/values/country-codes.ts';
+import { fold } from '../../text/fold.ts';
 import { text, type Fields } from '../base/forms.ts';
+import { countryName } from '../base/values.ts';
 
 export const section = '/app/prospects';
 
@@ -36,23 +39,38 @@ export function prospectViewOf(fields: Fields): ProspectView {
 export const prospectViewOfRequest = ({ query }: FastifyRequest): ProspectView =>
   prospectViewOf((query ?? {}) as Fields);
 
+type VerificationStatus = (typeof verificationStatuses)[number];
+
 /** Several values of a text field are separated by semicolons; one of them is enough. */
-export function prospectFiltersOf(view: ProspectView): ProspectFilters {
-  const texts = textFields.flatMap((name) => {
+export async function prospectFiltersOf(view: ProspectView): Promise<ProspectFilters> {
+  const texts: [TextField, string[]][] = [];
+  for (const name of textFields) {
     const values = (view[name] ?? '').split(';').map((value) => value.trim());
     const given = values.filter((value) => value !== '');
-    return given.length === 0 ? [] : [[name, given] as const];
-  });
-  const status = verificationStatuses.find((one) => one === view['status']);
-  const score = /^\d{1,3}$/.test(view['score'] ?? '') ? Math.min(100, Number(view['score'])) : undefined;
+    if (given.length > 0) texts.push([name, name === 'location_country' ? await withEnglishNames(given) : given]);
+  }
+  const { status, score } = view;
   return {
     ...Object.fromEntries(texts),
-    ...(status ? { verification_status: [status] } : {}),
-    ...(score === undefined ? {} : { score: { gte: score } }),
+    ...(status ? { verification_status: [status as VerificationStatus] } : {}),
+    // A text that is not a number stays one, so that the validation refuses it.
+    ...(score ? { score: { gte: /^\d{1,3}$/.test(score) ? Number(score) : (score as never) } } : {}),
     ...(view['has_email'] ? { has_email: true } : {}),
     ...(view['has_phone'] ? { has_phone: true } : {}),
   };
 }
+
+/** Adds the English name of each country, because the catalog has that one: `Germany` for `Deutschland` or `DE`. */
+async function withEnglishNames(countries: readonly string[]): Promise<string[]> {
+  if (countries.length > maxCountries) return [...countries]; // refused by the schema
+  const codeOf = await countryCodes();
+  const named = countries.flatMap((given) => [given, ...nameOf(codeOf(given))]);
+  return [...new Map(named.map((name) => [fold(name), name])).values()];
+}
+
+const nameOf = (code: string): string[] => (code === '' ? [] : [countryName(code)]);
+
+const maxCountries = 100;
 
 /** Returns a path with the parameters of a view. */
 export function prospectAddress(path: string, view: ProspectView, more: Record<string, string> = {}): string {

@@ -1,13 +1,14 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { countMatches, listProspects } from '../../catalog/prospects.ts';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
-import { textFields, SuggestionQuery, type Prospect, type TextField } from '../../schemas/prospects.ts';
+import { ProspectQuery, SuggestionQuery, textFields, type Prospect, type TextField } from '../../schemas/prospects.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { findUnstorableText } from '../../text/unstorable.ts';
 import { compile } from '../../validation/validator.ts';
-import { DomainError } from '../../errors.ts';
+import { DomainError, type Fault } from '../../errors.ts';
 import { forMembers } from '../base/access.ts';
-import { hidden, queryOf, select, text, tick } from '../base/forms.ts';
+import { formMessage } from '../base/form-messages.ts';
+import { formFaults, hidden, queryOf, select, text, tick } from '../base/forms.ts';
 import { count, empty, html, linkButton, pager, table, type Html } from '../base/html.ts';
 import { sendPage } from '../base/layout.ts';
 import { verification, webLink } from '../base/values.ts';
@@ -28,19 +29,23 @@ const pageRows = 25;
 export async function prospects(app: FastifyInstance): Promise<void> {
   await app.register(unlocking);
   const checkSuggestion = compile(SuggestionQuery);
+  const check = compile(ProspectQuery);
 
   app.get('/prospects', forMembers, async (request, reply) => {
     const view = prospectViewOfRequest(request);
     const cursor = text(queryOf(request), 'cursor');
-    const filters = prospectFiltersOf(view);
+    const filters = await prospectFiltersOf(view);
+    const query: ProspectQuery = {
+      filters,
+      all_contacts: view['all'] === '1',
+      paginate: { limit: pageRows, ...(cursor ? { cursor } : {}) },
+    };
+    const faults = check.faultsOf(query, formMessage);
+    if (faults.length > 0) return refuse(request, reply, view, faults);
     const { customerId } = request.caller;
     const services = servicesOf(request);
     const [page, { all, unlocked }] = await Promise.all([
-      listProspects(services, customerId, {
-        filters,
-        all_contacts: view['all'] === '1',
-        paginate: { limit: pageRows, ...(cursor ? { cursor } : {}) },
-      }),
+      listProspects(services, customerId, query),
       countMatches(services, customerId, filters),
     ]);
     const isAdmin = sessionOf(request).role === 'admin';
@@ -128,6 +133,20 @@ function filterForm(view: ProspectView): Html {
 
 const check = (name: string, label: string, view: ProspectView): Html =>
   tick('checkbox', [name, '1'], label, Boolean(view[name]));
+
+/** Shows the search with what is wrong with it. */
+function refuse(request: FastifyRequest, reply: FastifyReply, view: ProspectView, faults: readonly Fault[]) {
+  const texts = faults.map(({ path, message }) => `${labelOf(path.split('/')[2])} ${message}.`);
+  return sendPage(request, reply, {
+    title: 'Prospects',
+    section,
+    status: 400,
+    body: html`!${formFaults({ '': texts.join(' ') }, [])} !${filterForm(view)}`,
+  });
+}
+
+const labelOf = (name = ''): string =>
+  Object.hasOwn(prospectWords, name) ? prospectWords[name as keyof typeof prospectWords] : 'The search';
 
 /** Returns a text field with suggestions: while one types, or behind a link without JavaScript. */
 function textControl(name: TextField, view: ProspectView): Html {

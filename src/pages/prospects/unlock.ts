@@ -47,8 +47,8 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
   app.post('/prospects/unlock', forAdmins, async (request, reply) => {
     const { caller, catalog } = request;
     const fields = fieldsOf(request);
-    const { first, chosen } = bodiesOf(fields);
-    if (faultOf(fields)) return ask(request, reply, fields);
+    const { first, chosen } = await bodiesOf(fields);
+    if (faultOf({ first, chosen })) return ask(request, reply, fields);
     const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
     const payer = payerOf(request);
     try {
@@ -67,10 +67,12 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
   });
 
   /** Returns undefined if a form says what to unlock. */
-  function faultOf(fields: Fields): Refused | undefined {
-    const { first, chosen } = bodiesOf(fields);
+  function faultOf({ first, chosen }: Bodies): Refused | undefined {
     if (first ? checkFirst.isValid(first) : checkChosen.isValid(chosen)) return undefined;
-    return { faults: { '': first ? 'Give a number from 1 to 10,000.' : 'Choose some prospects first.' }, status: 400 };
+    const isNumber =
+      Number.isInteger(first?.total_records) && first!.total_records >= 1 && first!.total_records <= 10_000;
+    const text = isNumber ? 'Search for less: a filter has too many values.' : 'Give a number from 1 to 10,000.';
+    return { faults: { '': first ? text : 'Choose some prospects first.' }, status: 400 };
   }
 
   async function ask(
@@ -80,9 +82,9 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     refused = notSent,
   ): Promise<FastifyReply> {
     const view = prospectViewOf(fields);
-    const { first, chosen } = bodiesOf(fields);
-    const fault = faultOf(fields);
-    const price = fault ? undefined : await estimate(request, fields);
+    const { first, chosen } = await bodiesOf(fields);
+    const fault = faultOf({ first, chosen });
+    const price = fault ? undefined : await estimate(request, { first, chosen });
     const makesContacts = request.method !== 'POST' || (first ?? chosen)!.sync_crm === true;
     const number = first ? Math.min(first.total_records, price?.matches ?? 0) : (price?.matches ?? 0);
     return sendForm(request, reply, {
@@ -108,8 +110,7 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     });
   }
 
-  async function estimate({ db, caller, catalog }: FastifyRequest, fields: Fields) {
-    const { first, chosen } = bodiesOf(fields);
+  async function estimate({ db, caller, catalog }: FastifyRequest, { first, chosen }: Bodies) {
     const matches = first
       ? await catalog.count(searchOf(caller.customerId, first))
       : await countExisting(catalog, chosen!.ids);
@@ -121,12 +122,21 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
   }
 }
 
+interface Bodies {
+  first?: UnlockContacts | undefined;
+  chosen?: UnlockSelectedContacts | undefined;
+}
+
 /** Returns the body of the API's call that a form stands for, not validated yet. */
-function bodiesOf(fields: Fields): { first?: UnlockContacts; chosen?: UnlockSelectedContacts } {
+async function bodiesOf(fields: Fields): Promise<Bodies> {
   const sync_crm = text(fields, 'sync_crm') === '1';
   if (text(fields, 'do') === 'first')
     return {
-      first: { filters: prospectFiltersOf(prospectViewOf(fields)), total_records: integer(fields, 'number'), sync_crm },
+      first: {
+        filters: await prospectFiltersOf(prospectViewOf(fields)),
+        total_records: integer(fields, 'number'),
+        sync_crm,
+      },
     };
   const ids = values(fields, 'id', maxChosen).flatMap((id) => canonicalId(id) ?? []);
   return { chosen: { ids, sync_crm } };

@@ -17,6 +17,7 @@ import {
   once,
   payerOf,
   queryOf,
+  requireValid,
   selectField,
   text,
   type Faults,
@@ -102,8 +103,9 @@ export const namesList = (fields: Fields): boolean =>
  * @param stored the list that is chosen until now
  */
 export async function listControls(request: FastifyRequest, faults: Faults, none = '', stored = ''): Promise<Html> {
-  const [lists, fields] = [await listChoices(request), { ...queryOf(request), ...fieldsOf(request) }];
-  const chosen = text(fields, 'list_id') || stored;
+  const fields = { ...queryOf(request), ...fieldsOf(request) };
+  const chosen = 'list_id' in fields ? text(fields, 'list_id') : stored;
+  const lists = await listChoices(request, chosen);
   const label = none === '' ? 'List' : 'Put them into a list';
   const choices = [
     ...(none === '' ? [] : [['', none] as const]),
@@ -123,8 +125,7 @@ type Transaction = Parameters<Parameters<FastifyRequest['db']['transaction']>[0]
  */
 export function chosenListId(fields: Fields): string | undefined {
   const id = canonicalId(text(fields, 'list_id'));
-  const valid = id !== undefined || checkList({ name: text(fields, 'name') });
-  if (valid !== true) throw valid.error;
+  if (id === undefined) requireValid(checkList, { name: text(fields, 'name') });
   return id;
 }
 

@@ -6,17 +6,19 @@ import { sessionOf } from '../../plugins/credentials/auth.ts';
 import { listContacts } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
 import type { Contact, ContactDetail } from '../../schemas/contacts.ts';
-import { ListCreate, type List } from '../../schemas/lists.ts';
+import { ListCreate, ListPatch, type List } from '../../schemas/lists.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
-import { dearerText, doneNotice, fieldsOf, idOf, once, payerOf, queryOf, text } from '../base/forms.ts';
+import { dearerText, doneNotice, idOf, once, payerOf, queryOf, text } from '../base/forms.ts';
 import { count, counted, cursorPager, empty, facts, html, linkButton, moment, table, type Html } from '../base/html.ts';
 import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { priceOf } from '../base/values.ts';
 import { contactKind } from './contact-kind.ts';
 import { peopleOfCompanies } from '../prospects/prospect-address.ts';
-import { editLinks, editor, isPreview, savedNotice } from './editor.ts';
-import { draftOf, listControls } from './list-form.ts';
+import { editLinks, editor, savedNotice } from './editor.ts';
+import { listControls, listOf } from './list-form.ts';
 import { rowsOf } from './record-list.ts';
+import { usersOf } from './record-edit.ts';
+import type { User } from '../../schemas/users.ts';
 import { rulesText } from './rule-words.ts';
 
 const section = '/app/lists';
@@ -26,11 +28,16 @@ export async function lists(app: FastifyInstance): Promise<void> {
   app.get('/lists', forMembers, async (request, reply) => {
     const cursor = text(queryOf(request), 'cursor');
     const page = await listLists(request.db, request.caller.customerId, cursor ? { cursor } : {});
+    const users = await usersOf(request);
     const add = linkButton('New list', `${section}/new`);
     const body =
       page.rows.length === 0 && cursor === ''
         ? empty('No lists yet', 'A list holds contacts that you put into it, or all that match its rules.', add, 'list')
-        : html`!${table('Lists', ['List', 'Contacts', 'Rules', 'Owner', 'Last changed'], page.rows.map(row))}
+        : html`!${table(
+            'Lists',
+            ['List', 'Contacts', 'Rules', 'Owner', 'Last changed'],
+            page.rows.map((list) => row(list, users)),
+          )}
           !${cursorPager(section, cursor, page.nextCursor)}`;
     return sendPage(request, reply, {
       title: 'Lists',
@@ -55,17 +62,13 @@ export async function lists(app: FastifyInstance): Promise<void> {
   editor<List>(app, {
     path: section,
     noun: 'list',
-    schemas: { create: ListCreate, patch: ListCreate },
+    schemas: { create: ListCreate, patch: ListPatch },
     require: requireList,
     nameOf: ({ name }) => name,
     tagOf: listTag,
-    bodyOf: async (request) => {
-      const draft = draftOf(fieldsOf(request));
-      // Rules can be tried before the list has a name.
-      return { body: isPreview(request) ? { ...draft, name: draft.name || '–' } : draft };
-    },
+    bodyOf: listOf,
     controls: listControls,
-    fields: ['name', 'description'],
+    fields: ['name', 'description', 'rules'],
     buttons: html`<button name="do" value="preview" class="secondary outline">How many match?</button>`,
     verb: 'Save',
     create: async (sql, { customerId, userId }, body) => (await createList(sql, customerId, userId, body)).id,
@@ -125,20 +128,23 @@ export async function requireList(request: FastifyRequest): Promise<List> {
   return list;
 }
 
-const row = ({ id, name, description, contacts_count, rules, owner_name, updated_at }: List): Html =>
+const row = (
+  { id, name, description, contacts_count, rules, owner_name, updated_at }: List,
+  users: readonly User[],
+): Html =>
   html`<tr>
     <td>
       <a href="${section}/${id}">${name}</a>
       !${description === '' ? '' : html`<br /><span class="quiet">${description}</span>`}
     </td>
     <td class="number">${count(contacts_count)}</td>
-    <td>!${rules.length === 0 ? html`<span class="quiet">by hand</span>` : rulesText(rules.slice(0, 3))}</td>
+    <td>!${rules.length === 0 ? html`<span class="quiet">by hand</span>` : rulesText(rules.slice(0, 3), users)}</td>
     <td>${owner_name}</td>
     <td>!${moment(updated_at)}</td>
   </tr>`;
 
 async function showList(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-  const list = await requireList(request);
+  const [list, users] = [await requireList(request), await usersOf(request)];
   const { id, name, description, rules, contacts_count, owner_name, created_at, updated_at } = list;
   const query = { filters: { list_id: id }, paginate: { limit: 10 } };
   const members = await listContacts(request.db, request.caller.customerId, query);
@@ -157,7 +163,7 @@ async function showList(request: FastifyRequest, reply: FastifyReply): Promise<F
       !${description === '' ? '' : html`<p class="lead">${description}</p>`}
       <div class="card">
         !${facts([
-          ['Rules', rules.length === 0 ? 'None: contacts are put in by hand' : rulesText(rules)],
+          ['Rules', rules.length === 0 ? 'None: contacts are put in by hand' : rulesText(rules, users)],
           ['Owner', html`${owner_name}`],
           ['Created', moment(created_at)],
           ['Last changed', moment(updated_at)],

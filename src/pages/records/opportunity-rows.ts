@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import { countOpportunities, listOpportunities } from '../../queries/sales/opportunities.ts';
 import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
 import type { OpportunityFilters } from '../../schemas/opportunities.ts';
-import { count, date, html, table, type Html } from '../base/html.ts';
+import { count, day, html, table, type Html } from '../base/html.ts';
 import { money } from '../base/values.ts';
 import { opportunityWords } from '../base/words.ts';
 
@@ -44,7 +44,7 @@ export async function opportunitiesOf(
         <td><a href="/app/opportunities/${id}">${name}</a></td>
         <td>${stages.get(stage_id)!.name}</td>
         <td class="number">${money(price, stages.get(stage_id)!.currency)}</td>
-        <td>!${date(estimated_closing_date)}</td>
+        <td>!${day(estimated_closing_date)}</td>
       </tr>`,
   );
   return html`!${table('Opportunities', heads, shown)}

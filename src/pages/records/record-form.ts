@@ -10,6 +10,7 @@ import {
   select,
   text,
   textArea,
+  textInput,
   type Choice,
   type Faults,
   type Fields,
@@ -29,8 +30,6 @@ export async function formText({ name, control }: FormField, record: ShownRecord
   const { write } = await phoneReader();
   return (value as PhoneNumber[]).map(write).join('\n');
 }
-
-const hasLines = (value: string): boolean => /[\r\n]/.test(value);
 
 const linesOf = (given: string): string[] =>
   given
@@ -93,8 +92,8 @@ export async function changesOf(
   return Object.keys(custom).length > 0 ? { ...changes, custom_fields: custom } : changes;
 }
 
-/** Name of the control of a field of the customer's own. */
-const customName = (key: string): string => `custom.${key}`;
+/** Name of the control of a field of the customer's own. Browsers change line breaks in names, too. */
+const customName = (key: string): string => `custom.${encodeURIComponent(key)}`;
 
 function customChanges(fields: Fields, stored: ShownRecord['custom_fields']): Record<string, unknown> {
   const changes: Record<string, unknown> = {};
@@ -161,9 +160,8 @@ function inputOf({ control }: FormField, value: string, attributes: Html, users:
     case 'phones':
       return textArea(attributes, value);
     default: {
-      if (hasLines(value)) return textArea(attributes, value);
       const type = control === 'email' || control === 'number' ? control : 'text';
-      return html`<input type="${type}" !${attributes} value="${value}" maxlength="2048" autocomplete="off" />`;
+      return textInput(html`!${attributes} maxlength="2048" autocomplete="off"`, value, type);
     }
   }
 }
@@ -203,12 +201,8 @@ function customForm({ custom, given, faults }: FormState): Html {
   </fieldset>`;
 }
 
-function customInput(key: string, value: string): Html {
-  const attributes = html`name="${customName(key)}"`;
-  return hasLines(value)
-    ? textArea(attributes, value)
-    : html`<input !${attributes} value="${value}" autocomplete="off" />`;
-}
+const customInput = (key: string, value: string): Html =>
+  textInput(html`name="${customName(key)}" autocomplete="off"`, value);
 
 /** Returns the texts of all fields of a submitted form. */
 export const textsOf = (formFields: readonly FormField[], fields: Fields): Record<string, string> =>

@@ -29,7 +29,7 @@ export function recordList<Row extends ShownRecord>(app: FastifyInstance, kind: 
     const [page, matches, lists] = await Promise.all([
       kind.list(db, caller.customerId, requestOf(kind, view, pageRows)),
       kind.countUpTo(db, caller.customerId, filters, mostCounted),
-      kind.object === 'contacts' ? listChoices(request) : [],
+      kind.object === 'contacts' ? listChoices(request, view.values['list']) : [],
     ]);
     const isFiltered = Object.keys(view.values).length > 0;
     const rows =
@@ -71,14 +71,13 @@ function controlOf({ name, label, control }: FilterControl, value: string, lists
       >${label}
       <input type="search" name="${name}" value="${value}" maxlength="256" autocomplete="off" />
     </label>`;
-  return filterChoice(name, label, [['', 'any'], ...choicesOf(control, value, lists)], value);
+  return filterChoice(name, label, [['', 'any'], ...choicesOf(control, lists)], value);
 }
 
-function choicesOf(control: 'country' | 'list' | 'status', value: string, lists: readonly List[]): readonly Choice[] {
+function choicesOf(control: 'country' | 'list' | 'status', lists: readonly List[]): readonly Choice[] {
   if (control === 'country') return countryChoices;
   if (control === 'status') return verificationStatuses.map((one) => [one, verificationWords[one].word] as const);
-  const known = lists.map(({ id, name }) => [id, name] as const);
-  return value === '' || lists.some(({ id }) => id === value) ? known : [...known, [value, 'the chosen list']];
+  return lists.map(({ id, name }) => [id, name] as const);
 }
 
 /** Returns e.g. `1,234`, or `more than 10,000`. */
