@@ -475,3 +475,56 @@ function expectation(schema: TProperties[string]): string {
   if (schema['pattern']) return `must match ${schema['pattern']}`;
   return 'must not be empty';
 }
+
+export interface ConfigReport {
+  /** Every variable in the order of docs/configuration.md. Secret values are not shown. */
+  settings: { name: string; value: string | null; from: 'environment' | 'file' | 'default' | 'not set' }[];
+  /** Variables that look like one of this service, such as `RATE_LIMIT_DEFUALT`. */
+  unknown: string[];
+  /** Variables that are set, but that another one makes meaningless. */
+  without_effect: { name: string; because: string }[];
+}
+
+/** @throws ConfigError if a variable is invalid */
+export function describeConfig(variables: Record<string, string | undefined> = process.env): ConfigReport {
+  const config = parseConfig(variables);
+  const isSet = (name: string): boolean => (variables[name] ?? '') !== '';
+  const settings = Object.keys(properties).map((name) => {
+    const value = config[name as keyof Config];
+    const from = isSet(`${name}_FILE`)
+      ? 'file'
+      : isSet(name)
+        ? 'environment'
+        : value === undefined
+          ? 'not set'
+          : 'default';
+    const shown = value === undefined ? null : secrets.includes(name) ? '(secret)' : String(value);
+    return { name, value: shown, from } as const;
+  });
+  const known = new Set([...Object.keys(properties), ...secrets.map((name) => `${name}_FILE`)]);
+  const unknown = Object.keys(variables).filter((name) => !known.has(name) && ownPrefix.test(name));
+  const given = settings.filter(({ from }) => from === 'environment' || from === 'file');
+  const without_effect = given.flatMap(({ name }) =>
+    dependent
+      .filter(([prefix, , isOff]) => prefix.test(name) && isOff(config))
+      .map(([, because]) => ({ name, because })),
+  );
+  return { settings, unknown, without_effect };
+}
+
+/** How names of variables of this service begin, as far as no other program has such names. */
+const ownPrefix =
+  /^(MIGRATION_DATABASE|DATABASE|ELASTICSEARCH|RATE_LIMITS?|VERIFY|WEBHOOK|UNLOCK|PROSPECT|REQUEST|STATEMENT|OVERLOAD|SHUTDOWN|HISTORY|CORS|TRUST|METRICS|KEY_PREFIX|MAX_(CONNECTIONS|BUFFERED))(_|$)/;
+
+/** Variables by the beginning of their names, why they have no effect, and when. */
+const dependent: [name: RegExp, because: string, isOff: (config: Config) => boolean][] = [
+  [/^ELASTICSEARCH_(?!URL)/, 'ELASTICSEARCH_URL is not set', (config) => config.ELASTICSEARCH_URL === undefined],
+  [/^RATE_LIMIT_/, 'RATE_LIMITS is off', (config) => config.RATE_LIMITS === 'off'],
+  [/^VERIFY_(SMTP_|DOMAIN_|CONNECTIONS)/, 'VERIFY_SMTP is off', (config) => config.VERIFY_SMTP === 'off'],
+  [/^DATA_DIR$/, 'DATABASE_URL is set', (config) => config.DATABASE_URL !== undefined],
+  [
+    /^OTEL_(?!EXPORTER_OTLP_(TRACES_)?ENDPOINT|SERVICE_NAME)/,
+    'no OTEL_EXPORTER_OTLP_ENDPOINT is set',
+    ({ OTEL_EXPORTER_OTLP_ENDPOINT: one, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: other }) => (one ?? other) === undefined,
+  ],
+];

@@ -4,7 +4,7 @@ import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ConfigError, parseConfig, publicUrl } from '../../src/process/config.ts';
+import { ConfigError, describeConfig, parseConfig, publicUrl } from '../../src/process/config.ts';
 
 /** Returns the faults of an environment, one for each variable, or none if it is valid. */
 function faultsOf(environment: Record<string, string>): string[] {
@@ -198,4 +198,32 @@ describe('secrets', () => {
       'REDIS_PASSWORD: is set without REDIS_URL',
     ]);
   });
+});
+
+test('a report shows what is set and from where, what does not exist and what has no effect, without secrets', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'secrets-'));
+  const file = join(folder, 'password');
+  await writeFile(file, 'of-the-file');
+  const report = describeConfig({
+    PATH: '/bin',
+    PORT: '4000',
+    DATABASE_URL: 'postgres://service:in-the-url@db/x',
+    DATABASE_PASSWORD_FILE: file,
+    RATE_LIMITS: 'off',
+    RATE_LIMIT_DEFAULT: '3',
+    RATE_LIMIT_DEFUALT: '3',
+    ELASTICSEARCH_SHARDS: '2',
+  });
+  const of = (name: string) => report.settings.find((one) => one.name === name);
+  expect([of('PORT'), of('DATABASE_URL'), of('DATABASE_PASSWORD'), of('HOST'), of('REDIS_URL')]).toEqual([
+    { name: 'PORT', value: '4000', from: 'environment' },
+    { name: 'DATABASE_URL', value: '(secret)', from: 'environment' },
+    { name: 'DATABASE_PASSWORD', value: '(secret)', from: 'file' },
+    { name: 'HOST', value: '127.0.0.1', from: 'default' },
+    { name: 'REDIS_URL', value: null, from: 'not set' },
+  ]);
+  expect(report.unknown).toEqual(['RATE_LIMIT_DEFUALT']);
+  expect(report.without_effect.map(({ name }) => name)).toEqual(['ELASTICSEARCH_SHARDS', 'RATE_LIMIT_DEFAULT']);
+  for (const secret of ['in-the-url', 'of-the-file']) expect(JSON.stringify(report)).not.toContain(secret);
+  await rm(folder, { recursive: true });
 });

@@ -31,6 +31,7 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
     about: 'print a script that completes commands and options in a shell',
     load: () => import('./completion.ts'),
   },
+  config: { about: 'check the environment variables', load: () => import('../config.ts') },
   openapi: { about: 'print the OpenAPI document', load: () => import('../openapi.ts') },
 };
 
