@@ -53,8 +53,8 @@ export default fp(
   async (app) => {
     app.decorateRequest('refusal', undefined);
     app.decorateRequest('createdId', undefined);
-    app.addHook<Created>('preSerialization', (request, _reply, payload, done) => {
-      if (request.method === 'POST') request.createdId = payload.data?.id ?? payload.id;
+    app.addHook<Created | null>('preSerialization', (request, _reply, payload, done) => {
+      if (request.method === 'POST') request.createdId = payload?.data?.id ?? payload?.id;
       done(null, payload);
     });
     app.addHook('onRequest', (request, reply, done) => {
