@@ -6,7 +6,9 @@ import { requestsTo, testRequests } from './requests.ts';
 const app = await startApp();
 const { privacy } = requestsTo(app);
 
-describe('requests of people, catalog on Postgres', () => testRequests(app));
+describe('requests of people, catalog on Postgres', () => {
+  testRequests(app);
+});
 
 test('without exactly one identifier, or with one that identifies nobody, a command is used wrongly', async () => {
   for (const words of [

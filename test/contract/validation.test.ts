@@ -1,5 +1,7 @@
 import { Readable } from 'node:stream';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { findUnstorableText } from '../../src/text/unstorable.ts';
+import { compile } from '../../src/validation/validator.ts';
 import { startApp } from '../setup/app.ts';
 import { declaredRoutes, statusesOf, type DeclaredRoute, type Json } from './declared.ts';
 import { badFormats, outOfBounds, Raw, toJson, wrongTypes } from './mistakes.ts';
@@ -11,7 +13,6 @@ import { knownOf, makeRecords, openSession, pathOf, type Records } from './recor
 const { documented, hidden } = await declaredRoutes();
 const routes = documented.filter(({ method, body }) => method !== 'HEAD' && body);
 const withMembers = routes.filter(({ body }) => Object.keys(propertiesOf(body!)).length > 0);
-const withoutMembers = routes.filter((route) => !withMembers.includes(route));
 
 const app = await startApp();
 let records: Records;
@@ -96,43 +97,36 @@ const bodyTo = (route: DeclaredRoute, pointer = ''): unknown => sampleBody(route
 /** The required fields of a body. */
 const missing = (route: DeclaredRoute): string[] => requiredOf(route.body!).map((name) => `/${name}`);
 
-describe.each(routes)('$name', (route) => {
-  test('rejects a body that is not JSON', async () => {
+describe('a body, on one route', () => {
+  const route = routes.find(({ name }) => name === 'POST /api/ext/contacts')!;
+
+  test('that is not JSON is rejected', async () => {
     const unreadable = ['{', '{"a":}', '{"a":1,}', "{'a':1}", 'nul', '{"a":"\0"}', '{} {}', '\u00a0', 'a=b'];
     for (const payload of unreadable) expectFaults(await send(route, payload), [''], payload);
     expectFaults(await send(route, Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])), [''], 'not UTF-8');
   });
 
-  test('rejects properties that target the prototype', async () => {
+  test('with properties that target the prototype is rejected', async () => {
     for (const payload of ['{"__proto__":{"a":1}}', '{"\\u005f_proto__":1}', '{"a":{"constructor":{"prototype":{}}}}'])
       expectFaults(await send(route, payload), [''], payload);
   });
 
-  test('rejects JSON that is not an object', async () => {
+  test('that is JSON but not an object is rejected', async () => {
     for (const payload of ['null', '[]', '[{}]', '"{}"', '5', 'true'])
       expectFaults(await send(route, payload), [''], payload);
   });
 
-  test('treats an empty body, or none, as {}', async () => {
-    const expected = missing(route);
+  test('that is empty or missing is {}', async () => {
     for (const [payload, headers] of [
-      ['', json],
       [undefined, json],
       [undefined, {}],
       ['{}', json],
-    ] as const) {
-      // A call that succeeds may change the records, so each such call gets its own.
-      const isHarmless = expected.length > 0 || route.method === 'GET';
-      const own = isHarmless ? records : await makeRecords(app);
-      const answer = await send(route, payload, headers, { records: own });
-      if (expected.length > 0) expectFaults(answer, expected);
-      else expectSuccess(route, answer);
-    }
+    ] as const)
+      expectFaults(await send(route, payload, headers), missing(route));
   });
 
-  test('reports an unknown property', async () => {
+  test('with an unknown property is rejected, whatever its name', async () => {
     for (const [name, pointer] of [
-      ['unknown', '/unknown'],
       ['a/b~c', '/a~1b~0c'],
       ['toString', '/toString'],
       ['', '/'],
@@ -142,88 +136,71 @@ describe.each(routes)('$name', (route) => {
     }
   });
 
-  test('rejects another content type', async () => {
+  test('of another content type is rejected', async () => {
     const others = [
-      'text/plain',
       'application/x-www-form-urlencoded',
       'multipart/form-data; boundary=x',
       'application/jsonx',
+      'application/merge-patch+json',
+      'text/json',
+      'json',
+      '*/*',
+      'application/json, text/plain',
+      undefined,
     ];
-    const more = ['application/merge-patch+json', 'text/json', 'json', '*/*', 'application/json, text/plain'];
-    for (const type of [...others, ...more])
-      expectRefusal(
-        await send(route, '{}', { 'content-type': type }),
-        'unsupported_media_type',
-        415,
-        'Unsupported Media Type',
-        type,
-      );
-    const untyped = await send(route, '{}', {});
-    expectRefusal(untyped, 'unsupported_media_type', 415, 'Unsupported Media Type', 'none');
+    for (const type of others)
+      expectUnsupported(await send(route, '{}', type === undefined ? {} : { 'content-type': type }), type);
   });
 
-  test('accepts every spelling of the content type', async () => {
+  test('of every spelling of the content type is accepted', async () => {
     for (const type of ['application/json; charset=utf-8', 'Application/JSON', 'application/json;charset="utf-8"'])
       expectFaults(await send(route, '{"unknown":1}', { 'content-type': type }), [...missing(route), '/unknown'], type);
   });
 
-  test('rejects a body that is larger than the limit, with or without Content-Length, and no smaller one', async () => {
-    const limit = route.bodyLimit;
-    const padded = (length: number) => `{"unknown":1}`.padEnd(length);
-    for (const payload of [padded(limit + 1), Readable.from([padded(limit), ' '])])
-      expectRefusal(await send(route, payload), 'payload_too_large', 413, 'Payload Too Large');
-    expectFaults(await send(route, padded(limit)), [...missing(route), '/unknown']);
+  test('that is larger than the limit is rejected without Content-Length, too', async () => {
+    const payload = Readable.from(['{"unknown":1}'.padEnd(route.bodyLimit), ' ']);
+    expectRefusal(await send(route, payload), 'payload_too_large', 413, 'Payload Too Large');
+  });
+
+  test('in a request whose id is not a UUID, or cannot be decoded, is not reached', async () => {
+    const one = routes.find(({ name }) => name === 'PATCH /api/ext/contacts/:id')!;
+    for (const id of badFormats['uuid']!)
+      expectFaults(await send(one, undefined, {}, { records, id: encodeURIComponent(id) }), ['/id'], id);
+    for (const id of ['%00', '%20', '%ff', '%zz', '%', '%E0%A4%A', 'x'.repeat(5_000), '..%2f..', '%2e%2e'])
+      // 405: the last one matches the parent path, which may support other methods.
+      expect([400, 404, 405], id).toContain((await send(one, undefined, {}, { records, id })).status);
   });
 });
 
-describe.each(withMembers)('$name', (route) => {
-  // A filter that takes one id or several names its fault at both places; test/routes/opportunities.test.ts covers it.
-  const isIdOrIds = (pointer: string) => /^\/filters\/\w+_id(\/0)?$/.test(pointer);
-  const positions = positionsOf(route.body!).filter(({ pointer }) => pointer !== '' && !isIdOrIds(pointer));
+const expectUnsupported = (answer: Answer, type: string | undefined) =>
+  expectRefusal(answer, 'unsupported_media_type', 415, 'Unsupported Media Type', type);
 
-  test('rejects every value of a wrong type, with its position', async () => {
-    for (const { pointer, schema } of positions)
-      for (const [what, value] of wrongTypes(schema))
-        expectFaults(
-          await send(route, toJson(replaced(bodyTo(route, pointer), pointer, value))),
-          [pointer],
-          `${pointer}: ${what}`,
-        );
+describe.each(routes)('$name', (route) => {
+  test('takes one object of JSON, up to its limit', async () => {
+    for (const payload of ['{', '[]', '{"__proto__":{"a":1}}']) expectFaults(await send(route, payload), [''], payload);
+    expectUnsupported(await send(route, '{}', { 'content-type': 'text/plain' }), 'text/plain');
+    const padded = (length: number) => `{"unknown":1}`.padEnd(length);
+    const tooLarge = await send(route, padded(route.bodyLimit + 1));
+    expectRefusal(tooLarge, 'payload_too_large', 413, 'Payload Too Large');
+    expectFaults(await send(route, padded(route.bodyLimit)), [...missing(route), '/unknown']);
+    if (route.url.includes(':id')) expectFaults(await send(route, undefined, {}, { records, id: 'x' }), ['/id']);
   });
 
-  test('rejects every value out of bounds, with its position', async () => {
-    for (const { pointer, schema } of positions)
-      for (const [what, value] of outOfBounds(schema, sampleOf(route, pointer, schema)))
-        expectFaults(
-          await send(route, toJson(replaced(bodyTo(route, pointer), pointer, value))),
-          [pointer],
-          `${pointer}: ${what}`,
-        );
-  });
-
-  test('reports every missing property', async () => {
-    for (const { pointer, schema } of positionsOf(route.body!))
-      for (const name of requiredOf(schema)) {
-        const without = (object: Json) => Object.fromEntries(Object.entries(object).filter(([key]) => key !== name));
-        const body = replaced(bodyTo(route, pointer), pointer, without);
-        expectFaults(await send(route, toJson(body)), [`${pointer}/${name}`]);
-      }
-  });
-
-  test('reports an unknown property at every depth', async () => {
-    for (const { pointer, schema } of positions)
-      if (schema['additionalProperties'] === false) {
-        const body = replaced(bodyTo(route, pointer), pointer, (object: Json) => ({ ...object, unknown: null }));
-        expectFaults(await send(route, toJson(body)), [`${pointer}/unknown`]);
-      }
+  test('treats an empty body as {}', async () => {
+    const expected = missing(route);
+    // A call that succeeds may change the records, so it gets its own.
+    const isHarmless = expected.length > 0 || route.method === 'GET';
+    const answer = await send(route, '', json, { records: isHarmless ? records : await makeRecords(app) });
+    if (expected.length > 0) expectFaults(answer, expected);
+    else expectSuccess(route, answer);
   });
 
   test('reports all faults at once, whatever their kind', async () => {
     const members = Object.entries(propertiesOf(route.body!));
     const wrong = Object.fromEntries(members.map(([name, schema]) => [name, wrongTypes(schema)[0]![1]]));
     expectFaults(
-      await send(route, toJson({ ...wrong, unknown: 1 })),
-      [...Object.keys(wrong), 'unknown'].map((name) => `/${name}`),
+      await send(route, toJson({ ...wrong, unknown: 1, more: { b: null } })),
+      [...Object.keys(wrong), 'unknown', 'more'].map((name) => `/${name}`),
     );
     const unkeepable = new Raw(String.raw`"\u0000"`);
     expectFaults(await send(route, toJson({ unknown: 1, other: unkeepable })), [
@@ -232,10 +209,46 @@ describe.each(withMembers)('$name', (route) => {
       '/other',
     ]);
   });
+});
 
-  test('rejects absurd bodies quickly and with a short response', async () => {
-    await expectAbsurdRefused(route, many, 'unknown properties');
-    for (const { pointer, schema } of positions.filter((position) => isNew(position.schema, route)))
+describe.each(withMembers)('the schema of $name', (route) => {
+  // A filter that takes one id or several names its fault at both places; test/routes/opportunities.test.ts covers it.
+  const isIdOrIds = (pointer: string) => /^\/filters\/\w+_id(\/0)?$/.test(pointer);
+  const positions = positionsOf(route.body!).filter(({ pointer }) => pointer !== '' && !isIdOrIds(pointer));
+
+  /** Checks that the validator of the route finds faults at exactly these positions. */
+  function expectFaultsIn(body: unknown, paths: string[], what: string): void {
+    const given: unknown = JSON.parse(toJson(body));
+    const unstorable = findUnstorableText(given).map(({ path }) => path);
+    const found =
+      unstorable.length > 0
+        ? unstorable
+        : compile(route.body!)
+            .faultsOf(given)
+            .map(({ path }) => path);
+    expect(found, what).toEqual(paths);
+  }
+
+  test('rejects every value of a wrong type or out of bounds, with its position', () => {
+    for (const { pointer, schema } of positions)
+      for (const [what, value] of [...wrongTypes(schema), ...outOfBounds(schema, sampleOf(route, pointer, schema))])
+        expectFaultsIn(replaced(bodyTo(route, pointer), pointer, value), [pointer], `${pointer}: ${what}`);
+  });
+
+  test('reports every missing and every unknown property, at every depth', () => {
+    for (const { pointer, schema } of positionsOf(route.body!)) {
+      for (const name of requiredOf(schema)) {
+        const without = (object: Json) => Object.fromEntries(Object.entries(object).filter(([key]) => key !== name));
+        expectFaultsIn(replaced(bodyTo(route, pointer), pointer, without), [`${pointer}/${name}`], `no ${name}`);
+      }
+      if (schema['additionalProperties'] !== false || isIdOrIds(pointer)) continue;
+      const body = replaced(bodyTo(route, pointer), pointer, (object: Json) => ({ ...object, unknown: null }));
+      expectFaultsIn(body, [`${pointer}/unknown`], `${pointer}/unknown`);
+    }
+  });
+
+  test('rejects absurd bodies with a short response', async () => {
+    for (const { pointer, schema } of positions.filter((position) => isNew(position.schema)))
       for (const value of absurdities(schema)) {
         const payload = toJson(replaced(bodyTo(route, pointer), pointer, new Raw(value)));
         await expectAbsurdRefused(route, payload, `${pointer}: ${value.slice(0, 20)}…`);
@@ -281,10 +294,11 @@ function absurdities(schema: Json): string[] {
 
 const sent = new Set<string>();
 
-/** Whether no other body with this limit has had a part with this schema: the same schema is the same validator. */
-function isNew(schema: Json, { bodyLimit }: DeclaredRoute): boolean {
-  const part = `${bodyLimit} ${JSON.stringify(schema)}`;
-  return !sent.has(part) && sent.add(part).size > 0;
+/** Whether no other position had a schema of this kind: the same keywords have the same validator. */
+function isNew(schema: Json): boolean {
+  const { type, format, pattern } = schema;
+  const kind = JSON.stringify([type, format, pattern, Object.keys(schema).toSorted()]);
+  return !sent.has(kind) && sent.add(kind).size > 0;
 }
 
 /** Checks that an error response is short, whatever the number of faults and the length of names. */
@@ -316,24 +330,3 @@ function isBounded(schema: Json): boolean {
   if (types.includes('object')) return schema['additionalProperties'] === false || 'maxProperties' in schema;
   return types.every((type) => ['boolean', 'null'].includes(type) || ('minimum' in schema && 'maximum' in schema));
 }
-
-describe.each(withoutMembers)('$name', (route) => {
-  test('rejects any property, because it declares no body', async () => {
-    expectFaults(await send(route, '{"a":1,"b":{"c":null}}'), ['/a', '/b']);
-  });
-});
-
-describe.each(routes.filter(({ url }) => url.includes(':id')))('$name', (route) => {
-  test('rejects an id that is not a UUID', async () => {
-    for (const id of badFormats['uuid']!) {
-      const answer = await send(route, undefined, {}, { records, id: encodeURIComponent(id) });
-      expectFaults(answer, ['/id'], id);
-    }
-  });
-
-  test('rejects an id that cannot be decoded', async () => {
-    for (const id of ['%00', '%20', '%ff', '%zz', '%', '%E0%A4%A', 'x'.repeat(5_000), '..%2f..', '%2e%2e'])
-      // 405: the last one matches the parent path, which may support other methods.
-      expect([400, 404, 405], id).toContain((await send(route, undefined, {}, { records, id })).status);
-  });
-});

@@ -67,7 +67,7 @@ describe('reading a file', () => {
           expect(await readFrom(file, layout, bytes, next, some)).toEqual(rest);
         }
       }),
-      { numRuns: 500 },
+      { numRuns: 100 },
     );
   });
 
@@ -95,7 +95,7 @@ describe('reading a file', () => {
         const { records } = await read(contacts, content, some);
         expect(records.map(({ original, line }) => ({ original, line }))).toEqual(expected);
       }),
-      { numRuns: 300 },
+      { numRuns: 100 },
     );
   });
 
@@ -346,7 +346,7 @@ describe('an exported file', () => {
             : found,
         ).toEqual(isCsv ? stored.map((item) => withoutNothing(givenIn(item))) : stored);
       }),
-      { numRuns: 200 },
+      { numRuns: 60 },
     );
   });
 });

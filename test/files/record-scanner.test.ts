@@ -92,7 +92,7 @@ describe('a reader that continues after a fault', () => {
           expect([...rest, ...scanner.end()]).toEqual(whole.slice(i + 1));
         }
       }),
-      { numRuns: 500 },
+      { numRuns: 200 },
     );
   });
 });

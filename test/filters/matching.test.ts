@@ -119,9 +119,9 @@ describe.each(kinds)(`%s (SEED=${seed})`, (_, kind) => {
         expect(await count(source, filters)).toBe(ids.length);
         if (ids.length > 0 && ids.length < kind.records().length) matched += 1;
       }),
-      { numRuns: 400 },
+      { numRuns: 150 },
     );
-    expect(matched).toBeGreaterThan(100);
+    expect(matched).toBeGreaterThan(30);
   });
 
   test('pages by number and by cursor contain every match once, in every order', async () => {
@@ -137,7 +137,7 @@ describe.each(kinds)(`%s (SEED=${seed})`, (_, kind) => {
           expect(await byCursor(source, request, limit)).toEqual(ids);
         },
       ),
-      { numRuns: 60 },
+      { numRuns: 30 },
     );
   });
 
