@@ -22,6 +22,7 @@ export interface BatchKind {
   readonly noun: 'contact' | 'company';
   /** Prefix of its schemas' titles, such as `Contact` in `ContactBatchCreate`. */
   readonly title: string;
+  /** The fields of a new record; of a single create, more of them are required. */
   readonly create: TObject;
   readonly patch: TObject;
   readonly shown: TObject;
@@ -33,38 +34,37 @@ export interface BatchKind {
 export const contactBatches: BatchKind = {
   noun: 'contact',
   title: 'Contact',
-  create: ContactCreate,
+  create: Type.Partial(ContactCreate, {
+    additionalProperties: false,
+    title: 'ContactBatchCreateItem',
+    description:
+      'Needs one of `work_email`, `external_id`, `profnet_url` and a phone number, and a name or `work_email`.',
+    examples: ContactCreate['examples'],
+  }),
   patch: ContactPatch,
   shown: ContactDetail,
   matches: ['id', 'external_id', 'work_email'],
-};
-
-export const companyBatches: BatchKind = {
-  noun: 'company',
-  title: 'Company',
-  create: CompanyCreate,
-  patch: CompanyPatch,
-  shown: Company,
-  matches: ['id', 'external_id'],
-};
-
-/** Records of files. Exports of other programs often lack what the API requires of a contact or a company. */
-export const fileContacts: BatchKind = {
-  ...contactBatches,
-  title: 'FileContact',
-  create: Type.Partial(ContactCreate, { additionalProperties: false }),
   needsOneOf: [
     ['work_email', 'external_id', 'profnet_url', 'phone_numbers', 'mobile_phone'],
     ['first_name', 'last_name', 'work_email'],
   ],
 };
 
-export const fileCompanies: BatchKind = {
-  ...companyBatches,
-  title: 'FileCompany',
-  create: Type.Composite([Type.Omit(CompanyCreate, ['type']), Type.Partial(Type.Pick(CompanyCreate, ['type']))], {
-    additionalProperties: false,
-  }),
+export const companyBatches: BatchKind = {
+  noun: 'company',
+  title: 'Company',
+  create: Type.Composite(
+    [Type.Pick(CompanyCreate, ['company_name']), Type.Partial(Type.Omit(CompanyCreate, ['company_name']))],
+    {
+      additionalProperties: false,
+      title: 'CompanyBatchCreateItem',
+      description: 'Needs `company_name`.',
+      examples: CompanyCreate['examples'],
+    },
+  ),
+  patch: CompanyPatch,
+  shown: Company,
+  matches: ['id', 'external_id'],
 };
 
 export const maxBatchItems = 1_000;
@@ -142,12 +142,14 @@ export const batchText =
   'the first failed item.';
 
 const itemTexts: Record<BatchOperation, string> = {
-  create: 'Each item is the body of the call that creates one record. An invalid item fails alone.',
+  create:
+    'Each item has the fields of the call that creates one record, of which fewer are required. An invalid item fails alone.',
   update:
     'Each item has the fields of the PATCH of one record, and the field that `match` names. That field is not changed.',
   upsert:
     'Each item has the fields of the PATCH of one record, and the field that `match` names. A record that has this ' +
-    'value is changed. If there is none, it is created; then the item needs the fields that creating requires.',
+    'value is changed. If there is none, it is created; then the item needs what an item of the batch create needs. ' +
+    'What an item leaves out is not changed.',
   delete: 'Each item has only the field that `match` names.',
   read: 'Each item has only the field that `match` names.',
 };

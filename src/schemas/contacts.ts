@@ -39,8 +39,11 @@ const writable = {
   profnet_url: Nullable(Url('Profile in the professional network.')),
   social1_url: Nullable(Url('Profile in a social network.')),
   social2_url: Nullable(Url('Profile in another social network.')),
-  work_email: Email(
-    'E-mail address at work. Several contacts may have the same. Verifications are about this address.',
+  work_email: Nullable(
+    Email(
+      'E-mail address at work. Several contacts may have the same. Verifications are about this address. Null: none; ' +
+        'then the contact needs an `external_id`, a `profnet_url` or a phone number.',
+    ),
   ),
   personal_email: Nullable(Email('Private e-mail address.')),
   other_emails: Nullable(Type.Array(Email(), { maxItems: 20, description: 'Further e-mail addresses, at most 20.' })),
@@ -55,13 +58,13 @@ const writable = {
   custom_fields: CustomFields(),
 };
 
-/** Names and `work_email` can be empty here: a contact that was created from a prospect may lack them. */
+/** Names and `work_email` are `""` here if a contact has none. */
 const answered = {
   ...writable,
-  first_name: Text(255, { description: 'First name. `""` if the prospect had none.', examples: ['Ada'] }),
-  last_name: Text(255, { description: 'Last name. `""` if the prospect had none.', examples: ['Lovelace'] }),
+  first_name: Text(255, { description: 'First name. `""` if none.', examples: ['Ada'] }),
+  last_name: Text(255, { description: 'Last name. `""` if none.', examples: ['Lovelace'] }),
   work_email: Text(254, {
-    description: 'E-mail address at work. `""` if the prospect had none.',
+    description: 'E-mail address at work. `""` if none.',
     examples: ['ada.lovelace@example.com'],
   }),
 };

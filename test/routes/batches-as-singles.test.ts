@@ -177,10 +177,15 @@ async function sendSingle(world: World, noun: Noun, operation: Operation, match:
   const found = await findBy(world, noun, match, value);
   if (found.length > 1) return failed('conflict');
   const [id] = found;
-  if (id === undefined)
-    return operation === 'upsert'
-      ? resultOf(await customer.post(path, withoutNulls(item)), 'created')
-      : failed('not_found');
+  if (id === undefined) {
+    if (operation !== 'upsert') return failed('not_found');
+    if (Object.keys(newBody[noun]()).every((name) => name in item))
+      return resultOf(await customer.post(path, withoutNulls(item)), 'created');
+    // A single create needs more than an item does.
+    const [{ status, error }] = (await customer.post(`${path}/batch/create`, { items: [withoutNulls(item)] })).body.data
+      .results;
+    return status === 'failed' ? failed(error.code) : { status };
+  }
   if (operation === 'delete') return resultOf(await customer.delete(`${path}/${id}`), 'deleted');
   const before = await stateOf(world, noun, id);
   const answer = await customer.patch(`${path}/${id}`, fields);

@@ -311,6 +311,7 @@ describe('an update', () => {
       other_emails: [],
       mobile_phone: '1',
       location_postal_code: 'x',
+      profnet_url: 'https://profiles.example/in/x',
     };
     const id = await create({ ...nullable, assigned_to: customer.adminId, external_id: 'cleared' });
     const cleared = Object.fromEntries(
@@ -318,19 +319,29 @@ describe('an update', () => {
     );
     expect((await customer.patch(`/contacts/${id}`, cleared)).status).toBe(200);
     expect(await read(id)).toMatchObject(cleared);
-    for (const name of [
-      'first_name',
-      'work_email',
-      'industry',
-      'phone_numbers',
-      'custom_fields',
-      'list_ids',
-      'location_country',
-    ])
+    for (const name of ['first_name', 'industry', 'phone_numbers', 'custom_fields', 'list_ids', 'location_country'])
       expect(await customer.patch(`/contacts/${id}`, { [name]: null })).toMatchObject({
         status: 400,
         body: { errors: [{ path: `/${name}` }] },
       });
+  });
+
+  test('and a create take null for the work e-mail of a contact that something else identifies', async () => {
+    const person = { work_email: null, external_id: null };
+    const faults = { status: 400, body: { errors: [{ path: '/work_email' }] } };
+    expect(await customer.post('/contacts', contactBody(person))).toMatchObject(faults);
+    const known = { external_id: unique('x') };
+    const id = await create({ ...person, ...known });
+    expect(await read(id)).toMatchObject({ work_email: '', ...known });
+    expect(await customer.patch(`/contacts/${id}`, { external_id: null })).toMatchObject(faults);
+    expect((await customer.patch(`/contacts/${id}`, { external_id: null, mobile_phone: '+49 30 123456' })).status).toBe(
+      200,
+    );
+    const other = await create({ work_email: 'ada@example.com' });
+    expect(await customer.patch(`/contacts/${other}`, { work_email: null })).toMatchObject(faults);
+    const cleared = { work_email: null, profnet_url: 'https://profiles.example/in/ada' };
+    expect((await customer.patch(`/contacts/${other}`, cleared)).status).toBe(200);
+    expect(await read(other)).toMatchObject({ ...cleared, work_email: '' });
   });
 
   test.each<[string, (id: string, body: object) => Promise<unknown>]>([

@@ -4,7 +4,7 @@ import type { FileRecord } from '../../files/read-records.ts';
 import { removeValue } from '../../files/records.ts';
 import type { ImportSettings } from '../../queries/imports/imports.ts';
 import { lacksRequired } from '../../queries/records/batches.ts';
-import { batchItem, fileCompanies, fileContacts, type BatchKind } from '../../schemas/batches.ts';
+import { batchItem, companyBatches, contactBatches, type BatchKind } from '../../schemas/batches.ts';
 import { tokensOf } from '../../text/json-pointer.ts';
 import { checkItems, type ItemRules } from '../../validation/batch-items.ts';
 import { importFileOf } from './import-source.ts';
@@ -33,7 +33,7 @@ const maxAttempts = 4;
 
 async function checkSome(settings: ImportSettings, records: readonly FileRecord[]): Promise<(object | DomainError)[]> {
   const { object, mode, match } = settings;
-  const kind = object === 'contacts' ? fileContacts : fileCompanies;
+  const kind = object === 'contacts' ? contactBatches : companyBatches;
   const rules: ItemRules = { kind, operation: mode, match: match ?? 'id', mayBeUnstorable: false };
   const skips = invalidValuesOf(importFileOf(settings)) === 'skip';
   const checked = records.map(({ item }) => item);

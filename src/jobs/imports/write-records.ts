@@ -256,7 +256,6 @@ async function writeBatch(
     operation: mode,
     match: match ?? 'id',
     isAtomic: false,
-    isFromFile: true,
     fit: (body, stored) => fitToStored(body, stored, invalidValues),
     items,
   };

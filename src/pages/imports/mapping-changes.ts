@@ -1,7 +1,7 @@
 import type { Fault } from '../../errors.ts';
 import { encodingNamed } from '../../files/encodings.ts';
 import type { DetailedPreview } from '../../jobs/imports/preview-import.ts';
-import { fileCompanies, fileContacts } from '../../schemas/batches.ts';
+import { companyBatches, contactBatches } from '../../schemas/batches.ts';
 import { customKey } from '../../schemas/filters.ts';
 import {
   customTypes,
@@ -72,7 +72,7 @@ export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
 /** Returns fields, or groups of them, that every new record must have and to which no column is mapped. */
 function missingFields(found: Import, { mapping }: ImportPreview): string[] {
   if (found.mode !== 'create' || !mapping) return [];
-  const { create, needsOneOf = [] } = found.object === 'contacts' ? fileContacts : fileCompanies;
+  const { create, needsOneOf = [] } = found.object === 'contacts' ? contactBatches : companyBatches;
   const covered = new Set(Object.values(mapping).map(fieldOfMapped));
   if (covered.has('_record')) return [];
   if (covered.has('full_name')) covered.add('first_name');

@@ -1,5 +1,4 @@
 import type { Transaction } from '../../database/db.ts';
-import { fileCompanies } from '../../schemas/batches.ts';
 import type { Company } from '../../schemas/companies.ts';
 import { assignExternalIds, externalIdsOf } from '../records/batch-external-ids.ts';
 import {
@@ -38,7 +37,6 @@ import { lockValues } from '../records/value-locks.ts';
 
 const companies: BatchRecords<CompanyColumns, Company> = {
   ...companyTable,
-  fileKind: fileCompanies,
   lock: (sql, customerId, ids, operation) =>
     lockCompanyRows(sql, customerId, ids, operation === 'delete' ? 'update' : 'no key update'),
   find: findCompanies,

@@ -1,7 +1,6 @@
 import type { LockedId, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
-import { fileContacts } from '../../schemas/batches.ts';
 import { fold } from '../../text/fold.ts';
 import { assignExternalIds, externalIdsOf } from '../records/batch-external-ids.ts';
 import {
@@ -47,7 +46,6 @@ type ContactItem = Item<ContactColumns>;
 
 const contacts: BatchRecords<ContactColumns, ContactDetail> = {
   ...contactTable,
-  fileKind: fileContacts,
   lock: lockContactRows,
   find: findContacts,
 };

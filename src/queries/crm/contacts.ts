@@ -1,5 +1,5 @@
 import type { Database, Locked, LockedId, Transaction } from '../../database/db.ts';
-import { notFound } from '../../errors.ts';
+import { notFound, validationFailed, type DomainError } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
 import { searchColumnsOfContact } from '../../filters/search-columns.ts';
@@ -175,7 +175,8 @@ export const createContact: CreateRecord<ContactCreate> = (sql, customerId, body
     last.count('contacts', 1);
     const company_id = await resolveCompany(sql, customerId, company ?? null, last);
     await requireKnown(sql, customerId, body);
-    const columns = { ...blank, ...normalise(fields), company_id };
+    const columns = { ...blank, ...columnsOf(fields), company_id };
+    if (!hasIdentity(columns)) throw withoutIdentity();
     const contact = await insertContact(sql, customerId, columns, rules);
     if (list_ids?.length) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
     await refreshMember(sql, customerId, rules, contact, last);
@@ -249,21 +250,39 @@ export async function statesOf(
 
 const unverified = { verification_status: 'unverified', last_verified: null };
 
+const columnsOf = <T extends { work_email?: string | null }>(fields: T) =>
+  normalise({ ...fields, ...(fields.work_email === null ? { work_email: '' } : {}) }) as T & { work_email: string };
+
+/** Returns true if something tells this contact from others. */
+const hasIdentity = ({ work_email, external_id, profnet_url, phone_numbers, mobile_phone }: ContactColumns): boolean =>
+  Boolean(work_email || external_id || profnet_url || mobile_phone) || phone_numbers.length > 0;
+
+const withoutIdentity = (): DomainError =>
+  validationFailed([
+    {
+      path: '/work_email',
+      message: 'must be an e-mail address, unless the contact has an external_id, a profnet_url or a phone number',
+    },
+  ]);
+
 /**
  * Returns the columns of a contact after a PATCH.
  * @param companyId the id of the company in `patch`; undefined if `patch` has no company
+ * @throws DomainError `validation_failed` if the patch takes away the last value that identifies the contact
  */
 export function patchedContact(
   current: ContactColumns,
   { company: _company, list_ids: _lists, custom_fields, ...fields }: ContactPatch,
   companyId: string | null | undefined,
 ): ContactColumns {
-  return {
+  const columns = {
     ...current,
-    ...normalise(fields),
+    ...columnsOf(fields),
     ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields) } : {}),
     ...(companyId === undefined ? {} : { company_id: companyId }),
   };
+  if (hasIdentity(current) && !hasIdentity(columns)) throw withoutIdentity();
+  return columns;
 }
 
 /** @throws DomainError `not_found` if `body` refers to lists or to a user that the customer does not have */

@@ -69,8 +69,6 @@ export interface RecordTable {
 }
 
 export interface BatchRecords<Row extends object, Shown extends { id: string }> extends RecordTable {
-  /** The same kind for records of files, of which less is required. */
-  fileKind: BatchKind;
   lock: (sql: Transaction, customerId: string, ids: string[], operation: Batch['operation']) => Promise<Locked<Row>[]>;
   find: FindRecords<Shown>;
 }

@@ -125,13 +125,13 @@ async function updateRows<T, R extends object>(
  * @param patched returns the columns after the body is applied to those of the stored record, or of a new one
  */
 export function setColumns<R extends object>(
-  { kind, fileKind }: { kind: BatchKind; fileKind: BatchKind },
+  { kind }: { kind: BatchKind },
   batch: Batch,
   item: Item<R>,
   patched: (body: Item<R>['body'], stored: R | undefined) => R,
 ): void {
   const { stored, body } = item;
-  const lacks = stored ? undefined : lacksRequired(batch.isFromFile ? fileKind : kind, body);
+  const lacks = stored ? undefined : lacksRequired(kind, body);
   if (lacks) return fail(item, lacks);
   try {
     item.columns = stored

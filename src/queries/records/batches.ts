@@ -19,8 +19,6 @@ export interface Batch {
    */
   match: MatchField;
   isAtomic: boolean;
-  /** The items are records of a file, of which less is required than of other new records. */
-  isFromFile?: boolean;
   /** Returns the body that changes a stored record. Without it, this is the item. */
   fit?: (body: Record<string, unknown>, stored: Record<string, unknown>) => Record<string, unknown>;
   /** The items of the batch. An invalid item is represented by its error. */
