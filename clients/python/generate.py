@@ -146,7 +146,6 @@ def method_of(path: str, method: str, operation: dict[str, Any], operations: dic
         "may_be_null": any(one.get("type") == "null" for one in (answer or {}).get("anyOf", [])),
         "query": list(query),
         "pages": pages,
-        "has_cursor": "x-next-cursor" in success.get("headers", {}),
     }
     own = pascal(operation["operationId"])
     before = len(classes)

@@ -39,7 +39,6 @@ for (const [path, methods] of Object.entries(document.paths))
       query: query.length > 0 ? query : undefined,
       // The feed has no last page: `events.follow` reads it.
       pages: answer?.type === 'array' && !success.headers?.['x-more'] ? placeOfPages(body, query) : undefined,
-      hasCursor: success.headers?.['x-next-cursor'] ? true : undefined,
     };
   }
 

@@ -7,7 +7,8 @@ import {
   DuplicateGroup,
   type DuplicateKey,
 } from '../schemas/clean-data/duplicates.ts';
-import type { Paginate } from '../schemas/base/wire.ts';
+import { rowsOf } from '../plugins/record-list-routes.ts';
+import type { PageOrCursor } from '../queries/records/paging.ts';
 
 const text =
   'Returns the values that several records share, the most frequent first, with the ids of these records. Empty values ' +
@@ -50,11 +51,11 @@ const duplicates: FastifyPluginAsyncTypebox = async (app) => {
 async function answer(
   { db, caller: { customerId } }: FastifyRequest,
   reply: FastifyReply,
-  asked: { by: DuplicateKey; paginate?: Paginate },
+  asked: { by: DuplicateKey; paginate?: PageOrCursor },
 ): Promise<DuplicateGroup[]> {
-  const { groups, asOf } = await findDuplicates(db, customerId, asked);
+  const { asOf, ...page } = await findDuplicates(db, customerId, asked);
   if (asOf !== undefined) void reply.header('x-as-of', asOf);
-  return groups;
+  return rowsOf(reply, page);
 }
 
 export default duplicates;

@@ -9,6 +9,8 @@ import { receiveFile } from '../jobs/imports/receive-file.ts';
 import { beginImport, cancelImport, changeImport, startUploaded } from '../jobs/imports/start-import.ts';
 import { fileOf, takeFiles } from '../plugins/bodies/file-body.ts';
 import { sendFile } from '../plugins/answers/send-file.ts';
+import { rowsOf } from '../plugins/record-list-routes.ts';
+import { pageById } from '../queries/records/paging.ts';
 import { listImports, requireImport, visibleImports, type VisibleImports } from '../queries/imports/imports.ts';
 import {
   anyImportScope,
@@ -70,7 +72,13 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Array(Import) },
       },
     },
-    ({ db, caller, body }) => db.search((sql) => listImports(sql, caller.customerId, body.paginate, visibleTo(caller))),
+    async ({ db, caller, body }, reply) => {
+      const { customerId } = caller;
+      const page = await pageById(['imports'], customerId, body.paginate, (paginate) =>
+        db.search((sql) => listImports(sql, customerId, paginate, visibleTo(caller))),
+      );
+      return rowsOf(reply, page);
+    },
   );
 
   app.get(

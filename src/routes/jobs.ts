@@ -12,6 +12,7 @@ import {
 } from '../jobs/unlocks/start-unlock.ts';
 import { estimateEnrichment, findEnriched, startEnrichment } from '../jobs/enrichment/start-enrichment.ts';
 import { estimateEmailVerification, startEmailVerification } from '../jobs/verification/start-verification.ts';
+import { pageById } from '../queries/records/paging.ts';
 import { requireJobView, listItems, listJobs } from '../queries/jobs/job-views.ts';
 import { EnrichContacts, EnrichEstimate } from '../schemas/clean-data/enrichment.ts';
 import {
@@ -187,7 +188,13 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Array(Job) },
       },
     },
-    ({ db, caller, body }) => db.search((sql) => listJobs(sql, caller.customerId, body, visibleTo(caller))),
+    async ({ db, caller, body: { filters = {}, paginate } }, reply) => {
+      const { customerId } = caller;
+      const page = await pageById(['jobs', filters], customerId, paginate, (asked) =>
+        db.search((sql) => listJobs(sql, customerId, { filters, paginate: asked }, visibleTo(caller))),
+      );
+      return rowsOf(reply, page);
+    },
   );
 
   app.post(

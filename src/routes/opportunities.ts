@@ -7,6 +7,8 @@ import {
   listOpportunities,
 } from '../queries/sales/opportunities.ts';
 import { Opportunity, OpportunityCreate, OpportunityPatch, OpportunityQuery } from '../schemas/opportunities.ts';
+import { rowsOf } from '../plugins/record-list-routes.ts';
+import { pageById } from '../queries/records/paging.ts';
 import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['opportunities'];
@@ -38,8 +40,12 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async ({ db, caller, body }, reply) => {
-      const rows = await db.search((sql) => listOpportunities(sql, caller.customerId, body));
-      return reply.code(201).send(rows);
+      const { customerId } = caller;
+      const { filters = {} } = body;
+      const page = await pageById(['opportunities', filters], customerId, body.paginate, (paginate) =>
+        db.search((sql) => listOpportunities(sql, customerId, { filters, paginate })),
+      );
+      return rowsOf(reply.code(201), page);
     },
   );
 

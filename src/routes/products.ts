@@ -2,6 +2,8 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import { updateProduct, createProduct, deleteProduct, findProducts, listProducts } from '../queries/sales/products.ts';
 import { Product, ProductCreate, ProductListItem, ProductPatch } from '../schemas/products.ts';
 import { PageQuery } from '../schemas/base/wire.ts';
+import { rowsOf } from '../plugins/record-list-routes.ts';
+import { pageById } from '../queries/records/paging.ts';
 import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['products'];
@@ -33,8 +35,11 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async ({ db, caller, body }, reply) => {
-      const rows = await db.search((sql) => listProducts(sql, caller.customerId, body.paginate));
-      return reply.code(201).send(rows);
+      const { customerId } = caller;
+      const page = await pageById(['products'], customerId, body.paginate, (paginate) =>
+        db.search((sql) => listProducts(sql, customerId, paginate)),
+      );
+      return rowsOf(reply.code(201), page);
     },
   );
 

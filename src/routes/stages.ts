@@ -1,4 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { rowsOf } from '../plugins/record-list-routes.ts';
 import { listStages } from '../queries/sales/stages.ts';
 import { StageListItem, StageQuery } from '../schemas/pipelines.ts';
 import { ErrorBody } from '../schemas/base/wire.ts';
@@ -21,8 +22,7 @@ const stages: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async ({ db, caller, body }, reply) => {
-      const rows = await db.search((sql) => listStages(sql, caller.customerId, body));
-      return reply.code(201).send(rows);
+      return rowsOf(reply.code(201), await listStages(db, caller.customerId, body));
     },
   );
 };

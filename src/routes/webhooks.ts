@@ -11,6 +11,8 @@ import {
   type Management,
 } from '../accounts/webhooks.ts';
 import { actorOf } from '../plugins/credentials/auth.ts';
+import { rowsOf } from '../plugins/record-list-routes.ts';
+import { pageById } from '../queries/records/paging.ts';
 import { listDeliveries } from '../queries/webhooks/deliveries.ts';
 import { deleteEndpoint, requireEndpoint } from '../queries/webhooks/endpoints.ts';
 import { done, Done, DoneWithId, ErrorBody, IdParams } from '../schemas/base/wire.ts';
@@ -185,9 +187,13 @@ const webhooks: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Array(Delivery) },
       },
     },
-    async ({ db, caller: { customerId }, params: { id }, body }) => {
+    async ({ db, caller: { customerId }, params: { id }, body }, reply) => {
       await db.lookup((sql) => requireEndpoint(sql, customerId, id));
-      return db.search((sql) => listDeliveries(sql, customerId, id, body));
+      const { filters = {} } = body;
+      const page = await pageById(['deliveries', id, filters], customerId, body.paginate, (paginate) =>
+        db.search((sql) => listDeliveries(sql, customerId, id, { filters, paginate })),
+      );
+      return rowsOf(reply, page);
     },
   );
 };

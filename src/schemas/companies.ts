@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { CompanyFilters, CompanyOrder, PaginateOrContinue } from './filters.ts';
+import { CompanyFilters, CompanyOrder } from './filters.ts';
 import { VerificationStatus } from './verification.ts';
 import {
   Country,
@@ -11,6 +11,7 @@ import {
   Name,
   Nullable,
   Paginate,
+  PaginateOrContinue,
   Score,
   Text,
   UpdatedAt,

@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { ContactFilters, ContactOrder, PaginateOrContinue } from './filters.ts';
+import { ContactFilters, ContactOrder } from './filters.ts';
 import { VerificationStatus } from './verification.ts';
 import {
   Country,
@@ -13,6 +13,7 @@ import {
   Name,
   Nullable,
   Paginate,
+  PaginateOrContinue,
   Score,
   Strict,
   Text,

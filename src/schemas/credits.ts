@@ -1,6 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { PaginateOrContinue } from './filters.ts';
-import { Enum, Instant, Nullable, Strict, Uuid } from './base/wire.ts';
+import { Enum, Instant, Nullable, PaginateOrContinue, Strict, Uuid } from './base/wire.ts';
 
 /** `subscription` pays for unlocking prospects, `verification` for verifying e-mail addresses. */
 export const pools = ['subscription', 'verification'] as const;

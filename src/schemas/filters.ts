@@ -1,6 +1,5 @@
 import { Type, type TUnsafe } from '@sinclair/typebox';
 import { lengthOf } from '../text/code-points.ts';
-import { Cursor, Paginate, Strict } from './base/wire.ts';
 
 /**
  * Determines operators and values of a condition. `exact`: compared with case, accents and white space. `custom`: any
@@ -168,9 +167,3 @@ export const ContactFilters = Filters(contactFilterFields);
 export const ContactOrder = OrderBy(contactFilterFields);
 export const CompanyFilters = Filters(companyFilterFields);
 export const CompanyOrder = OrderBy(companyFilterFields);
-
-/** A page number, or the cursor in the response with the previous page. */
-export const PaginateOrContinue = Strict(
-  { ...Paginate.properties, cursor: Type.Optional(Cursor({ maxLength: 4096 })) },
-  { description: Paginate.description },
-);

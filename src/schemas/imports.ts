@@ -10,7 +10,7 @@ import {
   Instant,
   Name,
   Nullable,
-  Paginate,
+  PaginateOrContinue,
   Strict,
   Uuid,
 } from './base/wire.ts';
@@ -252,7 +252,7 @@ export type Import = Static<typeof Import>;
 export const ImportBegun = DoneWithId;
 
 export const ImportQuery = Strict(
-  { paginate: Type.Optional(Paginate) },
+  { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'ImportQuery', examples: [{ paginate: { limit: 25 } }] },
 );
 

@@ -1,11 +1,10 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { EnrichmentResult } from './clean-data/enrichment.ts';
 import { pools } from './credits.ts';
-import { PaginateOrContinue } from './filters.ts';
 import { Prospect, ProspectQuery } from './prospects.ts';
 import type { Scope } from './base/scopes.ts';
 import { Verification } from './verification.ts';
-import { Enum, Flag, Ids, Instant, Nullable, Paginate, Strict, success, Uuid } from './base/wire.ts';
+import { Enum, Flag, Ids, Instant, Nullable, PaginateOrContinue, Strict, success, Uuid } from './base/wire.ts';
 
 export const jobTypes = [
   'unlock_contacts',
@@ -256,7 +255,7 @@ export const JobQuery = Strict(
         { description: 'Which jobs. A job must match both.' },
       ),
     ),
-    paginate: Type.Optional(Paginate),
+    paginate: Type.Optional(PaginateOrContinue),
   },
   { title: 'ServiceJobQuery', examples: [{ filters: { status: 'PROCESSING' } }] },
 );

@@ -6,7 +6,7 @@ import {
   Instant,
   Name,
   Nullable,
-  Paginate,
+  PaginateOrContinue,
   Price,
   Strict,
   Text,
@@ -154,7 +154,7 @@ export const OpportunityFilters = Strict(
 export type OpportunityFilters = Static<typeof OpportunityFilters>;
 
 export const OpportunityQuery = Strict(
-  { filters: Type.Optional(OpportunityFilters), paginate: Type.Optional(Paginate) },
+  { filters: Type.Optional(OpportunityFilters), paginate: Type.Optional(PaginateOrContinue) },
   {
     title: 'OpportunityQuery',
     examples: [{ filters: { stage_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c' }, paginate: { page: 1, limit: 25 } }],

@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { CreatedAt, Enum, Paginate, Strict, UpdatedAt, Uuid } from './base/wire.ts';
+import { CreatedAt, Enum, PaginateOrContinue, Strict, UpdatedAt, Uuid } from './base/wire.ts';
 
 /** Also applies to all opportunities in the stage. */
 const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
@@ -33,7 +33,7 @@ export const StageListItem = Type.Object(
 export type StageListItem = Static<typeof StageListItem>;
 
 export const StageQuery = Strict(
-  { pipeline_id: Uuid('The pipeline whose stages are listed.'), paginate: Type.Optional(Paginate) },
+  { pipeline_id: Uuid('The pipeline whose stages are listed.'), paginate: Type.Optional(PaginateOrContinue) },
   {
     title: 'StageQuery',
     examples: [{ pipeline_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', paginate: { page: 1, limit: 25 } }],

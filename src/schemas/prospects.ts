@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { OrderBy, PaginateOrContinue, type FilterFields, type GivenOrder } from './filters.ts';
+import { OrderBy, type FilterFields, type GivenOrder } from './filters.ts';
 import { verificationStatuses, VerificationStatus } from './verification.ts';
 import {
   Cursor,
@@ -15,6 +15,7 @@ import {
   Text,
   Url,
   Uuid,
+  PaginateOrContinue,
 } from './base/wire.ts';
 
 const names = ['first_name', 'last_name'] as const;

@@ -90,6 +90,14 @@ class Faults(unittest.TestCase):
                 api.create_product({"name": name, "price": 1, "unit": "piece"})
             self.assertEqual([one["name"] for one in api.iter_products({"paginate": {"page": 2, "limit": 2}})], ["c", "b", "a"])
 
+    def test_a_loop_that_deletes_skips_nothing(self) -> None:
+        with SalesData(base_url, key) as api:
+            for name in "vwxyz":
+                api.create_product({"name": name, "price": 1, "unit": "piece"})
+            for one in api.iter_products({"paginate": {"limit": 2}}):
+                api.delete_product(one["id"])
+            self.assertEqual(api.list_products({}), [])
+
     def test_filters_by_custom_field_have_types(self) -> None:
         filters: ContactFilters = {"custom_fields.plan": "gold", "_or": [{"custom_fields.plan": "gold"}]}
         query: ContactQuery = {"filters": filters, "paginate": {"limit": 10}}

@@ -40,8 +40,13 @@ describe('duplicates by one value', () => {
     expect((await contacts('work_email')).body).toEqual(groups);
     expect((await contacts('work_email', { page: 2, limit: 1 })).body).toEqual([groups[1]]);
     expect((await contacts('work_email', { page: 3, limit: 1 })).body).toEqual([]);
+    const { headers } = await contacts('work_email', { limit: 1 });
+    const cursor = headers['x-next-cursor'];
+    expect((await contacts('profnet_url', { limit: 1, cursor })).status).toBe(400);
+    await customer.post('/contacts/merge', { id: b[0], merge_ids: b.slice(1) });
+    expect((await contacts('work_email', { limit: 1, cursor })).body).toEqual([groups[1]]);
     await customer.delete(`/contacts/${a[0]}`);
-    expect((await contacts('work_email')).body).toEqual([groups[0]]);
+    expect((await contacts('work_email')).body).toEqual([]);
   });
 
   test('take profile URLs of any length, and leave out contacts without one', async () => {

@@ -96,6 +96,47 @@ describe('the list of products', () => {
     });
   });
 
+  test('and the lists of opportunities, stages, imports and jobs go on by cursor, which counts for one list only', async () => {
+    const own = await app.customer();
+    for (let i = 0; i < 3; i += 1) {
+      await create({}, own);
+      await make(own, '/opportunities', await opportunityBody(own));
+      await make(own, '/imports', { object: 'contacts', mode: 'create' });
+      await app.owner`
+        insert into jobs (customer_id, type, pool, total, sync_crm, cost, reserved) values (${own.id}, 'verify_email', 'verification', 1, false, 2, 0)`;
+    }
+    const { pipeline_id } = (await stagesOf(own))[0]!;
+    const rows = async (path: string, more: object = {}) => {
+      const { body, headers } = await own.post(path, more);
+      return { ids: body.map(({ id }: { id: string }) => id), cursor: headers['x-next-cursor'] };
+    };
+    let before: unknown;
+    for (const [path, more] of [
+      ['/products/list', {}],
+      ['/opportunities/list', { filters: {} }],
+      ['/stages/list', { pipeline_id }],
+      ['/imports/list', {}],
+      ['/service-handler/list', { filters: { status: 'PENDING' } }],
+    ] as const) {
+      const all = await rows(path, more);
+      const ids: string[] = [];
+      let cursor: unknown;
+      do {
+        const page = await rows(path, { ...more, paginate: { limit: 2, ...(cursor === undefined ? {} : { cursor }) } });
+        ids.push(...page.ids);
+        ({ cursor } = page);
+      } while (cursor !== undefined && ids.length < 10);
+      expect(ids, path).toEqual(all.ids);
+      const foreign = await own.post(path, { ...more, paginate: { cursor: before ?? 'x' } });
+      expect(foreign, path).toMatchObject({ status: 400, body: { errors: [{ path: '/paginate/cursor' }] } });
+      before = (await rows(path, { ...more, paginate: { limit: 1 } })).cursor;
+    }
+    const { cursor } = await rows('/products/list', { paginate: { limit: 1 } });
+    const [first, second] = (await rows('/products/list')).ids;
+    await own.delete(`/products/${first}`);
+    expect((await rows('/products/list', { paginate: { limit: 1, cursor } })).ids).toEqual([second]);
+  });
+
   test('counts the opportunities that use a product and their pipelines', async () => {
     const own = await app.customer();
     const [used, unused] = [await create({}, own), await create({}, own)];

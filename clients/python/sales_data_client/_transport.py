@@ -209,7 +209,6 @@ class Transport:
         body = dict(body or {})
         place = dict(body if operation["pages"] != "paginate" else body.get("paginate") or {})
         limit = place.setdefault("limit", PAGE_SIZE)
-        page = place.get("page", 1)
         while True:
             if operation["pages"] == "query":
                 answer = self.call(name, id=id, query=place)
@@ -219,12 +218,11 @@ class Transport:
             if not isinstance(answer.data, list):
                 raise SalesDataError(UNEXPECTED)
             yield from answer.data
-            if answer.next_cursor is None if operation["has_cursor"] else len(answer.data) < limit:
+            if answer.next_cursor is None:
                 return
-            if operation["has_cursor"] and answer.next_cursor == place.get("cursor"):
+            if answer.next_cursor == place.get("cursor"):
                 raise SalesDataError("The service returned the same page again.")  # would never end
-            page += 1
-            place = {"limit": limit, "cursor": answer.next_cursor} if operation["has_cursor"] else {"limit": limit, "page": page}
+            place = {"limit": limit, "cursor": answer.next_cursor}
 
 
 def _query_of(query: Mapping[str, Any] | None) -> str:

@@ -75,7 +75,6 @@ interface OperationEntry {
   query?: readonly string[];
   /** Where a request for a page says which one it wants. */
   pages?: 'paginate' | 'root' | 'query';
-  hasCursor?: boolean;
 }
 
 /** Maximum number of items in one call of a batch, and the largest body that is sent (the service takes 5 MiB). */
@@ -163,12 +162,12 @@ export class SalesData {
     input?: Input<K>,
     options: CallOptions = {},
   ): AsyncGenerator<Item<K>, void, undefined> {
-    const { pages, hasCursor } = operations[name] as OperationEntry;
+    const { pages } = operations[name] as OperationEntry;
     const { body = {}, ...rest } = (input ?? {}) as { body?: Record<string, unknown> };
     const inPlace = { query: rest, root: body, paginate: body['paginate'] ?? {} };
-    const given: { limit?: number; page?: number } = inPlace[pages!];
+    const given: { limit?: number } = inPlace[pages!];
     const limit = given.limit ?? pageSize;
-    for (let place: object = { ...given, limit }, page = given.page ?? 1; ;) {
+    for (let place: object = { ...given, limit }; ;) {
       const asked = {
         query: { ...rest, ...place },
         root: { ...rest, body: { ...body, ...place } },
@@ -178,11 +177,10 @@ export class SalesData {
       if (!Array.isArray(data)) throw new SalesDataError(unexpected);
       const records = data as unknown as Item<K>[];
       yield* records;
-      if (hasCursor ? nextCursor === undefined : records.length < limit) return;
-      if (hasCursor && nextCursor === (place as { cursor?: string }).cursor)
+      if (nextCursor === undefined) return;
+      if (nextCursor === (place as { cursor?: string }).cursor)
         throw new SalesDataError('The service returned the same page again.'); // would never end
-      page += 1;
-      place = hasCursor ? { limit, cursor: nextCursor } : { limit, page };
+      place = { limit, cursor: nextCursor };
     }
   }
 

@@ -89,7 +89,7 @@ const duplicates = ({ customer, by, limit }: { customer: string; by: DuplicateKe
     const db = all.for({ customerId: id }, 'command');
     const found: DuplicateGroup[] = [];
     for (let page = 1; found.length < limit; page += 1) {
-      const { groups } = await findDuplicates(db, id, { by, paginate: { page, limit: groupsAtOnce } });
+      const { rows: groups } = await findDuplicates(db, id, { by, paginate: { page, limit: groupsAtOnce } });
       found.push(...groups);
       if (groups.length < groupsAtOnce) break;
     }

@@ -3,7 +3,7 @@ import { findCompanies } from '../../queries/crm/companies.ts';
 import { findContacts } from '../../queries/crm/contacts.ts';
 import { listOpportunities, updateOpportunity } from '../../queries/sales/opportunities.ts';
 import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
-import { listStages } from '../../queries/sales/stages.ts';
+import { selectStages } from '../../queries/sales/stages.ts';
 import { OpportunityPatch, type Opportunity } from '../../schemas/opportunities.ts';
 import type { Pipeline, StageListItem } from '../../schemas/pipelines.ts';
 import { canonicalId } from '../../text/ids.ts';
@@ -105,7 +105,7 @@ interface Column {
 
 const columnsOf = async ({ db, caller }: FastifyRequest, { id }: Pipeline): Promise<Column[]> =>
   db.search(async (sql) => {
-    const stages = await listStages(sql, caller.customerId, { pipeline_id: id, paginate: { limit: 100 } });
+    const stages = await selectStages(sql, caller.customerId, id, { limit: 100 });
     const query = (stage_id: string) => ({ filters: { stage_id }, paginate: { limit: newest } });
     return Promise.all(
       stages.map(async (stage) => ({ stage, rows: await listOpportunities(sql, caller.customerId, query(stage.id)) })),

@@ -160,7 +160,7 @@ async function findUnlessCounting(
   limit = pageSize,
 ): Promise<DuplicateGroup[] | undefined> {
   try {
-    return (await findDuplicates(db, caller.customerId, { by, paginate: { page, limit } })).groups;
+    return (await findDuplicates(db, caller.customerId, { by, paginate: { page, limit } })).rows;
   } catch (error) {
     if (error instanceof DomainError && error.code === 'unavailable') return undefined;
     throw error;

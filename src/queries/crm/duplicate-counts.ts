@@ -3,7 +3,8 @@ import { findCustomersWith } from '../records/finders.ts';
 import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { lowestId } from '../../database/wire-types.ts';
 import { lookUpCompany } from '../../filters/look-up.ts';
-import type { Fragment } from '../../filters/sql.ts';
+import type { Position } from '../../filters/cursor.ts';
+import { constant, type Fragment } from '../../filters/sql.ts';
 import { TimeSlice } from '../../process/event-loop.ts';
 import { maxDuplicateIds, type DuplicateGroup, type DuplicateKey } from '../../schemas/clean-data/duplicates.ts';
 import type { Paginate } from '../../schemas/base/wire.ts';
@@ -52,18 +53,39 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
   return row?.counted_at;
 }
 
+/** Characters of a value in a cursor. Values that begin alike are sorted by their hash. */
+export const partLength = 100;
+
+/** A page by number, or after the group with these values: number of records, part of the shared value, its hash. */
+export type DuplicatesPage = Paginate & { after?: Position | undefined };
+
+const keysOf = (value: string): string => `left(${value}, ${partLength}) collate "C", md5(${value}) collate "C"`;
+
+export const groupOrder = (sql: Sql, value: string): Fragment => constant(sql, keysOf(value));
+
+export function isAfterGroup(sql: Sql, count: string, value: string, { after }: DuplicatesPage): Fragment {
+  if (!after) return sql`true`;
+  const [records, ...keys] = after.values as [number, string, string];
+  const number = constant(sql, count);
+  return sql`(
+    ${number} < ${records}
+    or ${number} = ${records} and (${constant(sql, keysOf(value))}) > (${keys[0]}::text, ${keys[1]}::text)
+  )`;
+}
+
 /** Returns a page of the last count: the most frequent values first, then by value. */
 export const listCountedDuplicates = (
   sql: Sql,
   customerId: string,
   kind: CountedKey,
-  paginate?: Paginate,
+  paginate: DuplicatesPage = {},
 ): Promise<DuplicateGroup[]> => sql<DuplicateGroup[]>`
   select value, records as count, ids
   from duplicate_groups
   where customer_id = ${customerId}
     and kind = ${kind}
-  order by records desc, value
+    and ${isAfterGroup(sql, 'records', 'value', paginate)}
+  order by records desc, ${groupOrder(sql, 'value')}
   ${limitAndOffset(sql, paginate)}`;
 
 /** SQL condition: a row of `duplicate_counts` needs work: its count is missing or old, or nobody asks for it any more. */

@@ -1,11 +1,22 @@
+import { createHash } from 'node:crypto';
 import type { Database, Sql } from '../../database/db.ts';
 import { unavailable } from '../../errors.ts';
 import { constant, type Fragment } from '../../filters/sql.ts';
 import { maxDuplicateIds, type DuplicateGroup, type DuplicateKey } from '../../schemas/clean-data/duplicates.ts';
-import type { Paginate } from '../../schemas/base/wire.ts';
-import { limitAndOffset } from '../records/paging.ts';
+import type { Column } from '../../filters/columns.ts';
+import type { Position } from '../../filters/cursor.ts';
+import { limitAndOffset, readPage, type PageOrCursor } from '../records/paging.ts';
+import type { RecordPage } from './record-pages.ts';
 import { columnOf } from './merges/merges.ts';
-import { askForCount, listCountedDuplicates, type CountedKey } from './duplicate-counts.ts';
+import {
+  askForCount,
+  groupOrder,
+  isAfterGroup,
+  listCountedDuplicates,
+  partLength,
+  type CountedKey,
+  type DuplicatesPage,
+} from './duplicate-counts.ts';
 
 /** Seconds until a caller should ask again for a count that is not there yet. */
 const retrySeconds = 5;
@@ -20,13 +31,31 @@ const isCounted = (key: DuplicateKey): key is CountedKey => key === 'name_and_co
 export async function findDuplicates(
   db: Database,
   customerId: string,
-  { by, paginate }: { by: DuplicateKey; paginate?: Paginate | undefined },
-): Promise<{ groups: DuplicateGroup[]; asOf: string | undefined }> {
-  if (!isCounted(by))
-    return { groups: await db.search((sql) => listDuplicates(sql, customerId, by, paginate)), asOf: undefined };
-  const asOf = await db.transaction((sql) => askForCount(sql, customerId, by));
-  if (asOf === undefined) throw unavailable('These duplicates are being counted', retrySeconds);
-  return { groups: await db.search((sql) => listCountedDuplicates(sql, customerId, by, paginate)), asOf };
+  { by, paginate = {} }: { by: DuplicateKey; paginate?: PageOrCursor | undefined },
+): Promise<RecordPage<DuplicateGroup> & { asOf: string | undefined }> {
+  const asOf = isCounted(by) ? await db.transaction((sql) => askForCount(sql, customerId, by)) : undefined;
+  if (isCounted(by) && asOf === undefined) throw unavailable('These duplicates are being counted', retrySeconds);
+  const list = { list: ['duplicates', by], customerId, columns: placeColumns, positionOf: placeOf };
+  const page = await readPage(list, paginate, (after) =>
+    db.search((sql) =>
+      isCounted(by)
+        ? listCountedDuplicates(sql, customerId, by, { ...paginate, after })
+        : listDuplicates(sql, customerId, by, { ...paginate, after }),
+    ),
+  );
+  return { ...page, asOf };
+}
+
+/** The sort keys of a list of duplicates: how many share the value, then the value, of which cursors have a part. */
+const placeColumns: Column[] = [
+  { type: 'integer', value: 'count', raw: 'count', required: true },
+  { type: 'exact', value: 'part', raw: 'part', required: true },
+  { type: 'exact', value: 'hash', raw: 'hash', required: true },
+];
+
+function placeOf({ value, count, ids }: DuplicateGroup): Position {
+  const part = [...value].slice(0, partLength).join('');
+  return { id: ids[0]!, values: [count, part, createHash('md5').update(value).digest('hex')] };
 }
 
 /**
@@ -122,7 +151,7 @@ export function listDuplicates(
   sql: Sql,
   customerId: string,
   by: keyof typeof indexedValues,
-  paginate: Paginate = {},
+  paginate: DuplicatesPage = {},
 ): Promise<DuplicateGroup[]> {
   const { table, value, counts, hasValue } = indexedValues[by];
   const records = sql`${constant(sql, table)} r where r.customer_id = ${customerId}::uuid and ${constant(sql, counts)}`;
@@ -132,8 +161,8 @@ export function listDuplicates(
       from (select ${constant(sql, value)} as value from ${records}) v
       where v.value <> ''
       group by v.value
-      having count(*) > 1
-      order by count desc, v.value
+      having count(*) > 1 and ${isAfterGroup(sql, 'count(*)', 'v.value', paginate)}
+      order by count desc, ${groupOrder(sql, 'v.value')}
       ${limitAndOffset(sql, paginate)}
     )
     select
@@ -147,5 +176,5 @@ export function listDuplicates(
         limit ${maxDuplicateIds}
       ) as ids
     from g
-    order by g.count desc, g.value`;
+    order by g.count desc, ${groupOrder(sql, 'g.value')}`;
 }

@@ -22,7 +22,7 @@ import type { Scope } from '../../schemas/base/scopes.ts';
 import { deleteFile } from './import-files.ts';
 import type { SeenMapping } from './remembered-mappings.ts';
 import { requireLists } from '../memberships/list-members.ts';
-import { limitAndOffset } from '../records/paging.ts';
+import { isAfter, limitAndOffset, type PageById } from '../records/paging.ts';
 
 /** Object and mode in one text, such as `contacts upsert`. Imports of other kinds are hidden from the caller. */
 export type VisibleImports = readonly string[];
@@ -190,13 +190,14 @@ export async function requireImport(
 export const listImports = (
   sql: Sql,
   customerId: string,
-  paginate: { page?: number; limit?: number } | undefined,
+  paginate: PageById | undefined,
   visible: VisibleImports,
 ): Promise<Import[]> => sql<Import[]>`
   select ${projection(sql)}
   from imports i
   where i.customer_id = ${customerId}
     and ${isVisible(sql, visible)}
+    and ${isAfter(sql, 'i.id', paginate)}
   order by i.id desc
   ${limitAndOffset(sql, paginate)}`;
 

@@ -5,7 +5,14 @@ import type { Column } from '../../filters/columns.ts';
 import { scopeOf } from '../../filters/cursor.ts';
 import { all } from '../../filters/tree.ts';
 import type { Job, JobItem, JobQuery, JobStatus, JobType } from '../../schemas/jobs.ts';
-import { cursorAfter, limitAndOffset, positionBefore, type PageOrCursor } from '../records/paging.ts';
+import {
+  cursorAfter,
+  isAfter,
+  limitAndOffset,
+  positionBefore,
+  type PageById,
+  type PageOrCursor,
+} from '../records/paging.ts';
 import type { RecordPage } from '../crm/record-pages.ts';
 
 /** Jobs of other types are hidden from the caller. */
@@ -64,7 +71,7 @@ export const findJobViews = (
 export const listJobs = (
   sql: Sql,
   customerId: string,
-  { filters = {}, paginate = {} }: JobQuery,
+  { filters = {}, paginate }: { filters?: JobQuery['filters']; paginate?: PageById },
   visible: VisibleTypes,
 ): Promise<Job[]> => sql<Job[]>`
   select ${projection(sql)}
@@ -72,6 +79,7 @@ export const listJobs = (
   where j.customer_id = ${customerId}
     and j.type = any(${visible.filter((type) => filters.type === undefined || type === filters.type)})
     ${filters.status === undefined ? sql`` : sql`and j.status = ${filters.status}`}
+    and ${isAfter(sql, 'j.id', paginate)}
   order by j.id desc
   ${limitAndOffset(sql, paginate)}`;
 

@@ -10,7 +10,6 @@ import {
   type OpportunityCreate,
   type OpportunityFilters,
   type OpportunityPatch,
-  type OpportunityQuery,
 } from '../../schemas/opportunities.ts';
 import { normalise } from '../../text/normalise.ts';
 import { addContacts, isPresent, setContacts } from './opportunity-contacts.ts';
@@ -31,7 +30,7 @@ import {
   type UpdateRecord,
 } from '../records/finders.ts';
 import { withLastWrites } from '../records/last-writes.ts';
-import { limitAndOffset } from '../records/paging.ts';
+import { isAfter, limitAndOffset, type PageById } from '../records/paging.ts';
 import { lockReferences, requireReferences, type Reference } from '../records/references.ts';
 
 type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number]>;
@@ -113,7 +112,7 @@ export async function countOpportunities(sql: Sql, customerId: string, filters: 
 export const listOpportunities = (
   sql: Sql,
   customerId: string,
-  { filters = {}, paginate }: OpportunityQuery = {},
+  { filters = {}, paginate }: { filters?: OpportunityFilters; paginate?: PageById } = {},
 ): Promise<Opportunity[]> =>
   sql<Opportunity[]>`
     select ${projection(sql, customerId)}
@@ -123,6 +122,7 @@ export const listOpportunities = (
         select id
         from opportunities
         where ${matches(sql, customerId, filters)}
+          and ${isAfter(sql, 'id', paginate)}
         order by id desc
         ${limitAndOffset(sql, paginate)}
       ))

@@ -9,7 +9,6 @@ import {
   type ProductListItem,
   type ProductPatch,
 } from '../../schemas/products.ts';
-import type { Paginate } from '../../schemas/base/wire.ts';
 import { normalise } from '../../text/normalise.ts';
 import {
   findByIds,
@@ -19,7 +18,7 @@ import {
   type UpdateRecord,
 } from '../records/finders.ts';
 import { withLastWrites } from '../records/last-writes.ts';
-import { limitAndOffset } from '../records/paging.ts';
+import { isAfter, limitAndOffset, type PageById } from '../records/paging.ts';
 
 type ProductColumns = Pick<Product, (typeof productFields)[number]>;
 
@@ -30,7 +29,7 @@ const projection = (sql: Queryable) => sql`
   p.updated_at`;
 
 /** Newest first, with the numbers of opportunities and pipelines that use each. */
-export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate): Promise<ProductListItem[]> =>
+export const listProducts = (sql: Sql, customerId: string, paginate?: PageById): Promise<ProductListItem[]> =>
   sql<ProductListItem[]>`
     select
       ${projection(sql)},
@@ -49,6 +48,7 @@ export const listProducts = (sql: Sql, customerId: string, paginate?: Paginate):
         from products
         where customer_id = ${customerId}
           and deleted_at is null
+          and ${isAfter(sql, 'id', paginate)}
         order by id desc
         ${limitAndOffset(sql, paginate)}
       ))

@@ -1,7 +1,9 @@
-import type { Queryable, Sql } from '../../database/db.ts';
+import type { Database, Queryable, Sql } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import type { StageListItem, StageQuery } from '../../schemas/pipelines.ts';
-import { limitAndOffset } from '../records/paging.ts';
+import type { Column } from '../../filters/columns.ts';
+import type { RecordPage } from '../crm/record-pages.ts';
+import { limitAndOffset, readPage, type PageOrCursor } from '../records/paging.ts';
 
 /** As the API returns it, both alone and inside a pipeline. */
 export const stageProjection = (sql: Queryable) => sql`
@@ -12,14 +14,36 @@ export const stageProjection = (sql: Queryable) => sql`
   s.probability_percentage,
   s.status`;
 
+const position: Column = { type: 'integer', value: 'position', raw: 'position', required: true };
+
 /**
  * In their order, each with its number of opportunities.
  * @throws DomainError `not_found` if the customer has no such pipeline
  */
-export async function listStages(
-  sql: Sql,
+export const listStages = (
+  db: Database,
   customerId: string,
   { pipeline_id, paginate }: StageQuery,
+): Promise<RecordPage<StageListItem>> =>
+  readPage(
+    {
+      list: ['stages', pipeline_id],
+      customerId,
+      columns: [position],
+      positionOf: (stage) => ({ id: stage.id, values: [stage.order] }),
+    },
+    paginate,
+    (after) =>
+      db.search((sql) => selectStages(sql, customerId, pipeline_id, paginate, after?.values[0] as number | undefined)),
+  );
+
+/** @param after the position of the last stage of the previous page */
+export async function selectStages(
+  sql: Sql,
+  customerId: string,
+  pipeline_id: string,
+  paginate: PageOrCursor = {},
+  after = -1,
 ): Promise<StageListItem[]> {
   const [[pipeline], stages] = await Promise.all([
     sql`
@@ -34,6 +58,7 @@ export async function listStages(
         from stages s
         where s.customer_id = ${customerId}
           and s.pipeline_id = ${pipeline_id}
+          and s.position > ${after}
         order by s.position
         ${limitAndOffset(sql, paginate)}
       ),

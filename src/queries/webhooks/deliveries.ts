@@ -1,20 +1,21 @@
 import type { Sql, Transaction } from '../../database/db.ts';
 import { highestId } from '../../database/wire-types.ts';
 import type { DeliveriesQuery, Delivery } from '../../schemas/events/webhooks.ts';
-import { limitAndOffset } from '../records/paging.ts';
+import { isAfter, limitAndOffset, type PageById } from '../records/paging.ts';
 
 /** Newest first. */
 export const listDeliveries = (
   sql: Sql,
   customerId: string,
   endpointId: string,
-  { filters, paginate }: DeliveriesQuery,
-): Promise<Delivery[]> =>
-  sql<Delivery[]>`
-    select event_id, type, attempt, ok, status, error, ms, sent_at, next_attempt_at
+  { filters, paginate }: { filters?: DeliveriesQuery['filters']; paginate?: PageById },
+): Promise<(Delivery & { id: string })[]> =>
+  sql<(Delivery & { id: string })[]>`
+    select id, event_id, type, attempt, ok, status, error, ms, sent_at, next_attempt_at
     from webhook_deliveries
     where customer_id = ${customerId}
       and endpoint_id = ${endpointId}
+      and ${isAfter(sql, 'id', paginate)}
       ${filters?.ok === undefined ? sql`` : filters.ok ? sql`and ok` : sql`and not ok`}
     order by id desc
     ${limitAndOffset(sql, paginate)}`;

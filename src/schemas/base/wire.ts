@@ -181,8 +181,14 @@ export const Paginate = Strict(
 );
 export type Paginate = Static<typeof Paginate>;
 
+/** A page number, or the cursor in the response with the previous page. */
+export const PaginateOrContinue = Strict(
+  { ...Paginate.properties, cursor: Type.Optional(Cursor({ maxLength: 4096 })) },
+  { description: Paginate.description },
+);
+
 export const PageQuery = Strict(
-  { paginate: Type.Optional(Paginate) },
+  { paginate: Type.Optional(PaginateOrContinue) },
   { title: 'PageQuery', examples: [{ paginate: { page: 1, limit: 25 } }] },
 );
 

@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Enum, Paginate, Strict, Uuid } from '../base/wire.ts';
+import { Enum, PaginateOrContinue, Strict, Uuid } from '../base/wire.ts';
 
 export const contactDuplicateKeys = ['work_email', 'profnet_url', 'name_and_company'] as const;
 
@@ -11,7 +11,7 @@ export const maxDuplicateIds = 100;
 
 const body = <K extends DuplicateKey>(title: string, keys: readonly K[], description: string) =>
   Strict(
-    { by: Enum(keys, { description, examples: [keys[0]] }), paginate: Type.Optional(Paginate) },
+    { by: Enum(keys, { description, examples: [keys[0]] }), paginate: Type.Optional(PaginateOrContinue) },
     { title, examples: [{ by: keys[0], paginate: { page: 1, limit: 25 } }] },
   );
 

@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { Enum, Instant, Nullable, Paginate, Strict, DoneWith, Text, Uuid } from '../base/wire.ts';
+import { Enum, Instant, Nullable, PaginateOrContinue, Strict, DoneWith, Text, Uuid } from '../base/wire.ts';
 import { eventTypes } from './types.ts';
 
 /** Of one customer. */
@@ -138,7 +138,7 @@ export const ReplayRequest = Strict(
 
 export const DeliveriesQuery = Strict(
   {
-    paginate: Type.Optional(Paginate),
+    paginate: Type.Optional(PaginateOrContinue),
     filters: Type.Optional(
       Strict(
         {
