@@ -9,10 +9,13 @@ import { LeaseLost } from '../../src/jobs/settle.ts';
 import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
 import { writeRecords } from '../../src/jobs/imports/write-records.ts';
 import { leaseRun } from '../../src/queries/jobs/leases.ts';
+import { writeContactBatch } from '../../src/queries/crm/contact-batches.ts';
+import { lockForBatches } from '../../src/queries/imports/import-locks.ts';
+import { withLastWrites } from '../../src/queries/records/last-writes.ts';
 import { allImports } from '../../src/queries/imports/imports.ts';
 import { startApp } from '../setup/app.ts';
 import { isOnCitus } from '../setup/database.ts';
-import { contactBody, make, makeList, type TestCustomer } from '../setup/factories.ts';
+import { companyBody, contactBody, make, makeList, type TestCustomer } from '../setup/factories.ts';
 import {
   beginImport,
   contactLines,
@@ -414,6 +417,39 @@ describe('several workers', () => {
       LeaseLost,
     );
     expect(await counted()).toBe(3);
+  });
+
+  test('write all batches of a transaction to the companies that it locked first, whichever others get their names', async () => {
+    const older = await make(customer, '/company', companyBody({ company_name: 'Older' }));
+    const acme = await make(customer, '/company', companyBody({ company_name: 'Acme' }));
+    const item = (i: number, name: string) => ({
+      ...contactBody({ work_email: `${i}@held.example` }),
+      company: { name },
+    });
+    const batches = [
+      [item(1, 'acme'), item(2, 'New')],
+      [item(1, 'ACME'), item(3, 'new')],
+    ];
+    await app.db.transaction((sql) =>
+      withLastWrites(sql, customer.id, async (last) => {
+        const settings = { object: 'contacts', match: 'work_email' } as const;
+        const { companies } = await lockForBatches(sql, customer.id, settings, batches.flat(), last);
+        await customer.patch(`/company/${older}`, { company_name: 'Acme' });
+        for (const items of batches)
+          await writeContactBatch(
+            sql,
+            customer.id,
+            { operation: 'upsert', match: 'work_email', isAtomic: false, items, companies },
+            last,
+          );
+      }),
+    );
+    const contacts = (
+      await customer.post('/contacts/list', { filters: { work_email: { ends_with: '@held.example' } } })
+    ).body;
+    const ids = contacts.toReversed().map(({ company }: Json) => company.id);
+    expect(ids).toEqual([acme, ids[2], ids[2]]);
+    expect(ids[2]).not.toBeNull();
   });
 
   test('never deadlock with a writer that uses the same counters', async () => {

@@ -4,6 +4,7 @@ import { saveVerifications } from '../../src/queries/crm/contact-verifications.t
 import { syncProspects } from '../../src/queries/crm/crm-sync.ts';
 import { markRemovalRequested } from '../../src/queries/crm/removal-requests.ts';
 import { withLastWrites } from '../../src/queries/records/last-writes.ts';
+import { mergeCompanies as mergeCompaniesInTransaction } from '../../src/queries/crm/merges/company-merges.ts';
 import { mergeContacts as mergeInTransaction } from '../../src/queries/crm/merges/contact-merges.ts';
 import { forgetOldMerges } from '../../src/queries/records/merged-records.ts';
 import type { Contact } from '../../src/schemas/contacts.ts';
@@ -441,6 +442,31 @@ describe('merges that race', () => {
     if ((await syncing) === 'unavailable') await sync([prospects[1]!]);
     expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(1);
   });
+
+  test.each(['created', 'changed'] as const)(
+    'a contact that is %s with the name of a company that is merged meanwhile has a company',
+    async (how) => {
+      const [kept, merged] = [
+        await make(customer, '/company', companyBody()),
+        await make(customer, '/company', companyBody({ company_name: 'Gone Ltd' })),
+      ];
+      const id = await contact();
+      const company = { name: 'gone ltd' };
+      // Of such a company a merge leaves the row to a worker.
+      await app.owner`insert into company_settlements (customer_id, company_id, is_deletion) values (${customer.id}, ${merged}, false)`;
+      const { writing } = await app.db.transaction(async (sql) => {
+        await mergeCompaniesInTransaction(sql, customer.id, { id: kept, merge_ids: [merged] });
+        const writing =
+          how === 'created'
+            ? customer.post('/contacts', contactBody({ company }))
+            : customer.patch(`/contacts/${id}`, { company });
+        await somebodyWaitsFor(sql, app.owner);
+        return { writing };
+      });
+      const { body } = await writing;
+      expect((await read('/contacts', body.data.id)).company.id).not.toBeNull();
+    },
+  );
 
   test('with a verification do not lose it: it is stored again, with the record that stays', async () => {
     const work_email = 'one@example.com';

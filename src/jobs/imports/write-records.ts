@@ -15,7 +15,7 @@ import { findByMergedExternalId } from '../../queries/records/merged-records.ts'
 import { withLastWrites, withoutLastWrites, type LastWrites } from '../../queries/records/last-writes.ts';
 import { keepFile } from '../../queries/imports/dry-runs.ts';
 import { insertErrors } from '../../queries/imports/import-errors.ts';
-import { lockForBatches } from '../../queries/imports/import-locks.ts';
+import { lockForBatches, type HeldLocks } from '../../queries/imports/import-locks.ts';
 import {
   saveWritten,
   type ImportCounts,
@@ -136,16 +136,17 @@ async function writeInOrder(
 ): Promise<readonly Outcome[]> {
   const outcomes = new Map<PlannedRecord, Outcome>();
   let rounds = inRounds(new Rounds(row, undefined, aliases), planned);
-  const needsNoLocks = rounds.length > 1 || (row.dry_run && planned.some(({ item }) => 'external_id' in item));
-  if (needsNoLocks) {
+  const needsLocks = rounds.length > 1 || (row.dry_run && planned.some(({ item }) => 'external_id' in item));
+  let held: HeldLocks | undefined;
+  if (needsLocks) {
     // Planned again: an external id that a stored record loses may be the one that a later record of the file gets.
-    const stored = await lockItems(sql, row, itemsOf(planned), row.dry_run ? undefined : last);
-    rounds = inRounds(new Rounds(row, stored, aliases), planned);
+    held = await lockItems(sql, row, itemsOf(planned), row.dry_run ? undefined : last);
+    rounds = inRounds(new Rounds(row, held.externalIds, aliases), planned);
     if (rounds.length > maxRounds) throw new TooManyRecords();
   }
   for (const records of rounds) {
     const items = itemsOf(records);
-    const how = { needsNoLocks, maySearch: planned.length <= searchedAtOnce };
+    const how = { held, maySearch: planned.length <= searchedAtOnce };
     const written = await (row.dry_run ? tryBatch(sql, row, items, how) : writeAccepted(sql, row, items, how, last));
     for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);
   }
@@ -175,18 +176,18 @@ const externalIdOf = (item: object): string[] => {
 /**
  * Writes a batch. If PostgreSQL rejects it, e.g. because a value is too large for an index, writes its halves, down to
  * single records, so only these fail.
- * @param how `needsNoLocks`: the caller holds the locks of all items. `maySearch`: false if the transaction has too many
- * records to write halves
+ * @param how `held`: what is known if the caller holds the locks of all items. `maySearch`: false if the transaction has
+ * too many records to write halves
  */
 async function writeAccepted(
   sql: Transaction,
   row: ImportRow,
   items: Batch['items'],
-  how: { needsNoLocks: boolean; maySearch: boolean },
+  how: How,
   last: LastWrites,
 ): Promise<Outcome[]> {
   try {
-    return await writeBatch(sql, row, items, last);
+    return await writeBatch(sql, row, { items, companies: how.held?.companies }, last);
   } catch (cause) {
     if (!isRejection(cause)) throw cause;
     if (!how.maySearch) throw new TooManyRecords(undefined, { cause });
@@ -194,25 +195,29 @@ async function writeAccepted(
       return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
   }
   // All at once, because the second half must not wait for values while the first half holds records.
-  if (!how.needsNoLocks) await lockItems(sql, row, items, last);
-  const locked = { ...how, needsNoLocks: true };
+  const locked = { ...how, held: how.held ?? (await lockItems(sql, row, items, last)) };
   const half = Math.ceil(items.length / 2);
   const first = await writeAccepted(sql, row, items.slice(0, half), locked, last);
   return [...first, ...(await writeAccepted(sql, row, items.slice(half), locked, last))];
+}
+
+interface How {
+  held: HeldLocks | undefined;
+  maySearch: boolean;
 }
 
 const itemsOf = (planned: readonly PlannedRecord[]) => planned.map(({ item }) => item);
 
 /**
  * Locks all valid items, so that they can be written in several batches.
- * @returns external ids of the stored records, by match value
+ * @returns what is known of them while they are locked
  */
 const lockItems = (
   sql: Transaction,
   row: ImportRow,
   items: Batch['items'],
   last: LastWrites | undefined,
-): Promise<Map<string, string>> =>
+): Promise<HeldLocks> =>
   lockForBatches(
     sql,
     row.customer_id,
@@ -247,7 +252,7 @@ const isRejection = (error: unknown): boolean =>
 async function writeBatch(
   sql: Transaction,
   row: ImportRow,
-  items: Batch['items'],
+  given: Pick<Batch, 'items' | 'companies'>,
   last: LastWrites,
 ): Promise<Outcome[]> {
   const { customer_id: customerId, object, mode, match } = row;
@@ -257,7 +262,7 @@ async function writeBatch(
     match: match ?? 'id',
     isAtomic: false,
     fit: (body, stored) => fitToStored(body, stored, invalidValues),
-    items,
+    ...given,
   };
   const write = object === 'contacts' ? writeContactBatch : writeCompanyBatch;
   return write(sql, customerId, batch, last);
@@ -271,9 +276,11 @@ async function tryBatch(
   sql: Transaction,
   row: ImportRow,
   items: Batch['items'],
-  how: { needsNoLocks: boolean; maySearch: boolean },
+  { held, maySearch }: How,
 ): Promise<Outcome[]> {
   let outcomes: Outcome[] = [];
+  // The companies that the batch creates do not stay either.
+  const how = { maySearch, held: held && { ...held, companies: held.companies && { ...held.companies } } };
   const undone = sql.savepoint(async (attempt) => {
     outcomes = await withoutLastWrites((last) => writeAccepted(attempt as Transaction, row, items, how, last));
     throw new DryRun();

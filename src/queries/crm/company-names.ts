@@ -3,7 +3,7 @@ import { searchColumnsOfCompany } from '../../filters/search-columns.ts';
 import type { Company } from '../../schemas/companies.ts';
 import { fold } from '../../text/fold.ts';
 import { normalise } from '../../text/normalise.ts';
-import { RecordsChanged } from '../records/batches.ts';
+import { RecordsChanged, type LockedCompanies } from '../records/batches.ts';
 import type { LastWrites } from '../records/last-writes.ts';
 import { findSuccessors } from '../records/merged-records.ts';
 import { lockValues, type LockedValue } from '../records/value-locks.ts';
@@ -15,7 +15,8 @@ export type NamedCompany = Pick<Company, 'company_name' | 'industry'>;
  * ignored. The industry is used only for a new company. The company stays locked until the transaction ends, so other
  * transactions cannot change or delete it.
  * @param last collects what the transaction writes last
- * @returns the company's id; null if another transaction deleted the company while this transaction waited for the lock
+ * @returns the company's id; null if another transaction deleted the company while this transaction waited for the lock.
+ * If it was merged into another one meanwhile, the id of that one, which is locked too
  */
 export async function findOrCreateCompany(
   sql: Transaction,
@@ -25,21 +26,24 @@ export async function findOrCreateCompany(
 ): Promise<string | null> {
   const name = fold(company.company_name);
   // Usually the company exists. While it does not, no row is locked yet, so it is not too late to lock its name.
-  const found = (await lockRows(sql, customerId, { names: [name] })).byName.get(name);
+  const { byName, gone } = await lockRows(sql, customerId, { names: [name] });
+  if (gone.length > 0) return lockSuccessor(sql, customerId, gone[0]!);
+  const found = byName.get(name);
   if (found !== undefined) return found;
   const locked = await lockCompanies(sql, customerId, { names: [name] });
   return (await findOrCreateNamed(sql, customerId, locked, [company], last)).get(name)!;
 }
 
-/** Companies that contacts will refer to. They are locked until the transaction ends. */
-export interface LockedCompanies {
-  /**
-   * A map from company name (in lower case, without accents) to the id of the oldest company with this name. A name
-   * without a company is missing. The id is null if another transaction deleted the company while this transaction
-   * waited for the lock.
-   */
-  byName: Map<string, string | null>;
-  byId: Set<string>;
+/**
+ * @returns the id of the company into which another one was merged, or null if that one was deleted
+ * @throws RecordsChanged if it was deleted or merged in turn
+ */
+async function lockSuccessor(sql: Transaction, customerId: string, merged: string): Promise<string | null> {
+  const id = (await findSuccessors(sql, customerId, [merged])).get(merged);
+  if (id === undefined) return null;
+  const { byId } = await lockRows(sql, customerId, { names: [], ids: [id] });
+  if (!byId.has(id)) throw new RecordsChanged();
+  return id;
 }
 
 interface Wanted {
@@ -64,8 +68,7 @@ export async function lockCompanies(
   const found = await findOldest(sql, customerId, names);
   const missing = names.filter((name) => !found.has(name));
   await lockValues(sql, customerId, [...missing.map((value) => ({ kind: 'company_name' as const, value })), ...values]);
-  const locked = await lockRows(sql, customerId, { names: missing, ids, found });
-  const gone = [...found].flatMap(([name, id]) => (locked.byName.get(name) === null ? [id] : []));
+  const { gone, ...locked } = await lockRows(sql, customerId, { names: missing, ids, found });
   // The contacts of a company that was merged meanwhile belong to another one now.
   if ((await findSuccessors(sql, customerId, gone)).size > 0) throw new RecordsChanged();
   return locked;
@@ -92,6 +95,7 @@ async function findOldest(
  * Locks companies by name and by id, in the order of their ids, to avoid deadlocks.
  * @param found companies that were found by name before. Their names are not looked up again: if another transaction
  *   has renamed a company meanwhile, the name would seem free, although it is not locked.
+ * @returns `gone`: ids of companies that were found by name, and that other transactions deleted meanwhile
  */
 async function lockRows(
   sql: Transaction,
@@ -101,10 +105,11 @@ async function lockRows(
     ids = [],
     found = new Map(),
   }: Pick<Wanted, 'names' | 'ids'> & { found?: ReadonlyMap<string, string> | undefined },
-): Promise<LockedCompanies> {
+): Promise<LockedCompanies & { gone: string[] }> {
   const byName = new Map<string, string | null>([...found.keys()].map((name) => [name, null]));
   const byId = new Set<string>();
-  if (names.length + ids.length + found.size === 0) return { byName, byId };
+  const gone: string[] = [];
+  if (names.length + ids.length + found.size === 0) return { byName, byId, gone };
   const rows = await sql.unsafe<{ name: string | null; id: string; is_deleted: boolean }[]>(
     lockStatement,
     [customerId, names as string[], ids as string[], [...found.keys()], [...found.values()]],
@@ -113,8 +118,9 @@ async function lockRows(
   for (const { name, id, is_deleted } of rows) {
     if (name !== null) byName.set(name, is_deleted ? null : id);
     else if (!is_deleted) byId.add(id);
+    if (name !== null && is_deleted) gone.push(id);
   }
-  return { byName, byId };
+  return { byName, byId, gone };
 }
 
 // Lateral subqueries, no joins, for the reason that `lookUp` gives.

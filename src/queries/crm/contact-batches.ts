@@ -22,10 +22,11 @@ import {
   withRepeats,
   type Batch,
   type Item,
+  type LockedCompanies,
   type Outcome,
 } from '../records/batches.ts';
 import { findUnknownReferences } from './contact-references.ts';
-import { findOrCreateNamed, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
+import { findOrCreateNamed, lockCompanies, type NamedCompany } from './company-names.ts';
 import {
   blank,
   contactsWritten,
@@ -59,15 +60,20 @@ const contacts: BatchRecords<ContactColumns, ContactDetail> = {
  * @throws the error of the first failed item if the batch is atomic
  * @throws DomainError `unavailable` if other requests keep changing the same contacts
  */
-export const writeContactBatch = (
+export async function writeContactBatch(
   sql: Transaction,
   customerId: string,
   batch: Batch,
   last: LastWrites,
-): Promise<Outcome[]> =>
-  withRepeats(sql, last, (attempt, own) =>
-    (batch.operation === 'delete' ? deleteAll : writeAll)(attempt, customerId, batch, own),
+): Promise<Outcome[]> {
+  if (batch.operation === 'delete')
+    return withRepeats(sql, last, (attempt, own) => deleteAll(attempt, customerId, batch, own));
+  const { outcomes, byName } = await withRepeats(sql, last, (attempt, own) =>
+    writeAll(attempt, customerId, batch, own),
   );
+  if (batch.companies) batch.companies.byName = byName;
+  return outcomes;
+}
 
 async function deleteAll(sql: Transaction, customerId: string, batch: Batch, last: LastWrites): Promise<Outcome[]> {
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
@@ -80,18 +86,23 @@ async function deleteAll(sql: Transaction, customerId: string, batch: Batch, las
 }
 
 // The steps are those of the calls for one contact, in the same order, so that an item fails with the same error.
-async function writeAll(sql: Transaction, customerId: string, batch: Batch, last: LastWrites): Promise<Outcome[]> {
+async function writeAll(
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  last: LastWrites,
+): Promise<{ outcomes: Outcome[]; byName: LockedCompanies['byName'] }> {
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
   const rules = await lockAndReadRules(sql, customerId);
-  const companies = await lockCompaniesOf(sql, customerId, batch, items);
+  const companies = batch.companies ?? (await lockCompaniesOf(sql, customerId, batch, items));
   await lockMatching(sql, customerId, contacts, batch, items);
   for (const item of alive(items)) setColumnsOf(batch, item, companies);
   await failUnknownReferences(sql, customerId, items);
   await assignExternalIds(sql, customerId, contacts, items);
   endIfAtomic(batch, items);
-  await setNewCompanies(sql, customerId, items, companies, last);
+  const byName = await setNewCompanies(sql, customerId, items, companies, last);
   await write(sql, customerId, rules, items, last);
-  return outcomesOf(items);
+  return { outcomes: outcomesOf(items), byName };
 }
 
 const companyOf = ({ body }: ContactItem): CompanyReference | null | undefined =>
@@ -147,13 +158,14 @@ async function failUnknownReferences(
   for (const [i, error] of errors.entries()) if (error) fail(open[i]!, error);
 }
 
+/** Creates the companies that are missing. Returns the ids of all companies by name. */
 async function setNewCompanies(
   sql: Transaction,
   customerId: string,
   items: readonly ContactItem[],
   companies: LockedCompanies,
   last: LastWrites,
-): Promise<void> {
+): Promise<LockedCompanies['byName']> {
   const missing = alive(items).flatMap((item) => {
     const { name, industry = '' } = companyOf(item) ?? {};
     const isThere = name === undefined || companies.byName.has(fold(name));
@@ -162,6 +174,7 @@ async function setNewCompanies(
   const wanted: NamedCompany[] = missing.map(({ company }) => company);
   const ids = await findOrCreateNamed(sql, customerId, companies, wanted, last);
   for (const { item, company } of missing) item.columns!.company_id = ids.get(fold(company.company_name))!;
+  return ids;
 }
 
 /** Inserts or updates the contact of each item that has not failed. Also updates list memberships and counts. */

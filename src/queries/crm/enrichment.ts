@@ -6,13 +6,13 @@ import { contactFields } from '../../schemas/contacts.ts';
 import type { EnrichedField } from '../../schemas/clean-data/enrichment.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
-import { RecordsChanged } from '../records/batches.ts';
+import { RecordsChanged, type LockedCompanies } from '../records/batches.ts';
 import { lockContacts } from '../records/contact-locks.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { findSuccessors } from '../records/merged-records.ts';
 import { refreshMembers } from '../memberships/list-members.ts';
 import { lockAndReadRules, type LockedRules } from '../memberships/list-rules.ts';
-import { findOrCreateNamed, lockCompanies, type LockedCompanies, type NamedCompany } from './company-names.ts';
+import { findOrCreateNamed, lockCompanies, type NamedCompany } from './company-names.ts';
 import { tellSynced, updateSynced, valuesToLock } from './crm-sync.ts';
 import { companyOf, isEmpty, toContact, type SyncedContact } from './prospect-contacts.ts';
 

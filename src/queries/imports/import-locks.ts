@@ -3,7 +3,7 @@ import type { CompanyReference } from '../../schemas/contacts.ts';
 import { fold } from '../../text/fold.ts';
 import { externalIdsOf } from '../records/batch-external-ids.ts';
 import { canonicalOf, companyTable, contactTable, lockedValuesOf, matchItems } from '../records/batch-matches.ts';
-import { openItems } from '../records/batches.ts';
+import { openItems, type LockedCompanies } from '../records/batches.ts';
 import { lockCompanyRows } from '../crm/companies.ts';
 import { lockDependants } from '../crm/company-changes.ts';
 import { lockCompanies } from '../crm/company-names.ts';
@@ -14,13 +14,21 @@ import { lockRulesShared } from '../memberships/list-rules.ts';
 import type { LastWrites } from '../records/last-writes.ts';
 import { lockValues } from '../records/value-locks.ts';
 
+/** What is known of the records that several batches of an import write, while all their locks are held. */
+export interface HeldLocks {
+  /** Undefined for an import of companies. */
+  companies: LockedCompanies | undefined;
+  externalIds: Map<string, string>;
+}
+
 /**
  * Takes all locks that several batches of an import need, at once and in the order that value-locks.ts describes, to
  * avoid deadlocks.
  * @param items the valid items of all batches
  * @param last collects what the transaction writes last; undefined for a dry run, whose batches are rolled back one by
  * one, with their locks
- * @returns external ids of the stored records, by match value (such as an email)
+ * @returns the companies to which contacts refer, and external ids of the stored records, by match value (such as an
+ * email)
  */
 export async function lockForBatches(
   sql: Transaction,
@@ -28,21 +36,22 @@ export async function lockForBatches(
   { object, match: given }: Pick<ImportSettings, 'object' | 'match'>,
   items: readonly object[],
   last?: LastWrites,
-): Promise<Map<string, string>> {
+): Promise<HeldLocks> {
   const match = given ?? 'id';
   const operation = given === null ? 'create' : 'read';
   const open = openItems({ operation, match, items }, canonicalOf(match));
   // `open` has a match value once, but a later item with the same one may bring another external id.
   const all = items.map((body) => ({ body: body as Record<string, unknown>, value: undefined }));
   const values = [...lockedValuesOf(match, open), ...externalIdsOf(all)];
-  const companies = companiesOf(items);
+  const wanted = companiesOf(items);
   // Also the names of companies that exist: one that is renamed now is missing for a later batch, which then locks its
   // name, and must not have to wait for it.
-  values.push(...companies.names.map((value) => ({ kind: 'company_name' as const, value })));
+  values.push(...wanted.names.map((value) => ({ kind: 'company_name' as const, value })));
   const rulesVersion = await lockRulesShared(sql, customerId);
-  if (object === 'contacts') await lockCompanies(sql, customerId, { ...companies, values });
+  let companies: LockedCompanies | undefined;
+  if (object === 'contacts') companies = await lockCompanies(sql, customerId, { ...wanted, values });
   else await lockValues(sql, customerId, values);
-  if (given === null) return new Map();
+  if (given === null) return { companies, externalIds: new Map() };
   const table = object === 'contacts' ? contactTable : companyTable;
   const matched = await matchItems(sql, customerId, table, { match, creates: true }, open);
   const ids = [...matched.values()];
@@ -52,13 +61,14 @@ export async function lockForBatches(
       : await lockCompanyRows(sql, customerId, ids, 'no key update');
   if (object === 'companies' && rulesVersion !== undefined && last)
     await lockDependantsOfAll(sql, customerId, rows, last);
-  const externalIds = new Map<string, string | null>(rows.map(({ id, external_id }) => [id, external_id]));
-  return new Map(
+  const byId = new Map<string, string | null>(rows.map(({ id, external_id }) => [id, external_id]));
+  const externalIds = new Map(
     [...matched].flatMap(([value, id]) => {
-      const externalId = externalIds.get(id) ?? null;
-      return externalId === null ? [] : [[value, externalId]];
+      const externalId = byId.get(id) ?? null;
+      return externalId === null ? [] : [[value, externalId] as const];
     }),
   );
+  return { companies, externalIds };
 }
 
 /**

@@ -11,6 +11,17 @@ import {
 import type { LastWrites } from './last-writes.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../../schemas/batches.ts';
 
+/** Companies that contacts will refer to. They are locked until the transaction ends. */
+export interface LockedCompanies {
+  /**
+   * A map from company name (in lower case, without accents) to the id of the oldest company with this name. A name
+   * without a company is missing. The id is null if another transaction deleted the company while this transaction
+   * waited for the lock.
+   */
+  byName: Map<string, string | null>;
+  byId: Set<string>;
+}
+
 export interface Batch {
   operation: Exclude<BatchOperation, 'read'>;
   /**
@@ -19,6 +30,12 @@ export interface Batch {
    */
   match: MatchField;
   isAtomic: boolean;
+  /**
+   * The companies to which the items refer, if the caller holds all locks that the batch needs. The batch adds those that
+   * it creates. It must not look for them anew: others may have given a name to another company, and wait for contacts
+   * that the caller has locked.
+   */
+  companies?: LockedCompanies | undefined;
   /** Returns the body that changes a stored record. Without it, this is the item. */
   fit?: (body: Record<string, unknown>, stored: Record<string, unknown>) => Record<string, unknown>;
   /** The items of the batch. An invalid item is represented by its error. */
