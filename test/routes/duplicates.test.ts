@@ -49,11 +49,11 @@ describe('duplicates by one value', () => {
     expect((await contacts('work_email')).body).toEqual([]);
   });
 
-  test('take profile URLs of any length, and leave out contacts without one', async () => {
-    const url = `https://example.com/${'ü'.repeat(2_000)}`;
+  test('take profile URLs of any length, and leave out contacts without one, and with a URL that identifies nobody', async () => {
+    const url = `https://example.com/in/${'ü'.repeat(2_000)}`;
     const ids = [await contact({ profnet_url: url }), await contact({ profnet_url: url.toUpperCase() })];
-    await contact({});
-    await contact({});
+    for (const profnet_url of [null, 'none', 'https://www.linkedin.com/in/', 'linkedin.com/in/-?x=y/z'])
+      for (let i = 0; i < 2; i += 1) await contact({ profnet_url });
     const { body } = await contacts('profnet_url');
     expect(body).toEqual([{ value: url.replaceAll('ü', 'u'), count: 2, ids }]);
   });

@@ -94,7 +94,7 @@ const countedIn = (sql: Sql, customerId: string, kind: CountedKey): Fragment => 
   )`;
 
 function sharedIn(sql: Sql, customerId: string, by: keyof typeof indexedValues): Fragment {
-  const { table, value, counts } = indexedValues[by];
+  const { table, value, counts, identifies = 'true' } = indexedValues[by];
   return sql`
     with g as materialized (
       select v.value
@@ -106,7 +106,7 @@ function sharedIn(sql: Sql, customerId: string, by: keyof typeof indexedValues):
       ) v
       where v.value <> ''
       group by v.value
-      having count(*) > 1
+      having count(*) > 1 and ${constant(sql, identifies)}
     )`;
 }
 
@@ -117,6 +117,8 @@ interface IndexedValue {
   value: string;
   /** SQL condition: the record `r` counts. It must not exclude a record that has a value and is visible. */
   counts: string;
+  /** SQL condition: the value `v.value` identifies somebody. Default: every value does. */
+  identifies?: string;
   /** SQL condition that finds the records `r` with the value `g.value` by an index. */
   hasValue: string;
 }
@@ -131,6 +133,8 @@ const indexedValues: Record<Exclude<DuplicateKey, CountedKey>, IndexedValue> = {
     table: 'contacts',
     value: profile,
     counts: 'r.profnet_url is not null',
+    // As `profileKey` decides; here for each value that several contacts share.
+    identifies: `v.value ~ '^([a-z][a-z0-9+.-]*://)?[^/?#[:space:]]+[.][^/?#[:space:]]+(/+[^/?#]+)*/+[^/?#]+/+[^/?#]*[[:alnum:]][^/?#]*/*([?#]|$)'`,
     // The index has a hash of the value, because a URL can be longer than an index entry may be.
     hasValue: `hashtextextended(${profile}, 0) = hashtextextended(g.value, 0) and ${profile} = g.value`,
   },
@@ -153,7 +157,7 @@ export function listDuplicates(
   by: keyof typeof indexedValues,
   paginate: DuplicatesPage = {},
 ): Promise<DuplicateGroup[]> {
-  const { table, value, counts, hasValue } = indexedValues[by];
+  const { table, value, counts, identifies = 'true', hasValue } = indexedValues[by];
   const records = sql`${constant(sql, table)} r where r.customer_id = ${customerId}::uuid and ${constant(sql, counts)}`;
   return sql<DuplicateGroup[]>`
     with g as materialized (
@@ -161,7 +165,7 @@ export function listDuplicates(
       from (select ${constant(sql, value)} as value from ${records}) v
       where v.value <> ''
       group by v.value
-      having count(*) > 1 and ${isAfterGroup(sql, 'count(*)', 'v.value', paginate)}
+      having count(*) > 1 and ${constant(sql, identifies)} and ${isAfterGroup(sql, 'count(*)', 'v.value', paginate)}
       order by count desc, ${groupOrder(sql, 'v.value')}
       ${limitAndOffset(sql, paginate)}
     )
