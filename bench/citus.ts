@@ -293,7 +293,7 @@ async function unlock(url: string, { key }: TestCustomer): Promise<number> {
     });
     return (await answer.json()) as { id: string; status: string };
   };
-  const { id } = await call('/unlock-contacts', { total_records: unlocked, sync_crm: true });
+  const { id } = await call('/unlock-contacts', { filters: {}, total_records: unlocked, sync_crm: true });
   for (;;) {
     const { status } = await call(`/${id}`);
     if (status === 'COMPLETED') return performance.now() - start;

@@ -62,7 +62,11 @@ export async function benchUnlock(rounds: number): Promise<void> {
 
 /** By the database's clock, from the job's first turn to its end. */
 async function unlocksASecond(owner: postgres.Sql, customer: TestCustomer, sync_crm: boolean): Promise<number> {
-  const { body } = await customer.post('/service-handler/unlock-contacts', { total_records: most, sync_crm });
+  const { body } = await customer.post('/service-handler/unlock-contacts', {
+    filters: {},
+    total_records: most,
+    sync_crm,
+  });
   for (;;) {
     const [job] = await owner<{ rate: number | null; status: string }[]>`
       select status, succeeded / extract(epoch from finished_at - started_at)::float8 as rate

@@ -32,7 +32,9 @@ export async function benchJobs(rounds: number): Promise<void> {
       return id;
     });
   const start = (customer: string, id: string) =>
-    db.transaction((sql) => startSelectedUnlock(sql, { customerId: customer, apiKeyId: null }, config, { ids: [id] }));
+    db.transaction((sql) =>
+      startSelectedUnlock(sql, { customerId: customer, apiKeyId: null }, config, { ids: [id] }, []),
+    );
 
   const people = Array.from({ length: startsInTurn }, () => person());
   await catalog.prepare();

@@ -59,7 +59,7 @@ const requests: Request[] = [
   post('/contacts/list', { filters: { search: 'first1' } }),
   post('/contacts/list', {}),
   post('/prospect/list', {}),
-  post('/service-handler/unlock-contacts', { total_records: 1, sync_crm: true }),
+  post('/service-handler/unlock-contacts', { filters: {}, total_records: 1, sync_crm: true }),
 ];
 
 const headers = ({ key }: TestCustomer) => ({ authorization: `X-API-Key ${key}` });

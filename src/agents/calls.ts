@@ -9,7 +9,7 @@ import { companyRow, contactRow, itemRow, listRow, pageText, prospectRow, type R
  * Sends a request to a route of this service with the caller's key.
  * @throws AgentError if the route responds with an error
  */
-export type Send = (options: InjectOptions, limits?: { maxCredits: number }) => Promise<InsideAnswer>;
+export type Send = (options: InjectOptions) => Promise<InsideAnswer>;
 
 /** Runs a tool, and returns its result as text. */
 type Run<N extends ToolName> = (send: Send, args: Arguments<N>) => Promise<string>;
@@ -66,18 +66,11 @@ const canonical = (value: unknown): string =>
       : member,
   );
 
-/**
- * Sends a POST that has its effect once for each `request_id`. Returns its answer, and whether it is an earlier one.
- * @param maxCredits the most credits that it may reserve
- */
-async function once(send: Send, requestId: string, url: string, body: object, maxCredits = 0): Promise<string> {
+/** Sends a POST that has its effect once for each `request_id`. Returns its answer, and whether it is an earlier one. */
+async function once(send: Send, requestId: string, url: string, body: object): Promise<string> {
   const key = `agent-${createHash('sha256').update(requestId).digest('hex')}`;
-  // The limit stands in the URL, because a request with the same key and another URL is refused as another one.
-  const call = {
-    ...post(`${url}?max_credits=${maxCredits}`, {}, { 'idempotency-key': key }),
-    payload: canonical(body),
-  };
-  const { body: answer, headers } = await send(call, { maxCredits });
+  const call = { ...post(url, {}, { 'idempotency-key': key }), payload: canonical(body) };
+  const { body: answer, headers } = await send(call);
   const replayed = headers['idempotency-replayed'] === 'true';
   return JSON.stringify(replayed ? { ...(answer as object), replayed } : answer);
 }
@@ -89,7 +82,7 @@ function unlocking({
   order_by,
   total_records,
   ...rest
-}: Omit<Partial<Arguments<'unlock_prospects'>>, 'max_credits' | 'request_id'>) {
+}: Omit<Partial<Arguments<'unlock_prospects'>>, 'request_id'>) {
   if ((ids === undefined) === (total_records === undefined))
     throw new AgentError('Give either `ids`, or `total_records` with `filters`.');
   if (ids === undefined)
@@ -123,12 +116,11 @@ export const runs: { readonly [N in ToolName]: Run<N> } = {
     const { url, body } = unlocking(args);
     return JSON.stringify((await send(post(url, { ...body, dry_run: true }))).body);
   },
-  unlock_prospects: (send, { request_id, max_credits, ...args }) => {
+  unlock_prospects: (send, { request_id, ...args }) => {
     const { url, body } = unlocking(args);
-    return once(send, request_id, url, body, max_credits);
+    return once(send, request_id, url, body);
   },
-  verify_emails: (send, { request_id, max_credits, ...args }) =>
-    once(send, request_id, '/service-handler/verify-email', args, max_credits),
+  verify_emails: (send, { request_id, ...args }) => once(send, request_id, '/service-handler/verify-email', args),
   job_status: async (send, { id, results = false, ...rest }) => {
     const { body: job } = await send({ method: 'GET', url: `${base}/service-handler/${id}` });
     if (!results) return JSON.stringify(job);
@@ -146,8 +138,8 @@ export const toolNames = Object.keys(tools) as ToolName[];
  */
 export const sender =
   (call: Send): Send =>
-  async (options, limits) => {
-    const answer = await call(options, limits);
+  async (options) => {
+    const answer = await call(options);
     if (answer.status >= 400) throw new AgentError(errorText(answer));
     return answer;
   };

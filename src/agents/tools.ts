@@ -63,7 +63,7 @@ const spending = {
 };
 
 const which = {
-  filters: anObject<ProspectFilters>('As in search_prospects.'),
+  filters: anObject<ProspectFilters>('As in search_prospects; {} is everybody.'),
   order_by: anObject<Record<string, string>>('Whom first: {"score": "DESC"} without it.'),
   ...optional(Type.Pick(UnlockContacts, ['total_records'])),
   ...optional(Type.Pick(UnlockSelectedContacts, ['ids'])),

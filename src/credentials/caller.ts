@@ -15,8 +15,6 @@ export interface KeyCaller {
   /** The user who created the key. */
   userId: string;
   scopes: readonly Scope[];
-  /** The most credits that this request may reserve. Undefined: any number. */
-  maxCredits?: number | undefined;
 }
 
 export interface SessionCaller {
@@ -37,9 +35,11 @@ export interface Spender {
   maxCredits?: number | undefined;
 }
 
-export const spenderOf = (caller: Caller): Spender => ({
+/** @param maxCredits the most credits that the job may reserve; undefined: any number */
+export const spenderOf = (caller: Caller, maxCredits?: number): Spender => ({
   customerId: caller.customerId,
-  ...(caller.kind === 'key' ? { apiKeyId: caller.keyId, maxCredits: caller.maxCredits } : { apiKeyId: null }),
+  apiKeyId: caller.kind === 'key' ? caller.keyId : null,
+  maxCredits,
 });
 
 declare module 'fastify' {

@@ -2,13 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { FastifyRequest, InjectOptions } from 'fastify';
 
-/** Limits of a request that the service itself sends for one that it has received. */
-interface InsideLimits {
-  /** The most credits that the request may reserve. Undefined: any number. */
-  maxCredits?: number | undefined;
-}
-
-const inside = new AsyncLocalStorage<InsideLimits>();
+const inside = new AsyncLocalStorage<true>();
 
 export interface InsideAnswer {
   status: number;
@@ -23,11 +17,10 @@ export interface InsideAnswer {
 export async function callInside(
   { server, headers, address, requester }: FastifyRequest,
   { headers: more, ...options }: InjectOptions,
-  limits: InsideLimits = {},
 ): Promise<InsideAnswer> {
   const [, key = ''] = /^\S+ +(\S+)$/.exec(headers.authorization ?? '') ?? [];
   // `inject` sends the request when it is awaited, so it is awaited inside.
-  const answer = await inside.run(limits, async () => {
+  const answer = await inside.run(true, async () => {
     const sent = await server.inject({
       ...options,
       remoteAddress: address,
@@ -39,4 +32,5 @@ export async function callInside(
   return { status: answer.statusCode, headers: answer.headers, body: JSON.parse(answer.body || 'null') };
 }
 
-export const insideLimits = (): InsideLimits | undefined => inside.getStore();
+/** True for a request that the service itself sends for one that it has received. */
+export const isInside = (): boolean => inside.getStore() === true;

@@ -19,8 +19,7 @@ const agents: FastifyPluginAsyncTypebox = async (app) => {
     const { agentHandler } = await import('../agents/server.ts');
     return agentHandler(
       packageJson.version,
-      ({ authInfo }) =>
-        sender((options, limits) => callInside(authInfo!.extra!['request'] as FastifyRequest, options, limits)),
+      ({ authInfo }) => sender((options) => callInside(authInfo!.extra!['request'] as FastifyRequest, options)),
       (error) => app.log.info({ err: error }, 'a message of an agent was refused'),
     );
   };

@@ -3,9 +3,10 @@ import { rowsOf } from '../plugins/record-list-routes.ts';
 import { spenderOf, type Caller } from '../credentials/caller.ts';
 import { cancelJob } from '../jobs/cancel-job.ts';
 import {
-  countExisting,
   estimateSelectedUnlock,
   estimateUnlock,
+  findChosen,
+  findChosenIfUp,
   searchOf,
   startSelectedUnlock,
   startUnlock,
@@ -29,6 +30,7 @@ import {
   visibleJobs,
   type JobType,
 } from '../schemas/jobs.ts';
+import type { Prospect } from '../schemas/prospects.ts';
 import { ErrorBody, IdParams, ShortageBody } from '../schemas/base/wire.ts';
 
 const tags = ['jobs'];
@@ -64,7 +66,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       return app.once(
         request,
         reply,
-        (sql, matches) => act(sql, spenderOf(caller), app.config, body, matches),
+        (sql, matches) => act(sql, spenderOf(caller, body.max_credits), app.config, body, matches),
         () => request.catalog.count(search),
       );
     },
@@ -87,14 +89,13 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async (request, reply) => {
-      const { body, caller } = request;
-      const spender = spenderOf(caller);
-      if (!body.dry_run) return app.once(request, reply, (sql) => startSelectedUnlock(sql, spender, app.config, body));
-      return app.once(
+      const { body, caller, catalog } = request;
+      const [act, find] = body.dry_run ? [estimateSelectedUnlock, findChosen] : [startSelectedUnlock, findChosenIfUp];
+      return app.once<Prospect[]>(
         request,
         reply,
-        (sql, matches) => estimateSelectedUnlock(sql, spender, app.config, body, matches),
-        () => countExisting(request.catalog, body.ids),
+        (sql, known) => act(sql, spenderOf(caller, body.max_credits), app.config, body, known),
+        () => find(catalog, body.ids),
       );
     },
   );
@@ -119,7 +120,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) => {
       const { body, caller } = request;
       const act = body.dry_run ? estimateEmailVerification : startEmailVerification;
-      return app.once(request, reply, (sql) => act(sql, spenderOf(caller), app.config, body));
+      return app.once(request, reply, (sql) => act(sql, spenderOf(caller, body.max_credits), app.config, body));
     },
   );
 

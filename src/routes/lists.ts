@@ -157,7 +157,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         const { caller, params, body } = request;
         const given = { ...body, listId: params.id };
         if (body?.dry_run) return estimateListVerification(sql, spenderOf(caller), app.config, given);
-        const data = await startListVerification(sql, spenderOf(caller), app.config, given);
+        const data = await startListVerification(sql, spenderOf(caller, body?.max_credits), app.config, given);
         return { success: true, message: 'Verification started', data };
       }),
   );

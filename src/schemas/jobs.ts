@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { EnrichmentResult } from './clean-data/enrichment.ts';
 import { pools } from './credits.ts';
-import { Prospect, ProspectQuery } from './prospects.ts';
+import { Prospect, ProspectFilters, ProspectQuery } from './prospects.ts';
 import type { Scope } from './base/scopes.ts';
 import { Verification } from './verification.ts';
 import { Enum, Flag, Ids, Instant, Nullable, PaginateOrContinue, Strict, success, Uuid } from './base/wire.ts';
@@ -142,15 +142,23 @@ const listIds = Type.Optional(
   ),
 );
 
-const { filters, order_by } = ProspectQuery.properties;
+const maxCredits = Type.Optional(
+  Type.Integer({
+    minimum: 0,
+    maximum: 1_000_000_000,
+    description: 'A start that would reserve more credits than this is 402, and nothing starts.',
+  }),
+);
 
 export const UnlockContacts = Strict(
   {
-    filters,
-    order_by,
+    // Required, because a forgotten filter must not spend.
+    filters: { ...ProspectFilters, description: `${ProspectFilters.description} \`{}\` is everybody.` },
+    order_by: ProspectQuery.properties.order_by,
     total_records: Type.Integer({ minimum: 1, maximum: 10_000, description: 'How many prospects to unlock at most.' }),
     sync_crm: syncProspects,
     list_ids: listIds,
+    max_credits: maxCredits,
     dry_run: dryRun,
   },
   {
@@ -176,6 +184,7 @@ export const UnlockSelectedContacts = Strict(
     }),
     sync_crm: syncProspects,
     list_ids: listIds,
+    max_credits: maxCredits,
     dry_run: dryRun,
   },
   {
@@ -199,6 +208,7 @@ const EmailToVerify = Strict(
 
 const verifying = {
   fresh: Flag('Verify every address anew, and charge for it. Otherwise results of the last 24 hours are reused.'),
+  max_credits: maxCredits,
   dry_run: Flag('Only return an estimate; verify nothing.'),
 };
 

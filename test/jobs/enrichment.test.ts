@@ -286,14 +286,18 @@ test('a contact is read as the one that stays, or not at all, while that one is 
   expect(await readBeside(() => Promise.resolve())).toBe(kept);
 });
 
-test('a start takes ids, filters or both, and names its faults: unknown contacts, scopes, and too few credits', async () => {
+test('a start takes either ids or filters, and names its faults: unknown contacts, scopes, and too few credits', async () => {
   const customer = await customerWith(app, { subscription: 1 });
   const ids = [await contact(customer), await contact(customer)];
   const estimate = async (body: object) =>
     (await start(customer, { ...body, max_credits: 1, dry_run: true })).body.contacts as number;
-  expect(await estimate({})).toBe(2);
+  expect(await estimate({ filters: {} })).toBe(2);
   expect(await estimate({ contact_ids: [ids[0], ids[0]] })).toBe(1);
-  expect(await estimate({ contact_ids: ids, filters: { id: ids[1] } })).toBe(1);
+  for (const body of [{}, { contact_ids: ids, filters: {} }])
+    expect(await start(customer, { ...body, max_credits: 1 })).toMatchObject({
+      status: 400,
+      body: { errors: [{ path: '/filters' }] },
+    });
   const foreign = await contact(await app.customer());
   const unknown = await start(customer, { contact_ids: [ids[0], foreign], max_credits: 1 });
   expect([unknown.status, unknown.body.errors[0].path]).toEqual([404, '/contact_ids/1']);

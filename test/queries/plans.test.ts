@@ -340,7 +340,7 @@ test.skipIf(isOnCitus())(
       { unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 2 } },
     );
     watch.take();
-    const job = await startUnlock(customer, { total_records: people, sync_crm: true });
+    const job = await startUnlock(customer, { filters: {}, total_records: people, sync_crm: true });
     expect(await ended(customer, job)).toMatchObject({ status: 'COMPLETED', succeeded: people });
     await workers.stop();
     expectPlans(5 * people);

@@ -7,7 +7,9 @@ import { insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith, read, select, unlock, verify } from '../jobs/calls.ts';
-import { waitingMessages } from '../jobs/working.ts';
+import { jobBatches } from '../../src/jobs/job-batches.ts';
+import { takeTurn } from '../../src/jobs/turns.ts';
+import { contextOf, waitingMessages } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, grant, inject, make, unique, type Answer, type TestCustomer } from '../setup/factories.ts';
 
@@ -108,6 +110,27 @@ describe('every start', () => {
     },
   );
 
+  test('with max_credits below what it would reserve is 402, and nothing starts; with enough, it starts', async () => {
+    const customer = await customerWith(app, { subscription: 10, verification: 10 });
+    const { id: list } = (await customer.post('/list-contact', { name: unique('List') })).body;
+    await make(customer, '/contacts', contactBody({ work_email: 'c@x.example', list_ids: [list] }));
+    const emails = [{ email: 'a@x.example' }];
+    for (const [path, body, cost] of [
+      ['/service-handler/unlock-contacts', { ...inTown, total_records: 1 }, 3],
+      ['/service-handler/unlock-selected-contacts', { ids: [people[0]!._id] }, 3],
+      ['/service-handler/verify-email', { emails }, 2],
+      [`/list-contact/verify-contacts/${list}`, {}, 2],
+    ] as const) {
+      const jobs = await countJobs(customer);
+      expect(await customer.post(path, { ...body, max_credits: cost - 1 })).toMatchObject({
+        status: 402,
+        body: { code: 'spend_cap_exceeded', required: cost, available: cost - 1 },
+      });
+      expect(await countJobs(customer)).toBe(jobs);
+      expect((await customer.post(path, { ...body, max_credits: cost })).status).toBe(200);
+    }
+  });
+
   test('of forty concurrent starts, as many succeed as there are credits for', async () => {
     const customer = await customerWith(app, { verification: 20 });
     const answers = await Promise.all(
@@ -155,6 +178,8 @@ describe('unlock-contacts', () => {
     const customer = await customerWith(app, { subscription: 5 });
     for (const [body, path] of [
       [{ ...inTown }, '/total_records'],
+      [{ total_records: 1 }, '/filters'],
+      [{ ...inTown, total_records: 1, max_credits: -1 }, '/max_credits'],
       [{ ...inTown, total_records: 0 }, '/total_records'],
       [{ ...inTown, total_records: 10_001 }, '/total_records'],
       [{ ...inTown, total_records: '5' }, '/total_records'],
@@ -199,6 +224,27 @@ describe('unlock-selected-contacts', () => {
     const answer = await select(customer, { ids, dry_run: true });
     expect(answer).toMatchObject({ status: 200, body: { matches: 2, cost: 6, available: 100 } });
     expect(await countJobs(customer)).toBe(0);
+  });
+
+  test('reserves nothing for people who are known to be free, who stay free if they get an address meanwhile', async () => {
+    const customer = await customerWith(app, { subscription: 3 });
+    const work_email = 'gone@free.example';
+    const free = [
+      person({ work_email, emails: [work_email.toUpperCase()], verification_status: 'invalid' }),
+      person({ work_email: 'n/a', emails: [] }),
+    ];
+    await writePeople(app.catalog, [...free, person(people[3])]);
+    const ids = [...free, people[3]!].map(({ _id }) => _id);
+    expect((await select(customer, { ids, dry_run: true })).body).toMatchObject({ matches: 3, cost: 3 });
+    const { body } = await select(customer, { ids, max_credits: 3 });
+    expect((await read(customer, body.id)).body.credits).toMatchObject({ reserved: 3 });
+    await writePeople(app.catalog, [{ ...free[1]!, work_email: 'now@free.example' }]);
+    await takeTurn('unlock', jobBatches)(contextOf(app), { customerId: customer.id });
+    expect((await read(customer, body.id)).body).toMatchObject({
+      status: 'COMPLETED',
+      succeeded: 3,
+      credits: { charged: 3, refunded: 0 },
+    });
   });
 
   test('accepts 1 to 1,000 ids', async () => {

@@ -159,7 +159,8 @@ describe('a start', () => {
     });
     const list = await makeList(app.fastify, customer);
     await make(customer, '/contacts', contactBody({ work_email: `${unique('a')}@example.com`, list_ids: [list] }));
-    const enrich = (max_credits: number) => client.post('/service-handler/enrich-contacts', { max_credits });
+    const enrich = (max_credits: number) =>
+      client.post('/service-handler/enrich-contacts', { filters: {}, max_credits });
     const answers = [
       await enrich(5),
       await client.post(`/list-contact/verify-contacts/${list}`),

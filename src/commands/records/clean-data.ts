@@ -144,13 +144,13 @@ interface EnrichOptions {
 /** @throws UsageError if it shall start and nothing says what it may cost */
 function enrich({ yes, ...options }: EnrichOptions): Promise<EnrichEstimate | JobStarted> {
   if (yes && options.maxCredits === undefined) throw new UsageError('--yes needs --max-credits');
+  if (options.list && options.ids) throw new UsageError('give --list or --ids, not both');
   return withServices(async ({ db: all, config }) => {
     const { id: customerId } = await all.transaction((sql) => requireCustomer(sql, options.customer));
     const db = all.for({ customerId }, 'command');
     const { list, ids, fields, overwrite = false } = options;
     const body = {
-      ...(ids ? { contact_ids: ids } : {}),
-      ...(list ? { filters: { list_id: list } } : {}),
+      ...(ids ? { contact_ids: ids } : { filters: list ? { list_id: list } : {} }),
       ...(fields ? { fields } : {}),
       overwrite,
       max_credits: options.maxCredits ?? maxCredits,

@@ -1,7 +1,7 @@
 import type { Spender } from '../../credentials/caller.ts';
 import type { Config } from '../../process/config.ts';
 import type { Database, Transaction } from '../../database/db.ts';
-import { conflict, missingReferences } from '../../errors.ts';
+import { conflict, missingReferences, validationFailed } from '../../errors.ts';
 import { contactSource } from '../../filters/columns.ts';
 import { parseRecordQuery } from '../../filters/record-query.ts';
 import { readIds } from '../../queries/crm/record-pages.ts';
@@ -22,9 +22,8 @@ type Costs = Pick<Config, 'UNLOCK_COST'>;
 const pool = 'subscription';
 
 /**
- * Returns the ids of the contacts that a request names, each once: all contacts, those with the ids, those that match the
- * filters, or those of the ids that match.
- * @throws DomainError `not_found` with the JSON pointer of every id that is no contact of the customer; `conflict` if
+ * Returns the ids of the contacts that a request names, each once: those with the ids, or those that match the filters.
+ * @throws DomainError `validation_failed` if it has both or neither; `not_found` with the JSON pointer of every id that is no contact of the customer; `conflict` if
  *   more than `maxEnriched` contacts match
  */
 export async function findEnriched(
@@ -32,14 +31,15 @@ export async function findEnriched(
   customerId: string,
   { contact_ids: ids, filters }: EnrichContacts,
 ): Promise<string[]> {
+  if (ids === undefined && filters === undefined)
+    throw validationFailed([{ path: '/filters', message: 'is required, or contact_ids in its place' }]);
   if (ids === undefined) return findMatching(db, customerId, filters);
+  if (filters !== undefined)
+    throw validationFailed([{ path: '/filters', message: 'must not stand beside contact_ids: give one of the two' }]);
   const known = new Set(await db.search((sql) => findContactIds(sql, customerId, ids)));
   const missing = ids.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'contact', path: `/contact_ids/${i}` }]));
   if (missing.length > 0) throw missingReferences(missing);
-  const distinct = [...new Set(ids)];
-  if (filters === undefined) return distinct;
-  const matching = new Set(await findMatching(db, customerId, filters));
-  return distinct.filter((id) => matching.has(id));
+  return [...new Set(ids)];
 }
 
 async function findMatching(db: Database, customerId: string, filters: EnrichContacts['filters']): Promise<string[]> {

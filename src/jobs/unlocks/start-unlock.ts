@@ -3,13 +3,15 @@ import { toSearch } from '../../catalog/prospects.ts';
 import type { Spender } from '../../credentials/caller.ts';
 import type { Config } from '../../process/config.ts';
 import type { Queryable, Transaction } from '../../database/db.ts';
+import { DomainError } from '../../errors.ts';
 import { parseOrder } from '../../filters/order.ts';
 import { findSpendable } from '../../queries/jobs/credits.ts';
 import { findUnlocked } from '../../queries/catalog/unlocks.ts';
 import { requireLists } from '../../queries/memberships/list-members.ts';
 import type { Estimate, JobStarted, UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
-import { prospectOrderFields } from '../../schemas/prospects.ts';
+import { prospectOrderFields, type Prospect } from '../../schemas/prospects.ts';
 import { startJob, toInputs } from '../start-job.ts';
+import { isFree } from './unlocks.ts';
 
 type Costs = Pick<Config, 'UNLOCK_COST'>;
 
@@ -22,7 +24,7 @@ const pool = 'subscription';
 export const searchOf = (
   customerId: string,
   { filters, order_by }: Pick<UnlockContacts, 'filters' | 'order_by'>,
-): Search => toSearch(customerId, { ...(filters ? { filters } : {}), ...(order_by === undefined ? {} : { order_by }) });
+): Search => toSearch(customerId, { filters, ...(order_by === undefined ? {} : { order_by }) });
 
 /**
  * Unlocks the first prospects that match the filters.
@@ -33,7 +35,7 @@ export async function startUnlock(
   sql: Transaction,
   spender: Spender,
   { UNLOCK_COST: cost }: Costs,
-  { filters = {}, order_by, total_records, ...rest }: UnlockContacts,
+  { filters, order_by, total_records, ...rest }: UnlockContacts,
   matches: number,
 ): Promise<JobStarted> {
   const total = Math.min(total_records, matches);
@@ -60,6 +62,7 @@ export async function estimateUnlock(
 
 /**
  * Starts a job that unlocks the prospects with these ids. The job checks whether they exist.
+ * @param known those of the prospects that the catalog has; nothing is reserved for who is free among them
  * @throws TooExpensive
  */
 export async function startSelectedUnlock(
@@ -67,6 +70,7 @@ export async function startSelectedUnlock(
   spender: Spender,
   { UNLOCK_COST: cost }: Costs,
   { ids, ...rest }: UnlockSelectedContacts,
+  known: readonly Prospect[],
 ): Promise<JobStarted> {
   const { lists, sync_crm } = await destinationOf(sql, spender, rest);
   const inputs = toInputs(
@@ -74,7 +78,7 @@ export async function startSelectedUnlock(
     (id) => id,
     (item) => ({ item, address: null, contact_ids: [] }),
   );
-  const reserved = (await countLocked(sql, spender.customerId, ids)) * cost;
+  const reserved = (await countPayable(sql, spender.customerId, ids, known)) * cost;
   const given = { type: 'unlock_selected_contacts', sync_crm, request: lists, pool, total: ids.length, cost } as const;
   return startJob(sql, spender, { ...given, reserved, inputs });
 }
@@ -97,26 +101,42 @@ async function destinationOf(
 
 /**
  * In credits. Does not start a job.
- * @param matches how many of the prospects are in the catalog
+ * @param known those of the prospects that the catalog has
  */
 export async function estimateSelectedUnlock(
   sql: Transaction,
   spender: Spender,
   { UNLOCK_COST }: Costs,
   { ids, list_ids }: UnlockSelectedContacts,
-  matches: number,
+  known: readonly Prospect[],
 ): Promise<Estimate> {
   await requireLists(sql, spender.customerId, list_ids);
-  const cost = (await countLocked(sql, spender.customerId, ids)) * UNLOCK_COST;
-  return { matches, cost, available: await findSpendable(sql, spender, pool) };
+  const cost = (await countPayable(sql, spender.customerId, ids, known)) * UNLOCK_COST;
+  return { matches: known.length, cost, available: await findSpendable(sql, spender, pool) };
 }
 
-export const countExisting = async (catalog: Pick<Catalog, 'find'>, ids: string[]): Promise<number> =>
-  (await catalog.find(distinct(ids))).length;
+/** Returns those of the prospects that the catalog has. */
+export const findChosen = (catalog: Pick<Catalog, 'find'>, ids: readonly string[]): Promise<Prospect[]> =>
+  catalog.find([...new Set(ids)]);
 
-async function countLocked(sql: Queryable, customerId: string, ids: string[]): Promise<number> {
-  const wanted = distinct(ids);
+/** Returns those of the prospects that the catalog has; none if it does not respond. */
+export async function findChosenIfUp(catalog: Pick<Catalog, 'find'>, ids: readonly string[]): Promise<Prospect[]> {
+  try {
+    return await findChosen(catalog, ids);
+  } catch (error) {
+    if (error instanceof DomainError && error.code === 'unavailable') return [];
+    throw error;
+  }
+}
+
+/** Returns how many of the prospects may cost credits. */
+async function countPayable(
+  sql: Queryable,
+  customerId: string,
+  ids: readonly string[],
+  known: readonly Prospect[],
+): Promise<number> {
+  const free = new Set(known.filter(isFree).map(({ _id }) => _id));
+  const wanted = [...new Set(ids).difference(free)];
   return wanted.length - (await findUnlocked(sql, customerId, wanted)).size;
 }
-
-const distinct = (ids: string[]): string[] => [...new Set(ids)];

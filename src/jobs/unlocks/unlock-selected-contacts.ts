@@ -24,14 +24,16 @@ export const unlockSelectedContacts: JobBatch = async (context, job) => {
     for (const id of suppressed) found.delete(id);
     const delivered = wanted.flatMap((id) => found.get(id) ?? []);
     const contacts = await toContacts(sql, held, delivered);
+    // Who was free at the start was not reserved for, and may have got an address since.
+    let left = held.reserved - held.charged;
     const results = inputs.map((input): NewResult => {
       if (input.is_duplicate) return { ...nothing(input), status: 'skipped', reason: 'duplicate' };
       const prospect = found.get(input.item);
       if (!prospect) return { ...nothing(input), status: 'failed', reason: 'not_found' };
-      const result = unlockResult(held, input.position, prospect, contacts);
-      return unlockedIds.has(input.item)
-        ? result
-        : { ...result, status: 'skipped', reason: 'already_unlocked', charged: 0 };
+      const result = unlockResult(held, input.position, prospect, contacts, left);
+      if (!unlockedIds.has(input.item)) return { ...result, status: 'skipped', reason: 'already_unlocked', charged: 0 };
+      left -= result.charged;
+      return result;
     });
     return { results, progress: { position: last.position }, mayComplete: false };
   });

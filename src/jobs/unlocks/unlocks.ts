@@ -6,6 +6,7 @@ import type { JobRow, NewResult } from '../../queries/jobs/jobs.ts';
 import { findUnindexedUnlocksOfJob } from '../../queries/catalog/unlocks.ts';
 import { isEmailAddress } from '../../schemas/base/formats.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
+import { fold } from '../../text/fold.ts';
 import type { JobContext } from '../handler.ts';
 import { settle } from '../settle.ts';
 import type { Listing } from './start-unlock.ts';
@@ -32,21 +33,28 @@ export const toContacts = async (
 ): Promise<Map<string, string>> =>
   job.sync_crm ? syncProspects(sql, job.customer_id, prospects, listsOf(job)) : new Map<string, string>();
 
-/** Returns what it costs to unlock a prospect (credits). One without a valid e-mail address costs nothing. */
-export const costOf = (job: JobRow, prospect: Prospect): number =>
-  [prospect.work_email, ...prospect.emails].some(isEmailAddress) ? job.cost : 0;
+/** Returns what it costs to unlock a prospect (credits). */
+export const costOf = ({ cost }: Pick<JobRow, 'cost'>, prospect: Prospect): number => (isFree(prospect) ? 0 : cost);
 
+/** True for a person without a valid e-mail address. A `work_email` that is known to be invalid does not count. */
+export function isFree({ work_email, emails, verification_status }: Prospect): boolean {
+  const invalid = verification_status === 'invalid' ? fold(work_email) : undefined;
+  return ![work_email, ...emails].some((email) => isEmailAddress(email) && fold(email) !== invalid);
+}
+
+/** @param left the most that it may cost: what is left of what the job has reserved */
 export const unlockResult = (
   job: JobRow,
   position: number,
   prospect: Prospect,
   contacts: ReadonlyMap<string, string>,
+  left = Infinity,
 ): NewResult => ({
   position,
   item: prospect._id,
   contact_id: contacts.get(prospect._id) ?? null,
   status: 'succeeded',
-  charged: costOf(job, prospect),
+  charged: Math.min(costOf(job, prospect), left),
   result: prospect,
 });
 

@@ -1,9 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { spenderOf } from '../../credentials/caller.ts';
 import {
-  countExisting,
   estimateSelectedUnlock,
   estimateUnlock,
+  findChosen,
+  findChosenIfUp,
   searchOf,
   startSelectedUnlock,
   startUnlock,
@@ -50,6 +51,7 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     const { first, chosen } = await bodiesOf(fields);
     if (faultOf({ first, chosen })) return ask(request, reply, fields);
     const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
+    const known = chosen ? await findChosenIfUp(catalog, chosen.ids) : [];
     const payer = payerOf(request);
     try {
       const job = await once(request, async (sql) => {
@@ -57,7 +59,7 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
         const lists = list === undefined ? {} : { list_ids: [list] };
         const { id } = first
           ? await startUnlock(sql, payer, app.config, { ...first, ...lists }, matches)
-          : await startSelectedUnlock(sql, payer, app.config, { ...chosen!, ...lists });
+          : await startSelectedUnlock(sql, payer, app.config, { ...chosen!, ...lists }, known);
         return `${id}${list === undefined ? '' : `?list=${list}`}`;
       });
       return await goTo(reply, job ? `/app/jobs/${job}` : '/app/jobs?done=sent');
@@ -111,13 +113,12 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
   }
 
   async function estimate({ db, caller, catalog }: FastifyRequest, { first, chosen }: Bodies) {
-    const matches = first
-      ? await catalog.count(searchOf(caller.customerId, first))
-      : await countExisting(catalog, chosen!.ids);
+    const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
+    const known = chosen ? await findChosen(catalog, chosen.ids) : [];
     return db.transaction((sql) =>
       first
         ? estimateUnlock(sql, spenderOf(caller), app.config, first, matches)
-        : estimateSelectedUnlock(sql, spenderOf(caller), app.config, chosen!, matches),
+        : estimateSelectedUnlock(sql, spenderOf(caller), app.config, chosen!, known),
     );
   }
 }

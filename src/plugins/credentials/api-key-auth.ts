@@ -1,6 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { batchLookups } from '../../database/batch-lookups.ts';
-import { insideLimits } from '../inside-calls.ts';
 import type { KeyCaller } from '../../credentials/caller.ts';
 import { Unauthorized } from '../../errors.ts';
 import type { UnauthenticatedLimit } from '../../limits/unauthenticated.ts';
@@ -47,7 +46,6 @@ export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: Una
       customerId: key.customer_id,
       userId: key.created_by,
       scopes: key.permissions,
-      maxCredits: insideLimits()?.maxCredits,
     };
   };
 }

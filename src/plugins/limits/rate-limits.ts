@@ -3,7 +3,7 @@ import fp from 'fastify-plugin';
 import { serializeItem, serializeList, type Item } from 'structured-headers';
 import { FairSlots } from '../../limits/gate.ts';
 import { rateLimited } from '../../errors.ts';
-import { insideLimits } from '../inside-calls.ts';
+import { isInside } from '../inside-calls.ts';
 import {
   openRateLimits,
   policies,
@@ -93,7 +93,7 @@ export function requestCounter(all: RateLimits): RequestCounter {
     const { caller, routeOptions } = request;
     const { config } = routeOptions;
     const { limits: ofAll, described } = ofRoute(config);
-    const limits = insideLimits() ? ofAll.filter(({ policy }) => policy !== 'default') : ofAll;
+    const limits = isInside() ? ofAll.filter(({ policy }) => policy !== 'default') : ofAll;
     if (limits.length === 0) return enter(request, reply);
     const holder = caller.kind === 'key' ? caller.keyId : caller.userId;
     const uses = await Promise.all(limits.map((limit) => limit.count(holder)));

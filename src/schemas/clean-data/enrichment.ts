@@ -29,11 +29,13 @@ export const EnrichContacts = Strict(
       Type.Array(Uuid(), {
         minItems: 1,
         maxItems: 10_000,
-        description:
-          'The contacts to enrich; with `filters`, those of them that match. Without both, all contacts. Repeated ids are ignored.',
+        description: 'The contacts to enrich, in place of `filters`. Repeated ids are ignored.',
       }),
     ),
-    filters: Type.Optional(ContactQuery.properties.filters),
+    filters: Type.Optional({
+      ...ContactQuery.properties.filters,
+      description: 'The contacts to enrich, in place of `contact_ids`. `{}` is all of them.',
+    }),
     fields: Type.Optional(
       Type.Array(Enum(enrichedFields), {
         minItems: 1,

@@ -183,7 +183,8 @@ describe('each route', () => {
 
   test('that starts a job counts dry runs too', async () => {
     const customer = await testApp.customer();
-    const dryRun = () => customer.post('/service-handler/unlock-contacts', { total_records: 1, dry_run: true });
+    const dryRun = () =>
+      customer.post('/service-handler/unlock-contacts', { filters: {}, total_records: 1, dry_run: true });
     expect(await inTurn(3, dryRun)).toEqual({ 200: 3 });
     expectRefusal(await dryRun(), 'jobs');
     expect((await customer.get('/customer/summary')).status).toBe(200);
