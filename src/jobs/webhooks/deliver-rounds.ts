@@ -95,9 +95,14 @@ function clockFrom(now: string): () => Date {
   return () => new Date(Date.parse(now) + performance.now() - readAt);
 }
 
-/** Returns how many events of the feed may be tried. */
-const roomFor = ({ failures_in_row, set_aside }: EndpointRow, limit: number): number =>
-  failures_in_row < stuckAfter ? Math.min(limit, maxSetAside - set_aside) : 0;
+/**
+ * Returns how many events of the feed may be tried. After too many failures in a row it is one, once nothing is set aside:
+ * else such an endpoint would never be tried again.
+ */
+function roomFor({ failures_in_row, set_aside }: EndpointRow, limit: number): number {
+  if (failures_in_row < stuckAfter) return Math.min(limit, maxSetAside - set_aside);
+  return set_aside === 0 ? Math.min(limit, 1) : 0;
+}
 
 /** A replay can read an event that is set aside, or new. */
 const distinct = (events: readonly Outgoing[]): Outgoing[] =>

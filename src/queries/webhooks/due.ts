@@ -4,12 +4,12 @@ import { readByNode } from '../events/by-node.ts';
 import { maxSetAside, stuckAfter } from '../jobs/endpoint-rows.ts';
 
 /**
- * An endpoint `e` may get new events of the feed: not too many are set aside, and not too many deliveries failed in a
+ * An endpoint `e` may get new events of the feed: not too many are set aside, and none if too many deliveries failed in a
  * row.
  */
 const readsFeed = (sql: Queryable) => sql`
   e.set_aside < ${maxSetAside}
-  and e.failures_in_row < ${stuckAfter}`;
+  and (e.failures_in_row < ${stuckAfter} or e.set_aside = 0)`;
 
 /** Events are sent to the endpoint `e` of the customer `c`. */
 const isOn = (sql: Queryable) => sql`

@@ -223,6 +223,36 @@ describe('a failed delivery', () => {
     );
   });
 
+  test('leaves an active endpoint behind its feed a time at which it is tried next, in every state', async () => {
+    const states = [1, 19, 20, 40].flatMap((failures) => [0, 1].map((kept) => ({ failures, kept })));
+    const walk = async ({ failures, kept }: (typeof states)[number]): Promise<void> => {
+      const since = new Date().toISOString();
+      const { customerId, receiver, id } = await start({}, status(500));
+      await record(app, customerId, contacts('old'));
+      const until = (state: object) =>
+        wait(async () => expect(await stored(id)).toMatchObject({ lease: null, ...state }));
+      await until({ set_aside: 1 });
+      if (kept === 0) {
+        await app.owner`update webhook_retries set attempts = 9 where endpoint_id = ${id}`;
+        await makeDue(id);
+        await until({ set_aside: 0, given_up: '1' });
+      }
+      await app.owner`update webhook_endpoints set failures_in_row = ${failures} where id = ${id}`;
+      await record(app, customerId, contacts('new', 'newer'));
+      const again = () => replayEndpoint(management(customerId), id, since);
+      await again();
+      // As time goes by, all of it comes, and the replay ends.
+      receiver.answer = status(200);
+      await wait(async () => {
+        await makeDue(id);
+        expect(new Set(namesOf(receiver))).toEqual(new Set(['old', 'new', 'newer']));
+        expect(await stored(id)).toMatchObject({ failures_in_row: 0, set_aside: 0, replay_end: null });
+      });
+      await again();
+    };
+    await Promise.all(states.map(walk));
+  });
+
   test('with 410 disables the endpoint', async () => {
     const { customerId, receiver, id } = await start({}, status(410));
     await record(app, customerId, contacts('last'));
