@@ -1,11 +1,16 @@
-/** Folds a text: lower case, no accents, single spaces. Folding again does not change the result. */
+import { withAsciiDomain } from './email-domains.ts';
+
+/**
+ * Folds a text: lower case, no accents, single spaces, and the domains of e-mail addresses in ASCII. Folding again does not
+ * change the result.
+ */
 export function fold(text: string): string {
   // Steps: Unicode NFKD; remove the marks U+0300–U+036F; full case folding (Unicode 17, CaseFolding.txt C + F); replace
   // letters such as `ø` by their base letter; NFC; trim; replace each run of white space by one space.
   //
   // The database stores folded texts and compares them as bytes. They must all be folded again if this function changes,
   // or if a new version of Node folds an existing letter differently (Unicode promises that none will).
-  const letters = isAscii(text) ? text.toLowerCase() : foldLetters(text);
+  const letters = isAscii(text) ? text.toLowerCase() : withAsciiDomains(foldLetters(withAsciiDomains(text)));
   return collapsed.test(letters) ? letters : letters.replace(whiteSpace, ' ').trim();
 }
 
@@ -13,6 +18,12 @@ export const words = (text: string): string[] => fold(text).match(/[\p{L}\p{M}\p
 
 // eslint-disable-next-line no-control-regex
 const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
+
+/** `müller.example` and `muller.example` are two domains. */
+const withAsciiDomains = (text: string): string =>
+  text.includes('@') ? text.replace(addressLike, withAsciiDomain) : text;
+
+const addressLike = /[^\s\u0085]+/g;
 
 /** White space as Unicode defines it: JavaScript's `\s`, and U+0085. */
 const whiteSpace = /[\s\u0085]+/g;

@@ -1,3 +1,5 @@
+import { withAsciiDomain } from './email-domains.ts';
+
 /** Fields stored without white space at start and end. */
 const names = new Set(['name', 'first_name', 'last_name', 'company_name']);
 const codes = new Set(['location_country', 'currency']);
@@ -13,7 +15,7 @@ function normaliseField(field: string, value: unknown): unknown {
   return codes.has(field) ? value.toUpperCase() : value;
 }
 
-export const emailKey = (address: string): string => address.trim().toLowerCase();
+export const emailKey = (address: string): string => withAsciiDomain(address.trim()).toLowerCase();
 
 /** True for `n/a`, and for a text without letters and digits, such as `-`: what many people have identifies nobody. */
 export const isPlaceholder = (text: string): boolean => /^\s*#?n\/a\s*$|^[^\p{L}\p{N}]*$/iu.test(text);

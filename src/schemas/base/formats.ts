@@ -1,6 +1,7 @@
 import { fullFormats } from 'ajv-formats/dist/formats.js';
 import countryCodes from 'i18n-iso-countries/codes.json' with { type: 'json' };
 import { lengthOf } from '../../text/code-points.ts';
+import { withAsciiDomain } from '../../text/email-domains.ts';
 import { canonicalId } from '../../text/ids.ts';
 
 /** ISO 3166-1 alpha-2 codes, in upper case. Without Kosovo's XK, which is widely used, but lies in the range for private use. */
@@ -12,9 +13,15 @@ export const countries: ReadonlySet<string> = new Set(
 const uncirculated = 'BOV CHE CHW CLF COU MXV USN UYI UYW VED XAD XAG XAU XBA XBB XBC XBD XPD XPT XTS XUA XXX';
 const currencies = new Set([...Intl.supportedValuesOf('currency'), ...uncirculated.split(' ')]);
 
+const maxEmailLength = 254;
+const emailPattern = fullFormats.email as RegExp;
+
+/** @param text with the domain in ASCII */
+const isEmail = (text: string): boolean => text.length <= maxEmailLength && emailPattern.test(text);
+
 export const formats = {
   uuid: (text) => canonicalId(text) !== undefined,
-  email: (text) => (fullFormats.email as RegExp).test(text),
+  email: (text) => text.length <= maxEmailLength && isEmail(withAsciiDomain(text)),
   'date-time': isInstant,
   'feed-start': (text) => text === 'start' || text === 'now' || isInstant(text),
   name: (text) => isLengthBetween(text.trim(), 1, 255),
@@ -25,10 +32,13 @@ export const formats = {
 } satisfies Record<string, (text: string) => boolean>;
 export type Format = keyof typeof formats;
 
-const maxEmailLength = 254;
+/** Any other text of a prospect counts as no address, such as `n/a`. */
+export const isEmailAddress = (text: string): boolean => formats.email(text);
 
-/** True for what the API accepts. Any other text of a prospect counts as no address, such as `n/a`. */
-export const isEmailAddress = (text: string): boolean => text.length <= maxEmailLength && formats.email(text);
+/** The domain may be an internationalised one. */
+const documentedEmail = emailPattern.source
+  .replaceAll('a-z', 'A-Za-z')
+  .replace(/@.*$/, (domain) => domain.replaceAll('A-Za-z0-9', String.raw`A-Za-z0-9\u00a1-\uffff`));
 
 const documentedInstant =
   '[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])';
@@ -39,7 +49,7 @@ const documentedInstant =
  */
 export const documentedFormats: Record<string, { format?: string; pattern?: string; title?: string }> = {
   uuid: { format: 'uuid', pattern: '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$' },
-  email: { format: 'email', pattern: (fullFormats.email as RegExp).source.replaceAll('a-z', 'A-Za-z') },
+  email: { format: 'email', pattern: documentedEmail },
   'date-time': { format: 'date-time', pattern: `^${documentedInstant}$` },
   'feed-start': { pattern: `^(start|now|${documentedInstant})$` },
   name: { pattern: trimmedPattern(255) },
