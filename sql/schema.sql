@@ -562,6 +562,7 @@ create table imports (
   warnings        integer        not null default 0,
   file_kept_until timestamptz(3),
   remembered      jsonb,
+  has_header      boolean        not null default true,
   constraint imports_pkey primary key (customer_id, id),
   constraint imports_completed_whole check (status <> 'COMPLETED' or (created + updated + unchanged + failed) = total),
   constraint imports_counts_not_negative check (least(counted, created, updated, unchanged, failed) >= 0),
@@ -588,7 +589,7 @@ comment on column imports.format is 'auto: as the file shows; the end of the upl
 comment on column imports.mapping is 'Given fields of headers: {"header": "field", {"field": …, "type": …} or null}.';
 comment on column imports.list_ids is 'Lists to which each written contact is added by hand.';
 comment on column imports.is_automatic is 'Whether the work starts when the file is complete.';
-comment on column imports.fingerprint is 'Hash of what the command line was asked to import, by which the same command finds its import. Null once it has reported the end.';
+comment on column imports.fingerprint is 'Hash of what the command line was asked to import, by which the same command finds its import if that has not ended.';
 comment on column imports.upload is 'The latest upload that has begun; its chunks are the file. An older upload can store nothing more.';
 comment on column imports.layout is 'The columns of a CSV file, as its header line and the mapping give them.';
 comment on column imports."position" is 'Where reading continues: {"bytes": …, "line": …}; null: at the beginning. The file is read twice: to count its records and to find reasons to refuse it (until total is set), then to write them.';
@@ -607,6 +608,7 @@ comment on column imports.invalid_values is 'skip: a value that cannot be read i
 comment on column imports.warnings is 'Records that were written without a value that cannot be read.';
 comment on column imports.file_kept_until is 'Until then the file of a dry run that has ended is kept, so that it can be run for real. Null: no file is kept.';
 comment on column imports.remembered is 'What the latest preview has found remembered for the headers of the file: {"headers": hash, "mapping": mapping or null}; null: not previewed with guess.';
+comment on column imports.has_header is 'False: the first line of the file is a record.';
 
 create table job_inputs (
   customer_id  uuid    not null,

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { trimText } from '../text/trim.ts';
 import { parseCell } from './json.ts';
 import type { PhoneNumber } from './values/phones.ts';
 import { InvalidCell, isNothing } from './values/read-value.ts';
@@ -8,6 +9,8 @@ export interface Cell {
   /** Without the quotes around it. */
   text: string;
   isQuoted: boolean;
+  /** Of a sheet: the cell has an error such as `#N/A`, or a formula without a stored value. */
+  broken?: 'error' | 'formula';
 }
 
 /**
@@ -52,7 +55,7 @@ const rules: Record<CellType, Rules> = {
   exact: {
     write: (text: string) => text,
     read: ({ text, isQuoted }) => {
-      const trimmed = text.trim();
+      const trimmed = trimText(text);
       if (trimmed === '' || (!isQuoted && isNothing(trimmed))) return undefined;
       return isQuoted ? text : trimmed;
     },
@@ -61,8 +64,8 @@ const rules: Record<CellType, Rules> = {
   instant: asItIs,
   number: {
     write: (number: number) => JSON.stringify(number),
-    // Text that is no number stays text, so that the schema of the field rejects it.
-    read: ({ text }) => (isNumber(text) ? toNumber(text) : text),
+    // Text that is not a number stays text, so that the schema of the field rejects it.
+    read: ({ text }) => (isNumber(trimText(text)) ? toNumber(text) : text),
   },
   texts: {
     write: (texts: string[]) => texts.join(';'),
@@ -103,13 +106,13 @@ export const mayBeLiteral = (text: string): boolean => text === 'true' || text =
 
 /** @throws InvalidCell if the number is too large for JavaScript, such as `1e400` */
 function toNumber(text: string): number {
-  const number = Number(text);
+  const number = Number(trimText(text));
   if (!Number.isFinite(number)) throw new InvalidCell('is a number that is too large');
   return number;
 }
 
 function readJson(text: string): unknown {
-  const { value, fault } = parseCell(text);
+  const { value, fault } = parseCell(trimText(text));
   if (fault !== undefined) throw new InvalidCell(fault);
   return value;
 }
@@ -124,7 +127,7 @@ const maxParts = 1_000;
 function parts(text: string): string[] {
   const all = text.split(/;|:::/, maxParts + 1);
   if (all.length > maxParts) throw new InvalidCell(`has more than ${maxParts} values`);
-  return all.map((part) => part.trim()).filter((part) => part !== '');
+  return all.map(trimText).filter((part) => part !== '');
 }
 
 /** Returns e.g. `+49 30123456;+44 20123456`, or JSON if that cannot be read back as the same numbers. */
@@ -137,7 +140,8 @@ function writePhones(phones: PhoneNumber[]): string {
 
 const plain = ({ country_code, number }: PhoneNumber): PhoneNumber => ({ country_code, number });
 
-const readPhones = (text: string): unknown => (text.startsWith('[') ? readJson(text) : parts(text).map(readPhone));
+const readPhones = (text: string): unknown =>
+  trimText(text).startsWith('[') ? readJson(text) : parts(text).map(readPhone);
 
 /** If the text starts with `+`, the first word is the country code. */
 function readPhone(text: string): PhoneNumber {

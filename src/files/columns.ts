@@ -33,6 +33,10 @@ export interface FileColumn {
   customType?: CustomType | undefined;
   /** Of numbers in a custom field: undefined if the cells of the column do not show it. */
   decimalMark?: DecimalMark | undefined;
+  /** The longest text that the field takes (characters). */
+  maxLength?: number | undefined;
+  /** Of full names in an import: the language of the file is one whose people have two last names. */
+  hasTwoFamilyNames?: boolean | undefined;
   /**
    * The value's place in a response: a field, and a property if the field is an object, such as `['custom_fields',
    * 'region']`.
@@ -103,7 +107,7 @@ export function readFields(
  */
 function faultOf(fields: FileFields, selected: readonly unknown[], name: unknown, i: number): string | undefined {
   if (typeof name !== 'string' || !isFileField(fields, name))
-    return `is no field; allowed are ${namesOf(fields).join(', ')}, custom_fields.<key>`;
+    return `is not a field; allowed are ${namesOf(fields).join(', ')}, custom_fields.<key>`;
   if (selected.indexOf(name) < i) return 'is named twice';
   const whole = ['company', 'custom_fields'].find((field) => name.startsWith(`${field}.`) && selected.includes(field));
   return whole === undefined ? undefined : `is a part of ${whole}, which is named too`;
@@ -139,7 +143,17 @@ function columnOf(fields: FileFields, name: string): FileColumn {
     const shown: Path = ['company', companyParts[name as keyof typeof companyParts]];
     const item: Path = ['company', name.slice('company.'.length)];
     // Not `name`: all contacts whose company is `-` would get one company.
-    return { name, header: name, type: 'text', kind: 'text', shown, item, isNullable: false, mayBeEmpty: false };
+    return {
+      name,
+      header: name,
+      type: 'text',
+      kind: 'text',
+      maxLength: 255,
+      shown,
+      item,
+      isNullable: false,
+      mayBeEmpty: false,
+    };
   }
   const { shown, create, patch } = fields;
   const written: TSchema = create.properties[name] ?? shown.properties[name]!;
@@ -149,6 +163,7 @@ function columnOf(fields: FileFields, name: string): FileColumn {
     header: name,
     type: name === externalId ? 'exact' : cellTypeOf(shown.properties[name]!),
     kind: kindOf(name, written),
+    maxLength: written['format'] === 'name' ? 255 : (written['maxLength'] as number | undefined),
     shown: [name],
     item: [name],
     isNullable: typesOf(written).includes('null'),

@@ -1,8 +1,11 @@
 import { mayBeLiteral, type Cell } from './cells.ts';
 import { columnNames } from './layout/column-names.ts';
-import { recordHeader, type CsvLayout } from './layout/layout.ts';
-import { csvFormat } from './record-formats.ts';
+import { errorsHeaders, recordHeader, type CsvLayout } from './layout/layout.ts';
+import { trimText } from '../text/trim.ts';
+import type { ImportFormat } from '../schemas/imports.ts';
+import { csvFormat, maxSurplus } from './record-formats.ts';
 import type { FileRecord } from './read-records.ts';
+import { unambiguous, type DecimalMark } from './values/custom-values.ts';
 import { csvHeader, csvLines } from './write-records.ts';
 
 /** The errors file is a CSV file with the records of an import that failed, or have warnings. */
@@ -15,16 +18,19 @@ const ownColumns = ['_line', '_error', '_warning'];
 export type Message = { error: string; warning?: undefined } | { error?: undefined; warning: string };
 
 /**
- * Returns a record's cells, line number and message. Omits cells beyond the last header. Replaces NUL characters,
- * because PostgreSQL cannot store them.
+ * Returns a record's cells, line number and message, then the cells beyond the last header, so that the record fails again
+ * until somebody has corrected it. Replaces NUL characters, because PostgreSQL cannot store them.
  */
 export function errorsLine(
   layout: CsvLayout | null,
   { original, line }: Pick<FileRecord, 'original' | 'line'>,
   { error = '', warning = '' }: Message,
+  format: ImportFormat = 'csv',
 ): string {
-  const cells = originalColumns(layout).map(({ place, isText }) => cellOf(original[place], isText));
-  const row = [...cells, String(line), error, warning];
+  const cells = originalColumns(layout).map((column) => cellOf(original[column.place], column, format));
+  const further = layout ? original.slice(layout.headers.length) : [];
+  const surplus = further.slice(0, further.findLastIndex(({ text }) => trimText(text) !== '') + 1);
+  const row = [...cells, String(line), error, warning, ...surplus.map(({ text }) => text)];
   return csvLines([row], row.length, separatorOf(layout)).replaceAll('\0', '\ufffd');
 }
 
@@ -50,7 +56,7 @@ export function readErrorsLines(
   { isLast, most }: { isLast: boolean; most: number },
 ): { failures: Failure[]; length: number } {
   const columns = originalColumns(layout);
-  const format = csvFormat(separatorOf(layout), columns.length + ownColumns.length);
+  const format = csvFormat(separatorOf(layout), columns.length + ownColumns.length + maxSurplus);
   const failures: Failure[] = [];
   let at = 0;
   while (failures.length < most && at < text.length) {
@@ -58,8 +64,13 @@ export function readErrorsLines(
     if (end === undefined) break;
     at = end;
     const texts = cells.map((cell) => cell.text);
-    const [line = '', error = '', warning = ''] = texts.splice(columns.length);
-    const record = layout ? Object.fromEntries(texts.map((cell, i) => [columns[i]!.key, cell])) : texts[0]!;
+    const [line = '', error = '', warning = '', ...surplus] = texts.splice(columns.length);
+    const record = layout
+      ? Object.fromEntries([
+          ...texts.map((cell, i) => [columns[i]!.key, cell] as const),
+          ...surplus.map((cell, i) => [`Column ${layout.headers.length + i + 1}`, cell] as const),
+        ])
+      : texts[0]!;
     failures.push({
       line: Number(line),
       ...(error === '' ? {} : { error }),
@@ -78,10 +89,16 @@ interface OriginalColumn {
   place: number;
   /** The column is of a custom field with the type `text`. */
   isText: boolean;
+  /** The column is of a custom field for which the type `number` is given. */
+  isNumber: boolean;
+  /** Of its numbers. */
+  decimalMark: DecimalMark | null;
 }
 
 /** Of NDJSON, a single column contains the whole line. */
-const lineColumn: readonly OriginalColumn[] = [{ name: recordHeader, key: recordHeader, place: 0, isText: false }];
+const lineColumn: readonly OriginalColumn[] = [
+  { name: recordHeader, key: recordHeader, place: 0, isText: false, isNumber: false, decimalMark: null },
+];
 
 const known = new WeakMap<CsvLayout, readonly OriginalColumn[]>();
 
@@ -92,13 +109,20 @@ function originalColumns(layout: CsvLayout | null): readonly OriginalColumn[] {
   return columns;
 }
 
-function columnsOf({ headers, omitted, types }: CsvLayout): OriginalColumn[] {
+function columnsOf({ headers, omitted, types, isTypeGiven, decimalMarks }: CsvLayout): OriginalColumn[] {
   const left = new Set(omitted);
   const isOmitted = ({ name, place }: OriginalColumn): boolean =>
-    omitted ? left.has(place) : name.startsWith('_') && name !== recordHeader;
+    omitted ? left.has(place) : errorsHeaders.has(name) && name !== recordHeader;
   const keys = columnNames(headers);
   return headers
-    .map((name, place) => ({ name, key: keys[place]!, place, isText: types?.[place] === 'text' }))
+    .map((name, place) => ({
+      name,
+      key: keys[place]!,
+      place,
+      isText: types?.[place] === 'text',
+      isNumber: types?.[place] === 'number' && isTypeGiven?.[place] === true,
+      decimalMark: decimalMarks?.[place] ?? null,
+    }))
     .filter((column) => !isOmitted(column));
 }
 
@@ -109,7 +133,14 @@ const separatorOf = (layout: CsvLayout | null): string => layout?.separator ?? '
  * A quoted cell stays quoted, because the next import can read it differently without quotes. So would it read a text
  * such as `12`, if the cells that show that its column has texts are not among these records.
  */
-const cellOf = (cell: Cell | undefined, isText: boolean): string | Cell => {
+const cellOf = (
+  cell: Cell | undefined,
+  { isText, isNumber, decimalMark }: OriginalColumn,
+  format: ImportFormat,
+): string | Cell => {
   if (!cell) return '';
+  // The other cells of the column, which show its decimal mark, are not among these records.
+  const mark = format === 'xlsx' && !cell.isQuoted ? '.' : decimalMark;
+  if (isNumber && mark) return { ...cell, text: unambiguous(cell.text, mark) };
   return cell.isQuoted || (isText && mayBeLiteral(cell.text.trim())) ? { ...cell, isQuoted: true } : cell.text;
 };

@@ -17,6 +17,8 @@ export interface ImportFile {
   mapping?: Mapping | null | undefined;
   /** Guesses the fields of columns whose header names none. */
   guess?: boolean;
+  /** False: the first line is a record. Default: it is the header. */
+  hasHeader?: boolean;
   /** If false, a column of no known field makes the import fail, unless fields are guessed. */
   ignoreUnknown: boolean;
   /** Default: as the format has it. */

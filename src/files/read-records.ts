@@ -1,21 +1,24 @@
 import { DomainError, validationFailed, type Fault } from '../errors.ts';
 import { TimeSlice } from '../process/event-loop.ts';
 import { maxBatchFaults } from '../schemas/batches.ts';
-import { tokensOf } from '../text/json-pointer.ts';
+import { pointerTo, tokensOf } from '../text/json-pointer.ts';
+import { trimText } from '../text/trim.ts';
 import { findUnstorableText } from '../text/unstorable.ts';
 import type { Cell } from './cells.ts';
+import { fullNameColumn, type FileColumn } from './columns.ts';
 import { invalidBytes } from './encodings.ts';
 import { FileRefused } from './file-refused.ts';
 import { ignoredFields, importColumn, invalidValuesOf, type ImportFile } from './import-file.ts';
 import { parseCell } from './json.ts';
+import { isIberian } from './layout/header-names.ts';
 import { recordHeader, type CsvLayout } from './layout/layout.ts';
 import { observe } from './layout/settle-layout.ts';
 import { faultTexts, maxRecordBytes, type FilePosition, type RawRecord } from './raw-records.ts';
-import { csvFormat, lineFormat, rowFormat, type RecordFormat } from './record-formats.ts';
+import { csvFormat, lineFormat, maxSurplus, rowFormat, type RecordFormat } from './record-formats.ts';
 import { RecordScanner } from './record-scanner.ts';
 import { itemOfCells, removeValue } from './records.ts';
 import { textBlocks } from './text-blocks.ts';
-import { ValueReader } from './values/read-value.ts';
+import { quoted, ValueReader } from './values/read-value.ts';
 import { readValues } from './values/values.ts';
 
 export interface FileRecord {
@@ -53,7 +56,12 @@ export async function* readRecords(
   from: FilePosition,
 ): AsyncGenerator<FileRecord[]> {
   const read = layout ? cellReader(file, layout, await ValueReader.load()) : lineReader(file);
-  yield* scan(formatOf(file, layout), chunks, from, new ItemReader(file, read));
+  const footerLine = layout?.footer?.[0]?.line ?? Infinity;
+  for await (const records of scan(formatOf(file, layout), chunks, from, new ItemReader(file, read))) {
+    const wanted = records.filter(({ line }) => line < footerLine);
+    if (wanted.length > 0) yield wanted;
+    if (wanted.length < records.length) return;
+  }
 }
 
 /**
@@ -70,8 +78,8 @@ export async function* surveyRecords(
     expect: () => undefined,
     read(raw) {
       refuseWholeFile(file, raw);
-      if (layout && raw.fault === undefined && !isHeader(raw.cells, layout.headers))
-        observe(file, layout, raw.cells, raw.line);
+      if (layout && raw.fault === undefined && !isHeader(raw.cells, layout.headers)) observe(file, layout, raw);
+      else if (layout?.tail) layout.tail.records = [];
       return { next: raw.next };
     },
   });
@@ -122,7 +130,8 @@ function refuseWholeFile({ format }: ImportFile, { fault, faultLine }: RawRecord
 function formatOf({ format }: ImportFile, layout: CsvLayout | null): RecordFormat {
   if (!layout) return lineFormat;
   const { separator, headers } = layout;
-  return format === 'xlsx' ? rowFormat(headers.length) : csvFormat(separator, headers.length);
+  const most = headers.length + maxSurplus;
+  return format === 'xlsx' ? rowFormat(most) : csvFormat(separator, most);
 }
 
 /** Collects the next array, up to a number and a size. */
@@ -216,17 +225,19 @@ function cellReader(
   const places = [...fields.keys()].filter((i) => fields[i] !== null);
   const columns = places.map((i) => {
     const column = importColumn(file.object, fields[i]!)!;
+    if (column === fullNameColumn) return { ...column, hasTwoFamilyNames: isIberian(headers) };
     if (column.type !== 'custom') return column;
     const customType = types?.[i] ?? 'text';
     const type = file.format === 'xlsx' && customType === 'number' ? 'sheet number' : 'custom';
     // Layouts without marks are of earlier versions, which read `1.200` with a decimal point.
     return { ...column, type, customType, decimalMark: decimalMarks ? (decimalMarks[i] ?? undefined) : '.' } as const;
   });
-  return ({ cells, cellCount }) => {
-    if (cellCount > headers.length)
+  return ({ cells, cellCount, line }) => {
+    if (cellCount > headers.length && (cellCount > cells.length || cells.slice(headers.length).some(isFilled)))
       return recordFault(`has more cells than the header line, which has ${headers.length}`);
     if (isHeader(cells, headers)) return recordFault('repeats the header line');
-    const wanted = places.map((i) => cells[i]);
+    const broken = places.flatMap((i, at) => (cells[i]?.broken ? brokenFault(columns[at]!, cells[i], i, line) : []));
+    const wanted = places.map((i) => (cells[i]?.broken ? undefined : cells[i]));
     const { item: raw, faults } = itemOfCells(columns, wanted);
     const read = readValues(
       values,
@@ -234,9 +245,23 @@ function cellReader(
       raw,
       wanted.map((cell) => cell?.text),
     );
-    return { item: read.item, faults: [], invalid: [...faults, ...read.faults] };
+    return { item: read.item, faults: [], invalid: [...broken, ...faults, ...read.faults] };
   };
 }
+
+const isFilled = ({ text, broken }: Cell): boolean => broken !== undefined || trimText(text) !== '';
+
+/** Names a cell of a sheet without a value that can be read, as spreadsheet programs do: `B7`. */
+function brokenFault({ item }: FileColumn, { text, broken }: Cell, column: number, row: number): Fault {
+  const what = broken === 'error' ? `the error ${quoted(text)}` : 'a formula without a stored value';
+  const advice = broken === 'error' ? '' : ': open the file in a spreadsheet program and save it again';
+  const path = pointerTo(item.filter((token) => token !== undefined));
+  return { path, message: `the cell ${lettersOf(column)}${row} has ${what}${advice}` };
+}
+
+/** Returns e.g. `AB` for the column 27. */
+const lettersOf = (column: number): string =>
+  (column >= 26 ? lettersOf(Math.floor(column / 26) - 1) : '') + String.fromCharCode(65 + (column % 26));
 
 // Files that were appended to each other contain the header line again.
 const isHeader = (cells: readonly Cell[], headers: readonly string[]): boolean =>

@@ -15,6 +15,9 @@ export interface FoundRecord {
   openQuote: number | undefined;
 }
 
+/** Cells beyond the header that a record of a file is read with: they are empty, or the errors file repeats them. */
+export const maxSurplus = 1_000;
+
 /** How the records of a file are told apart. */
 export interface RecordFormat {
   /** A CR ends a line, also without LF. */
@@ -48,15 +51,20 @@ export const lineFormat: RecordFormat = {
 export const tooLongLine = '!';
 
 /** @param cells that are filled, by column (from 0), in their order */
-export const rowLine = (cells: readonly (readonly [column: number, text: string, isQuoted: boolean])[]): string =>
-  JSON.stringify(cells.flatMap(([column, text, isQuoted]) => [column, `${isQuoted ? quotedMark : plainMark}${text}`]));
+export const rowLine = (cells: readonly SheetCell[]): string =>
+  JSON.stringify(cells.flatMap(([column, text, mark]) => [column, `${mark}${text}`]));
 
-const [quotedMark, plainMark] = ['q', 'p'];
+export type SheetCell = readonly [column: number, text: string, mark: SheetMark];
+
+/**
+ * Before the text of a cell: `q` for a text that is read as a quoted one, `p` for a plain one, `e` for an error such as
+ * `#N/A`, `f` for a formula without a stored value.
+ */
+export type SheetMark = 'q' | 'p' | 'e' | 'f';
 
 /**
  * The format in which the rows of a sheet are stored. Each line is a JSON array, which holds for each filled cell the
- * number of its column, then its text, after the letter `q` (quoted) or `p` (plain). A row that is too long is the line
- * `tooLongLine`.
+ * number of its column, then its text, after a mark. A row that is too long is the line `tooLongLine`.
  * @param maxCells later cells of a row are dropped, because a few bytes can name the last of 16,384 columns
  */
 export const rowFormat = (maxCells: number): RecordFormat => ({
@@ -79,7 +87,9 @@ function cellsOfRow(filled: readonly (number | string)[], maxCells: number): Cel
     const text = filled[i + 1] as string;
     if (column >= maxCells) break;
     while (cells.length < column) cells.push(emptyCell);
-    cells.push({ text: text.slice(1), isQuoted: text.startsWith(quotedMark) });
+    const cell: Cell = { text: text.slice(1), isQuoted: text.startsWith('q') };
+    const broken = text.startsWith('e') ? 'error' : text.startsWith('f') ? 'formula' : undefined;
+    cells.push(broken ? { ...cell, broken } : cell);
   }
   return cells;
 }
@@ -178,8 +188,16 @@ function closingQuote(text: string, from: number, isLast: boolean): number {
 }
 
 function cellOf(text: string, quoted: string | undefined): Cell {
-  if (quoted === undefined) return text === '' ? emptyCell : { text, isQuoted: false };
-  return { text: quoted.replaceAll('""', '"') + text, isQuoted: true };
+  if (quoted === undefined) return text === '' ? emptyCell : (formulaText(text) ?? { text, isQuoted: false });
+  const whole = quoted.replaceAll('""', '"') + text;
+  return formulaText(whole) ?? { text: whole, isQuoted: true };
+}
+
+/** Returns the text of `="01067"`, which programs write so that a spreadsheet keeps a text as it is. */
+function formulaText(text: string): Cell | undefined {
+  if (!text.startsWith('="')) return undefined;
+  const found = /^="((?:[^"]|"")*)"\s*$/.exec(text)?.[1];
+  return found === undefined ? undefined : { text: found.replaceAll('""', '"'), isQuoted: true };
 }
 
 /** LF, CR LF and, where a CR ends a line, CR. */

@@ -120,7 +120,7 @@ const changeable = {
       Type.String({
         minLength: 1,
         maxLength: 255,
-        description: 'Name of the sheet of an XLSX file. Null: the first.',
+        description: 'Name of the sheet of an XLSX file. Null: the first that is visible.',
         examples: ['Contacts'],
       }),
     ),
@@ -139,6 +139,10 @@ const changeable = {
   ),
   ignore_unknown: Flag(
     'Leaves out the columns of a CSV or XLSX file whose header names no field. If false, such a header fails the import.',
+  ),
+  header: Flag(
+    'If false, the first line of a CSV or XLSX file is a record, and the columns are named `Column 1`, `Column 2` …',
+    true,
   ),
   list_ids: Type.Optional(
     Ids('Lists to which each contact of the file is added by hand, unless its record failed. Only for contacts.'),

@@ -109,7 +109,7 @@ test.each([
   ['--json without a file', ['--json'], '--output'],
   ['a file name without format', ['--output', 'contacts.txt'], '--format'],
   ['an unknown format', ['--format', 'xml'], 'csv, ndjson, xlsx'],
-  ['an unknown field', ['--fields', 'id,nonsense'], 'nonsense is no field'],
+  ['an unknown field', ['--fields', 'id,nonsense'], 'nonsense is not a field'],
   ['readable fields as NDJSON', ['--format', 'ndjson', '--fields', 'readable'], 'readable'],
   ['a field twice', ['--fields', 'id,id'], 'named twice'],
 ])('wrong usage is exit 2: %s', async (_what, words, message) => {

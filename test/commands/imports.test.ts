@@ -64,7 +64,7 @@ test('takes the encoding and the format from the file, or from options', async (
   const sheet = await run('contacts', file, '--mode', 'create', '--format', 'xlsx', '--sheet', 'People', '--json');
   expect(JSON.parse(sheet.stdout)).toMatchObject({
     status: 'FAILED',
-    error: expect.stringContaining('is no XLSX file'),
+    error: expect.stringContaining('is not an XLSX file'),
   });
 });
 

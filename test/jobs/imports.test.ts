@@ -75,7 +75,7 @@ describe('an import', () => {
     expect(await emailsOf()).toEqual(lines.filter((_, i) => i !== 7 && i !== 2_400).map((line) => line.split(',')[2]));
     expect(await counted()).toBe(2_498);
     expect(await errorsOf(customer, done.id)).toEqual([
-      'Ada,No 7,no address,,9,"work_email: ""no address"" is no e-mail address"',
+      'Ada,No 7,no address,,9,"work_email: ""no address"" is not an e-mail address"',
       expect.stringMatching(/^Ada,No 2400,ada@example\.com,,.*2402,/),
     ]);
     const [left] = await app.owner`select count(*) from import_chunks where import_id = ${done.id}`;

@@ -56,7 +56,7 @@ describe('an import with the pages', () => {
     const text = textOf(preview);
     expect(text).toContain('People of March');
     expect(text).toContain('Shoe size');
-    expect(text).toMatch(/Record 2: Work e-mail: "no address" is no e-mail address/);
+    expect(text).toMatch(/Record 2: Work e-mail: "no address" is not an e-mail address/);
     expect(preview.body).not.toContain('<b>,');
     expect(textOf(await visitor.get('/app'))).toMatch(/People of March not started It waits for you/);
     const shown = filledFields(preview.body, page);
@@ -97,8 +97,8 @@ describe('an import with the pages', () => {
     const text = textOf(checked);
     expect(text).toContain('Checked. Nothing was written. 2 would be created, 0 changed, 0 left unchanged.');
     expect(text).toContain('1 of 3 records would fail. 1 record would be written with a value left out.');
-    expect(text).toContain('Germoney "Germoney" is no country (a name, or a code such as DE)');
-    expect(text).toContain('no address "no address" is no e-mail address');
+    expect(text).toContain('Germoney "Germoney" is not a country (a name, or a code such as DE)');
+    expect(text).toContain('no address "no address" is not an e-mail address');
     expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(0);
     expect(await importsOf(customer)).toMatchObject([{ status: 'COMPLETED', dry_run: true, chunks: 1 }]);
 

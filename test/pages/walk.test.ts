@@ -92,7 +92,7 @@ describe.runIf(hasBrowser)('a sales manager (needs Chromium: apt-get install chr
       .setInputFiles({ name: 'Messe Hannover.csv', mimeType: 'text/csv', buffer: tradeFairList() });
     await press('Upload and preview');
     await page.getByRole('heading', { name: 'Messe Hannover.csv' }).waitFor();
-    await sees('Record 3: Country: "Germoney" is no country');
+    await sees('Record 3: Country: "Germoney" is not a country');
     await sees('Left out: “Notizen”.');
     await page.getByLabel('Field of the column Notizen').selectOption('Your own field “Notizen”');
     await page.getByLabel('Name of the new list').fill('Messe Hannover');

@@ -387,7 +387,7 @@ describe('a waiting import', () => {
     expect(body.mapping).toEqual({ First: 'first_name', last_name: 'last_name', Mail: 'work_email', Notes: null });
     expect(body.records).toHaveLength(5);
     expect(body.records[0]).toEqual({ first_name: 'Ada', last_name: 'No 0' });
-    const message = (i: number) => `"${i}@example" is no e-mail address`;
+    const message = (i: number) => `"${i}@example" is not an e-mail address`;
     const wrong = (i: number) => ({ path: `/records/${i}/work_email`, message: message(i) });
     expect(body.errors).toEqual([0, 1, 2, 3, 4].map(wrong));
   });

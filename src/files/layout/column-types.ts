@@ -1,6 +1,7 @@
 import type { CustomType } from '../../schemas/imports.ts';
-import { isNumber, type Cell } from '../cells.ts';
-import { decimalMarkOf, type DecimalMark } from '../values/custom-values.ts';
+import { trimText } from '../../text/trim.ts';
+import type { Cell } from '../cells.ts';
+import { decimalMarkOf, isExactNumber, type DecimalMark } from '../values/custom-values.ts';
 import { isNothing } from '../values/read-value.ts';
 
 /** What the cells of a column were so far, as bits. */
@@ -9,16 +10,9 @@ const sawNumber = 2;
 const sawBoolean = 4;
 const sawMark: Record<DecimalMark, number> = { '.': 8, ',': 16 };
 
-/** Digits with which each number is printed back exactly. */
-const safeDigits = 15;
-
-/** True for a JSON number that is printed back exactly as it is written, such as `1.5`, and not `1.50`, `007` or `1e3`. */
-const isExactNumber = (text: string): boolean =>
-  isNumber(text) && text.replaceAll(/[-.]/g, '').length <= safeDigits && String(Number(text)) === text;
-
 /** Returns what a column has been, with one more cell. Cells without a value do not count. */
 export function seenWith(seen: number, cell: Cell): number {
-  const text = cell.text.trim();
+  const text = trimText(cell.text);
   if (text === '' || isNothing(text) || (text === String.raw`\N` && !cell.isQuoted)) return seen;
   if (cell.isQuoted) return seen | sawText;
   if (text === 'true' || text === 'false') return seen | sawBoolean;

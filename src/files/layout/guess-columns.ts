@@ -1,7 +1,7 @@
 import type { ImportObject } from '../../schemas/imports.ts';
 import type { Cell } from '../cells.ts';
 import type { ValueReader } from '../values/read-value.ts';
-import { canHold, contentsOf, fieldOfContents, type Contents } from './guess-contents.ts';
+import { canHold, contentsOf, isOfOthers, fieldOfContents, type Contents } from './guess-contents.ts';
 import { headerKey, namesOfFields, openNamesOf } from './header-names.ts';
 
 /** Columns whose contents are looked at if their header says nothing. */
@@ -19,6 +19,9 @@ const rivals: readonly (readonly string[])[] = [
 
 const rivalsOf = (field: string): string[] =>
   rivals.flatMap((pair) => (pair.includes(field) ? pair.filter((other) => other !== field) : []));
+
+/** Removes a note between brackets, as in `First name (at most 40 characters)`, unless it says that the column is about others. */
+const withoutNote = (header: string): string => (isOfOthers(header) ? '' : header.replaceAll(/\([^()]*\)/g, ' '));
 
 export interface GuessInput {
   object: ImportObject;
@@ -53,7 +56,8 @@ export class ColumnGuesser {
   #byName(open: readonly number[]): void {
     const names = namesOfFields[this.#input.object];
     const known = open.flatMap((i) => {
-      const name = names.get(headerKey(this.#input.headers[i]!));
+      const header = this.#input.headers[i]!;
+      const name = names.get(headerKey(header)) ?? names.get(headerKey(withoutNote(header)));
       return name ? [{ i, ...name, isEmpty: Number(this.#contentsOf(i).length === 0) }] : [];
     });
     // An address book has a column for each kind of phone. One that holds numbers comes before a usual name without any.

@@ -84,7 +84,8 @@ const othersWords = new Set(
   ).split(' '),
 );
 
-const isOfOthers = (header: string): boolean =>
+/** True for a column about somebody or something else. */
+export const isOfOthers = (header: string): boolean =>
   words(header).some((word) => othersWords.has(word) || word.includes('fax'));
 
 const minimum = 3;
@@ -105,10 +106,12 @@ export function fieldOfContents(
   contents: Contents,
   reader: ValueReader,
 ): string | undefined {
-  if (contents.length < minimum || isOfOthers(header)) return undefined;
+  const least = /\b(?:url|link|profile?)\b/i.test(header) ? 1 : minimum;
+  if (contents.length < least || isOfOthers(header)) return undefined;
   const isMostly = (test: (text: string) => boolean): boolean => share(contents, test) >= enough;
   const profile = object === 'contacts' ? /linkedin\.com\/(?:in|pub)\//i : /linkedin\.com\/(?:company|school)\//i;
   if (isMostly((text) => profile.test(text))) return 'profnet_url';
+  if (contents.length < minimum) return undefined;
   if (object === 'contacts') {
     if (isMostly(isEmail) && new Set(contents).size > contents.length / 2) return 'work_email';
     if (isMostly(isPhoneLike)) return 'phone_numbers';

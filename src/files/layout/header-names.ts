@@ -154,6 +154,17 @@ export const headerKey = (header: string): string => words(header).join('');
 
 const keysOf = (names: string): string[] => names.split('|').map(headerKey);
 
+/** Words of headers in Spanish and Portuguese, and in no other language. */
+const iberian = new Set(
+  'nombre nombres apellido apellidos correo pais ciudad puesto direccion telefono movil sobrenome apelido telefone celular cidade endereco'.split(
+    ' ',
+  ),
+);
+
+/** True for a file in Spanish or Portuguese. */
+export const isIberian = (headers: readonly string[]): boolean =>
+  headers.slice(0, 200).some((header) => words(header.slice(0, 200)).some((word) => iberian.has(word)));
+
 /** A header that stands for a field. `rank`: 0 for the preferred name. */
 export interface KnownName {
   field: string;

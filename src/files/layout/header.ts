@@ -6,9 +6,10 @@ import type { ImportFile } from '../import-file.ts';
 import { faultTexts, maxRecordBytes, type FilePosition, type RawRecord } from '../raw-records.ts';
 import { csvFormat, rowFormat, type RecordFormat } from '../record-formats.ts';
 import { RecordScanner } from '../record-scanner.ts';
+import { trimText } from '../../text/trim.ts';
 import { textBlocks } from '../text-blocks.ts';
 
-/** Detected from the header line. */
+/** Detected from the header line and the first records. */
 const separators = [',', ';', '\t', '|'] as const;
 type Separator = (typeof separators)[number];
 
@@ -25,32 +26,46 @@ export interface Beginning extends CsvHeader {
   line: number;
   /** Cells of the first records, at most `sampledRecords` and from about 1 MiB. */
   sample: readonly (readonly Cell[])[];
+  /** The records of `sample`, as the file has them. */
+  records: readonly RawRecord[];
+  /** The sample has all records of the file. */
+  isWhole: boolean;
 }
 
 /** Columns are guessed by what this many records hold. */
 export const sampledRecords = 200;
 
-const maxColumns = 10_000;
+export const maxColumns = 10_000;
 
 /** Records before the header of a file that begins with notes. */
 const maxNotes = 10;
 
+/** Records that show, together with the header, which separator a file has. */
+const comparedRecords = 20;
+
+interface HeaderOptions {
+  /** Says whether a first line with a single filled cell is a note above the header. Default: none is. */
+  isNote?: (cell: string) => boolean;
+  /** False: the first line is a record, and the columns are named `Column 1`, `Column 2` … */
+  hasHeader?: boolean;
+}
+
 /**
  * Reads the header line: the first line that is not blank, and not `sep=;`, in which Excel names the separator.
  * @param chunks of the file from its start (of XLSX its rows); only about the first MiB is read
- * @param isNote says whether a first line with a single filled cell is a note above the header. Default: none is
  * @throws FileRefused if there is no such line, or if it is too long or not valid CSV
  */
 export async function readHeader(
   format: ImportFile['format'],
   chunks: AsyncIterable<Buffer>,
-  isNote: (cell: string) => boolean = () => false,
+  { isNote = () => false, hasHeader = true }: HeaderOptions = {},
 ): Promise<Beginning> {
   const text = await readText(chunks);
   const other = format === 'csv' ? otherFormats.find(([start]) => start.test(text.text)) : undefined;
   if (other) throw new FileRefused('is not CSV', undefined, other[1]);
   if (text.text.trim() === '') throw new FileRefused('has no header line');
-  const { separator, format: recordFormat, header, from } = bestOf(candidatesOf(format, text, isNote));
+  const best = bestOf(candidatesOf(format, text, hasHeader ? isNote : () => false));
+  const { separator, format: recordFormat, header, from } = best;
   const { cells, cellCount, line, next, fault } = header;
   if (fault === 'invalid bytes') throw invalidBytes('utf-8', header.faultLine);
   if (fault !== undefined) throw new FileRefused(`has a header line that ${faultTexts[fault]}`, line);
@@ -61,10 +76,25 @@ export async function readHeader(
   if (cells.some(({ text: name }) => !name.isWellFormed()))
     throw new FileRefused('has a half of a character (a lone surrogate) in a header', line);
   await yieldToEventLoop();
-  const records = recordsOf(text, recordFormat, from, maxNotes + 1 + sampledRecords);
-  const sample = records.filter((record) => record.next.bytes > next.bytes).slice(0, sampledRecords);
-  return { separator, headers: cells.map(headerOf), start: next, line, sample: sample.map((record) => record.cells) };
+  const most = maxNotes + 1 + sampledRecords;
+  const all = recordsOf(text, recordFormat, from, most);
+  const isNamed = hasHeader || cells[0]?.text === columnName(0);
+  const records = all.filter((record) => !isNamed || record.next.bytes > next.bytes).slice(0, sampledRecords);
+  const sample = records.map((record) => record.cells);
+  const width = Math.min(maxColumns, Math.max(...sample.map((record) => record.length), 1));
+  return {
+    separator,
+    headers: isNamed ? cells.map(headerOf) : Array.from({ length: width }, (_, i) => columnName(i)),
+    start: isNamed ? next : from.position,
+    line,
+    sample,
+    records,
+    isWhole: text.isWholeFile && all.length < most,
+  };
 }
+
+/** Names a column of a file without a header line. */
+const columnName = (i: number): string => `Column ${i + 1}`;
 
 /** How other files begin, read as text. */
 const otherFormats: readonly (readonly [start: RegExp, advice: string])[] = [
@@ -98,6 +128,8 @@ interface Candidate {
   separator: Separator;
   format: RecordFormat;
   header: RawRecord;
+  /** The first of the records behind it. */
+  records: readonly RawRecord[];
   /** Where the text begins in which records are looked for. */
   from: TextStart;
 }
@@ -115,7 +147,9 @@ const separatorLine = /^\ufeff?sep=([,;\t|])\r?\n/i;
 
 function candidatesOf(format: ImportFile['format'], text: FirstText, isNote: (cell: string) => boolean): Candidate[] {
   const candidate = (separator: Separator, records: RecordFormat, from = fileStart): Candidate => {
-    return { separator, format: records, header: headerIn(recordsOf(text, records, from, maxNotes + 1), isNote), from };
+    const first = recordsOf(text, records, from, maxNotes + 1 + comparedRecords);
+    const header = headerIn(first.slice(0, maxNotes + 1), isNote);
+    return { separator, format: records, header, records: first.slice(first.indexOf(header) + 1), from };
   };
   if (format === 'xlsx') return [candidate(',', rowFormat(maxColumns))];
   const [line, named] = separatorLine.exec(text.text) ?? [];
@@ -135,8 +169,7 @@ function recordsOf({ text, isWholeFile }: FirstText, format: RecordFormat, from:
   return records;
 }
 
-const filledCells = ({ cells }: RawRecord): string[] =>
-  cells.flatMap(({ text }) => (text.trim() === '' ? [] : [text.trim()]));
+const filledCells = ({ cells }: RawRecord): string[] => cells.flatMap(({ text }) => trimText(text) || []);
 
 /** Returns the first record, or the one below the notes. */
 function headerIn(records: readonly RawRecord[], isNote: (cell: string) => boolean): RawRecord {
@@ -156,10 +189,27 @@ const tooLong: RawRecord = {
   faultLine: 1,
 };
 
-/** Returns the candidate with the most cells, a faulty one only if all are. */
-const bestOf = (candidates: Candidate[]): Candidate => candidates.toSorted((a, b) => rank(b) - rank(a))[0]!;
+/**
+ * Returns the candidate with which the first records have as many cells as the header; if none does, the one with the most
+ * cells, a faulty one only if all are.
+ */
+function bestOf(candidates: Candidate[]): Candidate {
+  const ranked = candidates.map((candidate) => ({
+    candidate,
+    fitting: fittingCells(candidate),
+    cells: cellsOf(candidate),
+  }));
+  return ranked.toSorted((a, b) => b.fitting - a.fitting || b.cells - a.cells)[0]!.candidate;
+}
 
-const rank = ({ header }: Candidate): number => (header.fault === undefined ? header.cellCount : 0);
+const cellsOf = ({ header }: Candidate): number => (header.fault === undefined ? header.cellCount : 0);
+
+/** The share of records with as many cells as the header, by the number of separators: parts of texts can hold others. */
+function fittingCells({ header, records }: Candidate): number {
+  if (header.fault !== undefined || records.length === 0) return 0;
+  const fitting = records.filter(({ cellCount, fault }) => fault === undefined && cellCount === header.cellCount);
+  return (fitting.length / records.length) * (header.cellCount - 1);
+}
 
 /** Trims an unquoted header. */
-const headerOf = ({ text, isQuoted }: Cell): string => (isQuoted ? text : text.trim());
+const headerOf = ({ text, isQuoted }: Cell): string => (isQuoted ? text : trimText(text));

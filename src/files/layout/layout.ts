@@ -2,6 +2,7 @@ import type { Fault } from '../../errors.ts';
 import type { CustomType, MappedField, Mapping, MappingOrigin } from '../../schemas/imports.ts';
 import { yieldToEventLoop } from '../../process/event-loop.ts';
 import { customKey } from '../../schemas/filters.ts';
+import { isEmailAddress } from '../../schemas/base/formats.ts';
 import { pointerTo } from '../../text/json-pointer.ts';
 import { FileRefused } from '../file-refused.ts';
 import { ignoredFields, importColumn, matchOf, type ImportFile } from '../import-file.ts';
@@ -12,6 +13,7 @@ import { firstColumns } from './column-names.ts';
 import { ColumnGuesser } from './guess-columns.ts';
 import { headerKey, namesOfFields } from './header-names.ts';
 import { readHeader, type Beginning, type CsvHeader } from './header.ts';
+import type { FooterRecord, Tail } from './footers.ts';
 import { misreadWord } from './misread.ts';
 
 /** How the columns of a file are read. Stored with the import, so that every worker reads the same. */
@@ -28,6 +30,14 @@ export interface CsvLayout extends CsvHeader {
   decimalMarks?: (DecimalMark | null)[];
   /** What the cells of each column were so far (see column-types.ts). Only during the first reading. */
   seen?: number[];
+  /** The last records so far, as far as they can be a footer. Only during the first reading. */
+  tail?: Tail;
+  /** The last records of the file, which are no records: those of a report's footer. */
+  footer?: FooterRecord[];
+  /** Titles and degrees that are left out of full names, as they are written. */
+  titles?: string[];
+  /** By column: a type is given. */
+  isTypeGiven?: boolean[];
   /** A word which shows that the encoding is another one. */
   misread?: string | undefined;
   /** Columns that the errors file omits: those of an errors file, and those with neither header nor values. */
@@ -86,6 +96,7 @@ export async function planColumns(
 ): Promise<ColumnPlan> {
   const beginning = await readHeaderOf(file, chunks);
   const known = file.guess ? await remembered(beginning.headers) : undefined;
+  requireHeader(file, beginning, known);
   const first = firstColumns(beginning.headers);
   const decisions = beginning.headers.map((header, i) =>
     decide(file, beginning, first.get(header) === i ? known : undefined, header, i),
@@ -98,17 +109,37 @@ export async function planColumns(
 
 /** @throws FileRefused if there is no header line that can be read */
 export const readHeaderOf = (file: ImportFile, chunks: AsyncIterable<Buffer>): Promise<Beginning> =>
-  readHeader(file.format, chunks, isNoteFor(file));
+  readHeader(file.format, chunks, { isNote: isNoteFor(file), hasHeader: file.hasHeader ?? true });
 
 /** A single cell above the header of a guessed file is a note, unless it names a field. */
 const isNoteFor =
   (file: ImportFile) =>
   (cell: string): boolean =>
-    file.guess === true &&
-    !Object.hasOwn(file.mapping ?? {}, cell) &&
-    !importColumn(file.object, cell) &&
-    !namesOfFields[file.object].has(headerKey(cell)) &&
-    !cell.startsWith('_');
+    file.guess === true && !isNameFor(file, cell) && !errorsHeaders.has(cell) && !isValue(cell);
+
+const isNameFor = (file: ImportFile, header: string): boolean =>
+  Object.hasOwn(file.mapping ?? {}, header) ||
+  importColumn(file.object, header) !== undefined ||
+  namesOfFields[file.object].has(headerKey(header));
+
+/** True for a text that is no name of a column: an e-mail or web address, a phone number, a date. */
+const isValue = (header: string): boolean =>
+  isEmailAddress(header) || /^(?:https?:\/\/\S|(?:\+|00)[\d\s()./-]{6,30}$|\d{4}-\d\d-\d\d(?:$|T))/i.test(header);
+
+/**
+ * The first person of a file without a header must not be taken for its header.
+ * @throws FileRefused
+ */
+function requireHeader(file: ImportFile, { headers, line }: Beginning, known: Mapping | undefined): void {
+  const value = headers.find(isValue);
+  if (file.hasHeader === false || value === undefined) return;
+  if (headers.some((header) => isNameFor(file, header) || mappedIn(known, header) || errorsHeaders.has(header))) return;
+  throw new FileRefused(
+    `has no header line: its first line has the value ${quoted(value)}`,
+    line,
+    'write the names of the columns into a first line, or set `header` to false',
+  );
+}
 
 function decide(
   file: ImportFile,
@@ -119,7 +150,8 @@ function decide(
 ): Decision | undefined {
   const given = mappedIn(file.mapping, header);
   if (given !== undefined) return decisionOf(given, 'given');
-  if (header.startsWith('_')) return header === recordHeader ? decisionOf(wholeRecord(beginning), 'name') : undefined;
+  if (errorsHeaders.has(header))
+    return header === recordHeader ? decisionOf(wholeRecord(beginning), 'name') : undefined;
   const before = mappedIn(known, header);
   if (before !== undefined && before !== header) return decisionOf(before, 'remembered');
   if (!importColumn(file.object, header) || (file.guess && isOtherThing(file, beginning, header, i))) return undefined;
@@ -135,9 +167,12 @@ const decisionOf = (mapped: MappedField, origin: MappingOrigin): Decision =>
 /** The column of lines of NDJSON, in the errors file of an NDJSON file. */
 export const recordHeader = '_record';
 
+/** The columns that an errors file adds to those of the original. */
+export const errorsHeaders: ReadonlySet<string> = new Set(['_line', '_error', '_warning', recordHeader]);
+
 /** An errors file of NDJSON can be sent as it is: it has only columns of errors files. */
 const wholeRecord = ({ headers }: Beginning): string | null =>
-  headers.every((header) => header.startsWith('_')) &&
+  headers.every((header) => errorsHeaders.has(header)) &&
   headers.indexOf(recordHeader) === headers.lastIndexOf(recordHeader)
     ? recordHeader
     : null;
@@ -161,7 +196,7 @@ function guessOthers(
 }
 
 /** Columns without a header, and those of errors files, are no columns of records. */
-const isOpen = (header: string): boolean => header !== '' && !header.startsWith('_');
+const isOpen = (header: string): boolean => header !== '' && !errorsHeaders.has(header);
 
 /**
  * @returns `layout`, and `faults`: e.g. an unknown field, two columns for the same field, or none for the field that

@@ -9,7 +9,8 @@ const odd = new RegExp(
   'u',
 );
 
-const wordWithOthers = /[^\s,;()"]*[^\0-\x7f\s][^\s,;()"]*/gu; // eslint-disable-line no-control-regex
+const betweenWords = /[\s,;()"]+/;
+const isAscii = /^[\0-\x7f]*$/; // eslint-disable-line no-control-regex
 
 /** Of the words with characters beyond ASCII. A single odd word is one that somebody has mistyped. */
 const enough = 1 / 20;
@@ -19,7 +20,8 @@ export function misreadWord(texts: Iterable<string>): string | undefined {
   let [all, found] = [0, 0];
   let first: string | undefined;
   for (const text of texts)
-    for (const [word] of text.slice(0, 500).matchAll(wordWithOthers)) {
+    for (const word of text.slice(0, 500).split(betweenWords)) {
+      if (isAscii.test(word)) continue;
       all += 1;
       if (!odd.test(word)) continue;
       found += 1;

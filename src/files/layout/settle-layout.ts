@@ -1,22 +1,45 @@
 import type { MappedField, Mapping } from '../../schemas/imports.ts';
+import { trimText } from '../../text/trim.ts';
 import type { Cell } from '../cells.ts';
+import { fullNameColumn } from '../columns.ts';
 import { FileRefused } from '../file-refused.ts';
 import type { ImportFile } from '../import-file.ts';
+import type { RawRecord } from '../raw-records.ts';
+import { readFullName } from '../values/full-names.ts';
 import { firstColumns } from './column-names.ts';
 import { markSeen, marksSeenWith, seenWith, typeSeen } from './column-types.ts';
-import { isCustom, isMapped, mappedFieldOf, type CsvLayout } from './layout.ts';
+import { footerOf, tailWith } from './footers.ts';
+import { errorsHeaders, isCustom, isMapped, mappedFieldOf, type CsvLayout } from './layout.ts';
 
 /** Notes what the cells of a record show about its columns, during the first reading. */
-export function observe({ format }: ImportFile, layout: CsvLayout, cells: readonly Cell[], line: number): void {
+export function observe({ format }: ImportFile, layout: CsvLayout, record: RawRecord): void {
+  const { cells, line } = record;
+  layout.tail = tailWith(layout.tail, record);
+  observeTitles(layout, cells);
   const seen = (layout.seen ??= layout.headers.map(() => 0));
   for (const i of watchedColumns(layout)) {
     const cell = cells[i];
-    if (cell === undefined || cell.text.trim() === '') continue;
+    if (cell === undefined || trimText(cell.text) === '') continue;
     if (isUnnamed(layout, i)) seen[i] ||= line;
     else if (layout.types?.[i] !== 'number') seen[i] = seenWith(seen[i]!, cell);
     else if (format !== 'xlsx' || cell.isQuoted) seen[i] = marksSeenWith(seen[i]!, cell); // a number of a sheet has no mark
   }
 }
+
+/** Titles and degrees that a message names. */
+const maxTitles = 20;
+
+/** Notes what is left out of full names. */
+function observeTitles(layout: CsvLayout, cells: readonly Cell[]): void {
+  const i = layout.columns.indexOf(fullNameColumn.name);
+  const text = trimText(cells[i]?.text ?? '');
+  const titles = (layout.titles ??= []);
+  if (text === '' || text.length > longestName || titles.length === maxTitles) return;
+  for (const title of readFullName(text).leftOut)
+    if (!titles.includes(title) && titles.length < maxTitles) titles.push(title);
+}
+
+const longestName = 600;
 
 const watched = new WeakMap<CsvLayout, number[]>();
 
@@ -38,7 +61,7 @@ const isUnnamed = ({ headers, columns }: CsvLayout, i: number): boolean => heade
  * @throws FileRefused if a column has values, but no header
  */
 export function settleLayout(file: ImportFile, layout: CsvLayout): CsvLayout {
-  const { seen = [], meant: _meant, ...rest } = layout;
+  const { seen = [], meant: _meant, tail, ...rest } = layout;
   const { headers, columns, types = [], origins = [] } = rest;
   const places = [...headers.keys()];
   const unnamed = places.find((i) => isUnnamed(rest, i) && origins[i] !== 'given' && seen[i]);
@@ -53,12 +76,14 @@ export function settleLayout(file: ImportFile, layout: CsvLayout): CsvLayout {
     types: columns.map((field, i) => (isCustom(field) ? (types[i] ?? typeSeen(seen[i] ?? 0)) : null)),
     // Where no type is given, only JSON numbers are numbers.
     decimalMarks: places.map((i) => (types[i] === 'number' ? markSeen(seen[i] ?? 0) : '.')),
+    isTypeGiven: types.map((type) => type !== null),
+    footer: footerOf(tail),
     omitted: places.filter((i) => isOfErrorsFile(rest, i) || (isUnnamed(rest, i) && !seen[i])),
   };
 }
 
 const isOfErrorsFile = ({ headers, columns }: CsvLayout, i: number): boolean =>
-  headers[i]!.startsWith('_') && columns[i] === null;
+  errorsHeaders.has(headers[i]!) && columns[i] === null;
 
 /** Returns the columns of records that are left out because nothing names a field for them. */
 export const leftOut = (layout: CsvLayout): number[] =>
@@ -73,7 +98,7 @@ export function usedMapping(layout: CsvLayout): Mapping {
   const first = firstColumns(headers);
   const entries = headers.flatMap((header, i): [string, MappedField][] => {
     const isDecided = (columns[i] ?? null) !== null || isMapped(origins[i]);
-    if (!isDecided || header.startsWith('_') || first.get(header) !== i) return [];
+    if (!isDecided || errorsHeaders.has(header) || first.get(header) !== i) return [];
     return [[header, mappedFieldOf(layout, i)]];
   });
   return Object.fromEntries(entries);

@@ -1,4 +1,5 @@
 import type { CountryCode, parsePhoneNumberFromString } from 'libphonenumber-js/max';
+import { trimText } from '../../text/trim.ts';
 
 /** A phone number as the API takes it. */
 export interface PhoneNumber {
@@ -10,13 +11,13 @@ export interface PhoneNumber {
 export interface PhoneReader {
   /**
    * Returns the country code and the digits of the national number of each number in a text. A text that cannot be read is
-   * kept as written, without a country code. Empty: the text has less than five digits, and is no number.
+   * kept as written, without a country code. Empty: the text has less than five digits or is too long, so it is not a number.
    * @param country the record's country (ISO 3166-1 alpha-2), for a number without a country code
    */
   read(text: string, country: string): PhoneNumber[];
   /**
    * Returns a number in E.164, such as `+4915112345678`. One that cannot be read, or has an extension, is kept as written.
-   * Undefined: the text is no number.
+   * Undefined: the text is not a number.
    */
   readText(text: string, country: string): string | undefined;
   /** Returns a number as people write it, such as `+49 1511 2345678`. One that cannot be read is returned as it is. */
@@ -24,6 +25,8 @@ export interface PhoneReader {
 }
 
 const leastDigits = 5;
+/** A text that is longer is not a number (characters). */
+const longestNumber = 255;
 /** A text that is longer is not divided into numbers (characters). */
 const longestDivided = 200;
 
@@ -37,7 +40,10 @@ const isRounded = (text: string): boolean => /^(?:[\d.,]+E\+?\d+|(?=\d{12})\d{1,
 const isDate = (text: string): boolean => /^(?:19|20)\d\d-[01]\d-[0-3]\d(?:T|$)/.test(text);
 
 const isNumberLike = (text: string): boolean =>
-  (text.match(/\p{Nd}/gu)?.length ?? 0) >= leastDigits && !isRounded(text) && !isDate(text);
+  text.length <= longestNumber &&
+  (text.match(/\p{Nd}/gu)?.length ?? 0) >= leastDigits &&
+  !isRounded(text) &&
+  !isDate(text);
 
 /** What stands between numbers. A `/` without blanks can be in a number. */
 const betweenNumbers = /[,|\n]|\s(?:[/&]|u\.|und|oder|and|or)\s/i;
@@ -62,7 +68,7 @@ async function load(): Promise<PhoneReader> {
     read(text, country) {
       const whole = readOne(text, country);
       if (!whole || whole.country_code !== '' || text.length > longestDivided) return whole ? [whole] : [];
-      const parts = text.split(betweenNumbers).map((part) => readOne(part.trim(), country));
+      const parts = text.split(betweenNumbers).map((part) => readOne(trimText(part), country));
       return parts.every((part) => part !== undefined && part.country_code !== '') ? (parts as PhoneNumber[]) : [whole];
     },
     readText(text, country) {
@@ -72,14 +78,14 @@ async function load(): Promise<PhoneReader> {
     },
     write({ country_code, number }) {
       const text = `${country_code} ${number}`.trim();
-      return find(text, '')?.formatInternational() ?? text;
+      return (text.length > longestNumber ? undefined : find(text, ''))?.formatInternational() ?? text;
     },
   };
 }
 
 function findNumber(parse: typeof parsePhoneNumberFromString, written: string, country: CountryCode | undefined) {
   const text = plainNumber.test(written) ? written : withoutWords(written);
-  // Without `extract`, words around a number are not dropped: such a text is no number.
+  // Without `extract`, words around a number are not dropped: such a text is not a number.
   const found = parse(text, { ...(country ? { defaultCountry: country } : {}), extract: false });
   const isInternational = /^[\s(]*[+\uff0b]/.test(text);
   const valid = found && (isInternational ? found.isPossible() : found.isValid()) ? found : undefined;

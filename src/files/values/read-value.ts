@@ -1,4 +1,5 @@
 import { isEmailAddress } from '../../schemas/base/formats.ts';
+import { trimText } from '../../text/trim.ts';
 import { countryCodes, type CountryCodes } from './country-codes.ts';
 import { phoneReader, type PhoneNumber, type PhoneReader } from './phones.ts';
 
@@ -41,13 +42,13 @@ export class ValueReader {
   /** @throws InvalidCell */
   country(text: string): string {
     const code = this.#codeOf(text);
-    if (code === '') throw new InvalidCell(`${quoted(text)} is no country (a name, or a code such as DE)`);
+    if (code === '') throw new InvalidCell(`${quoted(text)} is not a country (a name, or a code such as DE)`);
     return code;
   }
 
   /**
    * @param country the record's country, or `""`
-   * @returns several for a text such as `030 901820, 0151 12345678`, and none if the text is no phone number
+   * @returns several for a text such as `030 901820, 0151 12345678`, and none if the text is not a phone number
    */
   phones(text: string, country: string): PhoneNumber[] {
     return this.#phones.read(text, country);
@@ -85,36 +86,53 @@ const longestNothing = 12;
 
 // Of a date as people write it: digits, separators, and the name of a month or a zone.
 const dateLike = /^[\p{L}\d\s.,/:+-]{4,40}$/u;
-const emptyDate =
-  /^(?:00?[./-]|(?:0?1[./-]){2}(?:1900|0001)\b|(?:1900|0001)-01-01|1899-12-3[01]|3[01]\.12\.1899|12\/3[01]\/1899)/;
+/** How spreadsheets show an empty date. */
+const emptyDate = /^(?:00?[./-]|0?1[./-](?:0?1|00?)[./-]1900\b|1900-01-0[01])/;
 const fourDigits = /(?<!\d)\d{4}(?!\d)/g;
+/** Fractions of a second, and a zone such as `+0100`. */
+const afterTime = /(?<=:\d\d)(?:\.\d{1,9})?(?:[+-]\d{4})?$/;
+/** A date without separators, such as `19850315`. */
+const compactDate = /^(\d{4})(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])$/;
 
-/** @throws InvalidCell if the text has no year, or several, or is a date in a coming year */
+/** Before it, a year is part of a date without one: address books write `--0315`, or a day of 1604 or 0004. */
+const firstYear = 1900;
+
+/** @throws InvalidCell if the text has no year from 1900 to this one, or several */
 export function readYear(text: string): number {
-  const years = dateLike.test(text) ? (text.replace(/(?<=:\d\d)\.\d+/, '').match(fourDigits) ?? []) : [];
-  // Spreadsheets show an empty date as 00.01.1900, 01.01.1900 or 30.12.1899, other programs as 01.01.0001; in address books a
-  // birthday without a year is one of 1604.
-  if (years.length !== 1 || Number(years[0]) === 0 || years[0] === '1604' || emptyDate.test(text))
-    throw new InvalidCell(`${quoted(text)} is no year (such as 1985) and no date with a year`);
+  const compact = compactDate.exec(text)?.[1];
+  const years = compact ? [compact] : dateLike.test(text) ? (text.replace(afterTime, '').match(fourDigits) ?? []) : [];
   const year = Number(years[0]);
+  if (years.length !== 1 || year < firstYear || emptyDate.test(text))
+    throw new InvalidCell(`${quoted(text)} is not a year (such as 1985) or a date with a year`);
   // Spreadsheets make 2029 of 15.03.29.
-  if (text.length > 4 && year > new Date().getFullYear()) throw new InvalidCell(`${quoted(text)} is in the future`);
+  if (year > new Date().getFullYear()) throw new InvalidCell(`${quoted(text)} is in the future`);
   return year;
 }
+
+/** A longer text is not read for e-mail addresses (characters). A cell can have many, with the names of their owners. */
+const longestEmails = 10_000;
+
+const betweenEmails = /(?:[\s,;<>()[\]"]|:::)+/;
 
 /** The e-mail addresses in a text, in its order, each once, and what looks like one, but is not valid. */
 export function findEmails(text: string): { addresses: string[]; invalid: string[] } {
   if (!text.startsWith("'") && isEmailAddress(text)) return { addresses: [text], invalid: [] }; // as nearly all are
-  const found = text
-    .split(/(?:[\s,;<>()[\]"]|:::)+/)
-    .map((part) => part.replace(/^'?(?:mailto:)?'?/i, '').replace(/['.:]+$/, ''));
+  const found = text.length > longestEmails ? [] : text.split(betweenEmails).map(plainAddress);
   return {
     addresses: [...new Set(found.filter(isEmailAddress))],
     invalid: found.filter((part) => part.includes('@') && !isEmailAddress(part)),
   };
 }
 
-export const noEmail = (text: string): string => `${quoted(text)} is no e-mail address`;
+/** Removes what people write around an address: `mailto:`, quotes, a full stop. */
+function plainAddress(part: string): string {
+  const address = trimText(part).replace(/^'?(?:mailto:)?'?/i, '');
+  let end = address.length;
+  while (end > 0 && "'.:".includes(address[end - 1]!)) end -= 1;
+  return address.slice(0, end);
+}
+
+export const noEmail = (text: string): string => `${quoted(text)} is not an e-mail address`;
 
 const host = /^[\p{L}\d-]+(?:\.[\p{L}\d-]+)+(?:[/?#:]\S*)?$/u;
 
@@ -127,6 +145,6 @@ const isAddress = (text: string): boolean => /^(?:[a-z][a-z\d+.-]*:\S+|@\S+)$/i.
  */
 export function readUrl(text: string): string {
   if (host.test(text)) return `https://${text}`;
-  if (!isAddress(text)) throw new InvalidCell(`${quoted(text)} is no web address (such as https://example.com)`);
+  if (!isAddress(text)) throw new InvalidCell(`${quoted(text)} is not a web address (such as https://example.com)`);
   return text;
 }

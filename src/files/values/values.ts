@@ -1,9 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
 import { validationFailed, type Fault } from '../../errors.ts';
 import type { CustomType, InvalidValues } from '../../schemas/imports.ts';
+import { lengthOf } from '../../text/code-points.ts';
 import { pointerTo, tokensOf } from '../../text/json-pointer.ts';
+import { trimText } from '../../text/trim.ts';
 import { readCustom, type DecimalMark } from './custom-values.ts';
-import { splitFullName } from './full-names.ts';
+import { hasTwoFamilyNamesIn, readFullName } from './full-names.ts';
 import type { PhoneNumber } from './phones.ts';
 import {
   findEmails,
@@ -24,6 +26,10 @@ interface Column {
   kind?: ValueKind | undefined;
   customType?: CustomType | undefined;
   decimalMark?: DecimalMark | undefined;
+  /** Of the field (characters). */
+  maxLength?: number | undefined;
+  /** The language of the file is one whose people have two last names. */
+  hasTwoFamilyNames?: boolean | undefined;
   item: readonly [field: string, part?: string];
 }
 
@@ -63,19 +69,19 @@ export function readValues(
   let path: Column['item'] = [''];
   const report = (message: string) =>
     void faults.push({ path: pointerTo(path.filter((token) => token !== undefined)), message });
-  const convert = (isPhone: boolean) => {
+  const convert = (needsCountry: boolean) => {
     const country = typeof item['location_country'] === 'string' ? item['location_country'] : '';
     const context: Context = { reader, country, furtherEmails, report };
     for (const [i, column] of columns.entries()) {
       const { kind, customType } = column;
-      if ((kind ?? customType) === undefined || (kind === 'phone' || kind === 'phones') !== isPhone) continue;
-      if (kind === 'phones' && texts[i]?.startsWith('[')) continue; // JSON means what it says
+      if ((kind ?? customType) === undefined || readsByCountry.has(kind) !== needsCountry) continue;
+      if (kind === 'phones' && trimText(texts[i] ?? '').startsWith('[')) continue; // JSON means what it says
       path = column.item;
       change(item, path, (value) => readOr(column, value, context));
     }
   };
   convert(false);
-  convert(true); // phone numbers are read for the country
+  convert(true);
   if (typeof item['full_name'] === 'object') {
     Object.assign(item, item['full_name']);
     delete item['full_name'];
@@ -87,6 +93,9 @@ export function readValues(
   readings.set(item, { raw, furtherEmails: others, reader, asStored: new Set(), cut: { new: cut } });
   return { item, faults: [...faults, ...cut] };
 }
+
+/** Kinds of values that are read for the country of the record. */
+const readsByCountry: ReadonlySet<ValueKind | undefined> = new Set(['phone', 'phones', 'full name']);
 
 /** Replaces the value at a path, if there is one. Undefined removes it. */
 function change(item: Json, [field, part]: Column['item'], convert: (value: unknown) => unknown): void {
@@ -108,10 +117,12 @@ interface Context {
 }
 
 /** For a trimmed text that is not empty. They throw `InvalidCell`. */
-const readTexts: Record<Exclude<ValueKind, 'phones' | 'emails'>, (text: string, context: Context) => unknown> = {
+const readTexts: Record<
+  Exclude<ValueKind, 'phones' | 'emails' | 'full name'>,
+  (text: string, context: Context) => unknown
+> = {
   text: (text) => text,
   name: (text) => text,
-  'full name': (text) => splitFullName(text),
   country: (text, { reader }) => reader.country(text),
   year: readYear,
   url: readUrl,
@@ -130,9 +141,9 @@ function readPhoneText(text: string, { reader, country }: Context): string {
   return phone;
 }
 
-const noPhone = (text: string): string => `${quoted(text)} is no phone number`;
+const noPhone = (text: string): string => `${quoted(text)} is not a phone number`;
 
-/** Reports what is no address. */
+/** Reports what is not an address. */
 function readEmails(text: string, { report }: Context): string[] {
   const { addresses, invalid } = findEmails(text);
   if (addresses.length === 0) report(noEmail(text));
@@ -164,8 +175,37 @@ function readOr(column: Column, value: unknown, context: Context): unknown {
   }
 }
 
+/** The longest text that is read for each kind of value (characters); a field can have its own maximum. */
+const maxLengths: Partial<Record<ValueKind | CustomType, number>> = {
+  'full name': 600,
+  country: 100,
+  year: 40,
+  email: 10_000,
+  emails: 10_000,
+  number: 100,
+  boolean: 20,
+  date: 40,
+};
+
+/** Of a field without a maximum, such as a text in `custom_fields`. */
+const maxTextLength = 16 * 1024;
+
+/**
+ * Called before anything reads a text: the time of a reader is bounded by the length of its field.
+ * @throws InvalidCell
+ */
+function requireLength({ kind, customType, maxLength }: Column, text: string): void {
+  const most = maxLengths[(kind ?? customType)!] ?? maxLength ?? maxTextLength;
+  if (text.length > most && lengthOf(text) > most)
+    throw new InvalidCell(`${quoted(text)} is longer than ${most} characters`);
+}
+
 /** @throws InvalidCell */
-function readAs({ kind, customType, decimalMark }: Column, value: unknown, context: Context): unknown {
+function readAs(column: Column, value: unknown, context: Context): unknown {
+  const { kind, customType, decimalMark } = column;
+  if (Array.isArray(value))
+    for (const one of value) requireLength(column, typeof one === 'string' ? one : asWritten(one));
+  if (typeof value === 'string') requireLength(column, value);
   if (customType !== undefined) return typeof value === 'string' ? readCustom(value, customType, decimalMark) : value;
   if (kind === 'phones') return readPhones(value as PhoneNumber[], context);
   if (kind === 'emails') {
@@ -173,10 +213,18 @@ function readAs({ kind, customType, decimalMark }: Column, value: unknown, conte
     const read = [...new Set(texts.flatMap((text) => readEmails(text, context)))];
     return read.length === 0 && texts.length > 0 ? undefined : read;
   }
+  if (kind === 'year' && typeof value === 'number') return value === 0 ? undefined : readYear(String(value));
   if (kind === undefined || typeof value !== 'string') return value;
-  const text = value.trim();
-  const isName = kind === 'name' || kind === 'full name';
-  return text === '' || (!isName && !isSomething(text)) ? undefined : readTexts[kind](text, context);
+  const text = trimText(value);
+  if (text === '' || (kind !== 'name' && kind !== 'full name' && !isSomething(text))) return undefined;
+  if (kind === 'full name') return readName(text, column, context);
+  return readTexts[kind](text, context);
+}
+
+/** The country of the record decides how many last names people have, else the language of the file. */
+function readName(text: string, { hasTwoFamilyNames }: Column, { country }: Context) {
+  const isPair = country === '' ? hasTwoFamilyNames : hasTwoFamilyNamesIn(country);
+  return readFullName(text, isPair).name;
 }
 
 const asWritten = ({ country_code, number }: PhoneNumber): string => `${country_code} ${number}`.trim();

@@ -2,23 +2,36 @@
 export interface Formats {
   /** By the number of a cell's style: whether its numbers are dates or times. */
   isDate: readonly boolean[];
+  /** By the number of a cell's style: whether these are times without a date. From 24 hours on, they are durations: numbers. */
+  isTime: readonly boolean[];
   /** By the number of a cell's style: to how many digits its numbers are filled up with zeros. */
   digits: readonly number[];
   /** Days count from 1904, as in workbooks of old Macs. */
   from1904: boolean;
 }
 
-/** Built-in number formats of dates and times (ECMA-376, 18.8.30). */
+/** Built-in number formats of dates and times (ECMA-376, 18.8.30). 46 is `[h]:mm:ss`, a duration. */
 export const isBuiltInDate = (id: number): boolean =>
-  (id >= 14 && id <= 22) || (id >= 27 && id <= 36) || (id >= 45 && id <= 47) || (id >= 50 && id <= 58);
+  (id >= 14 && id <= 22) || (id >= 27 && id <= 36) || id === 45 || id === 47 || (id >= 50 && id <= 58);
+
+/** Of these formats, those that show only a time of day. */
+export const isBuiltInTime = (id: number): boolean => (id >= 18 && id <= 21) || id === 45 || id === 47;
 
 /** True for a number format such as `dd.mm.yyyy`. Durations, such as `[h]:mm`, are numbers. */
 export function isDateFormat(code: string): boolean {
   const [positive = ''] = code.slice(0, 255).split(';', 1);
   if (/\[[hms]+\]/i.test(positive)) return false;
-  const letters = positive.replaceAll(/"[^"]*"?|\[[^\]]*\]?|[\\_*]./g, '');
+  const letters = lettersOf(code);
   return /[ymdhs]/i.test(letters) && !/general/i.test(letters);
 }
+
+/** True for a date format that shows only a time of day, such as `hh:mm`. */
+export const isTimeFormat = (code: string): boolean =>
+  isDateFormat(code) && /[hs]/i.test(lettersOf(code)) && !/[yd]/i.test(lettersOf(code));
+
+/** Returns a format without texts between quotes, conditions and escaped characters. */
+const lettersOf = (code: string): string =>
+  (code.slice(0, 255).split(';', 1)[0] ?? '').replaceAll(/"[^"]*"?|\[[^\]]*\]?|[\\_*]./g, '');
 
 /** Returns the number of digits of a format such as `00000`, in which people see a postal code. Else 0. */
 export const digitsOfFormat = (code: string): number =>

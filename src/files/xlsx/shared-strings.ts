@@ -38,8 +38,8 @@ export class SharedStrings {
 
 /** @throws FileRefused if the texts are too large */
 export async function readSharedStrings(zip: Zip, part: string | undefined): Promise<SharedStrings> {
-  const size = part === undefined ? undefined : zip.sizeOf(part);
-  if (part === undefined || size === undefined) return new SharedStrings(0);
+  if (part === undefined) return new SharedStrings(0);
+  const size = zip.sizeOf(part)!;
   if (size > maxSharedBytes)
     throw new FileRefused(
       `has more than ${maxSharedBytes / 1024 / 1024} MiB of texts`,

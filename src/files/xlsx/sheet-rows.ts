@@ -2,7 +2,7 @@ import PQueue from 'p-queue';
 import { mayBeLiteral } from '../cells.ts';
 import { FileRefused } from '../file-refused.ts';
 import { maxRecordBytes } from '../raw-records.ts';
-import { rowLine, tooLongLine } from '../record-formats.ts';
+import { rowLine, tooLongLine, type SheetCell, type SheetMark } from '../record-formats.ts';
 import { dateText, isoDateText, numberText, unescapeText, withZeros, type Formats } from './cell-values.ts';
 import { maxCellLength, maxColumnNumber, maxRowNumber, maxRows, maxUnpackedBytes } from './limits.ts';
 import { readSharedStrings, type SharedStrings } from './shared-strings.ts';
@@ -19,10 +19,11 @@ export interface XlsxFile {
   /**
    * Yields the rows of a sheet, each as a line of `rowFormat`; blank rows, and those before the header, are blank lines,
    * so that the number of the line is that of the row.
-   * @param sheet its name; null: the first
+   * @param sheet its name; null: the first that is visible
+   * @param hasHeader the first row with at least two filled cells is the header. Else the first with one is a record
    * @throws FileRefused
    */
-  rows(sheet: string | null): AsyncGenerator<Buffer>;
+  rows(sheet: string | null, hasHeader?: boolean): AsyncGenerator<Buffer>;
 }
 
 /**
@@ -34,13 +35,14 @@ export async function openXlsx(partsFrom: PartsFrom, bytes: number): Promise<Xls
   const workbook = await readWorkbook(await openZip(partsFrom, bytes));
   return {
     sheets: workbook.sheets.map(({ name }) => name),
-    rows: (sheet) => rowsOf(workbook, sheet),
+    rows: (sheet, hasHeader = true) => rowsOf(workbook, sheet, hasHeader),
   };
 }
 
-async function* rowsOf(workbook: Workbook, name: string | null): AsyncGenerator<Buffer> {
+async function* rowsOf(workbook: Workbook, name: string | null, hasHeader: boolean): AsyncGenerator<Buffer> {
   const { zip, sheets } = workbook;
-  const sheet = name === null ? sheets[0] : sheets.find((one) => one.name === name);
+  const first = sheets.find(({ isHidden }) => !isHidden) ?? sheets[0];
+  const sheet = name === null ? first : sheets.find((one) => one.name === name);
   if (!sheet)
     throw new FileRefused(
       name === null ? 'has no sheet' : `has no sheet ${JSON.stringify(name)}`,
@@ -50,7 +52,7 @@ async function* rowsOf(workbook: Workbook, name: string | null): AsyncGenerator<
   const end = await placeToRead();
   try {
     const strings = await readSharedStrings(zip, workbook.sharedStrings);
-    const rows = new SheetRows(strings, await readFormats(workbook));
+    const rows = new SheetRows(strings, await readFormats(workbook), hasHeader);
     let bytes = 0;
     for await (const _ of parseXml(zip.open(sheet.part), rows)) {
       const lines = rows.take();
@@ -94,7 +96,7 @@ class SheetRows implements XmlHandler {
   /** Number of the last row in `#lines`. */
   #written = 0;
   #row = 0;
-  #cells: [column: number, text: string, isQuoted: boolean][] = [];
+  #cells: SheetCell[] = [];
   /** Characters of the row. */
   #length = 0;
   #column = 0;
@@ -102,14 +104,18 @@ class SheetRows implements XmlHandler {
   #style = 0;
   #value = '';
   #isValue = false;
+  #isFormula = false;
   #isPhonetic = false;
   #hasCells = false;
   /** Rows with cells, from the header on. */
   #rows = 0;
+  /** Cells that the first row has at least. */
+  readonly #leastHeaders: number;
 
-  constructor(strings: SharedStrings, formats: Formats) {
+  constructor(strings: SharedStrings, formats: Formats, hasHeader: boolean) {
     this.#strings = strings;
     this.#formats = formats;
+    this.#leastHeaders = hasHeader ? 2 : 1;
   }
 
   /** Returns the lines since the last call. */
@@ -132,7 +138,9 @@ class SheetRows implements XmlHandler {
       this.#type = type;
       this.#style = Number(style);
       this.#value = '';
-    } else if (name === 'rPh') this.#isPhonetic = true;
+      this.#isFormula = false;
+    } else if (name === 'f') this.#isFormula = true;
+    else if (name === 'rPh') this.#isPhonetic = true;
     else if (name === 'v' || name === 't') this.#isValue = !this.#isPhonetic;
   }
 
@@ -158,13 +166,19 @@ class SheetRows implements XmlHandler {
 
   #endCell(): void {
     const text = this.#textOfCell();
-    if (text.trim() === '') return;
+    const isUncomputed = this.#isFormula && this.#type !== 'str' && this.#value.trim() === '';
+    if (text.trim() === '' && !isUncomputed) return;
     // A row with such a cell is too long.
     this.#length += text.length > maxCellLength ? maxRecordBytes + 1 : text.length;
     if (this.#length > maxRecordBytes) return;
     if (this.#cells.length === maxColumnNumber) throw twoInOnePlace(this.#row);
+    this.#cells.push([this.#column - 1, text, isUncomputed ? 'f' : this.#markOf(text)]);
+  }
+
+  #markOf(text: string): SheetMark {
+    if (this.#type === 'e') return 'e';
     const isText = this.#type === 's' || this.#type === 'str' || this.#type === 'inlineStr';
-    this.#cells.push([this.#column - 1, text, isText && mayBeLiteral(text)]);
+    return isText && mayBeLiteral(text) ? 'q' : 'p';
   }
 
   #textOfCell(): string {
@@ -181,19 +195,23 @@ class SheetRows implements XmlHandler {
       case 'd':
         return isoDateText(value);
       case 'n':
-        return (
-          (this.#formats.isDate[this.#style] ? dateText(Number(value), this.#formats.from1904) : undefined) ??
-          withZeros(numberText(value), this.#formats.digits[this.#style] ?? 0)
-        );
+        return this.#dateOf(Number(value)) ?? withZeros(numberText(value), this.#formats.digits[this.#style] ?? 0);
       default:
         return value;
     }
   }
 
+  /** Undefined: the cell has a number. */
+  #dateOf(serial: number): string | undefined {
+    const { isDate, isTime, from1904 } = this.#formats;
+    const isDuration = isTime[this.#style] && serial >= 1;
+    return isDate[this.#style] && !isDuration ? dateText(serial, from1904) : undefined;
+  }
+
   #endRow(): void {
     if (this.#cells.length === 0 && this.#length === 0) return;
     this.#hasCells = true;
-    if (this.#rows === 0 && this.#cells.length < 2) return;
+    if (this.#rows === 0 && this.#cells.filter(([, , mark]) => mark !== 'f').length < this.#leastHeaders) return;
     this.#rows += 1;
     this.#sortCells();
     if (this.#rows > maxRows + 1)

@@ -1,12 +1,20 @@
 import { posix } from 'node:path';
 import { FileRefused } from '../file-refused.ts';
-import { digitsOfFormat, isBuiltInDate, isDateFormat, type Formats } from './cell-values.ts';
+import {
+  digitsOfFormat,
+  isBuiltInDate,
+  isBuiltInTime,
+  isDateFormat,
+  isTimeFormat,
+  type Formats,
+} from './cell-values.ts';
 import { maxIndexBytes } from './limits.ts';
 import { readXml, type XmlHandler } from './xml.ts';
 import type { Zip } from './zip.ts';
 
 interface Sheet {
   name: string;
+  isHidden: boolean;
   /** Path of its part. */
   part: string;
 }
@@ -31,7 +39,7 @@ interface Relation {
 export async function readWorkbook(zip: Zip): Promise<Workbook> {
   const main = (await relationsOf(zip, '')).find(({ type }) => type === 'officeDocument')?.part;
   if (main === undefined || zip.sizeOf(main) === undefined)
-    throw new FileRefused('is a ZIP file, but no XLSX file', undefined, 'send an XLSX file, or CSV');
+    throw new FileRefused('is a ZIP file, but not an XLSX file', undefined, 'send an XLSX file, or CSV');
   const relations = await relationsOf(zip, main);
   const sheets: Sheet[] = [];
   let from1904 = false;
@@ -42,19 +50,30 @@ export async function readWorkbook(zip: Zip): Promise<Workbook> {
       const id = Object.entries(attributes).find(([key]) => key.endsWith(':id'))?.[1];
       const found = relations.find((relation) => relation.id === id && relation.type === 'worksheet');
       if (found && zip.sizeOf(found.part) !== undefined)
-        sheets.push({ name: attributes['name'] ?? '', part: found.part });
+        sheets.push({ name: attributes['name'] ?? '', isHidden: isHidden(attributes['state']), part: found.part });
     },
   });
-  const partOf = (wanted: string) => relations.find(({ type }) => type === wanted)?.part;
+  // Without its texts or styles, a file would be read as another one.
+  const partOf = (wanted: string): string | undefined => {
+    const part = relations.find(({ type }) => type === wanted)?.part;
+    if (part !== undefined && zip.sizeOf(part) === undefined)
+      throw new FileRefused(
+        `is not an XLSX file, or damaged: it lacks the part ${part}`,
+        undefined,
+        'open it in a spreadsheet program and save it again',
+      );
+    return part;
+  };
   return { zip, sheets, from1904, sharedStrings: partOf('sharedStrings'), styles: partOf('styles') };
 }
 
+const isHidden = (state: string | undefined): boolean => state === 'hidden' || state === 'veryHidden';
 const isTrue = (text: string | undefined): boolean => text === '1' || text === 'true';
 
 /** Reads how styles show a number. */
 export async function readFormats({ zip, styles, from1904 }: Workbook): Promise<Formats> {
-  const [isDate, digits]: [boolean[], number[]] = [[], []];
-  if (styles === undefined || zip.sizeOf(styles) === undefined) return { isDate, digits, from1904 };
+  const [isDate, isTime, digits]: [boolean[], boolean[], number[]] = [[], [], []];
+  if (styles === undefined) return { isDate, isTime, digits, from1904 };
   const own = new Map<string, string>();
   let isCellStyle = false;
   await readIndex(zip, styles, {
@@ -65,6 +84,7 @@ export async function readFormats({ zip, styles, from1904 }: Workbook): Promise<
         const id = attributes['numFmtId'] ?? '0';
         const code = own.get(id);
         isDate.push(code === undefined ? isBuiltInDate(Number(id)) : isDateFormat(code));
+        isTime.push(code === undefined ? isBuiltInTime(Number(id)) : isTimeFormat(code));
         digits.push(digitsOfFormat(code ?? ''));
       }
     },
@@ -72,7 +92,7 @@ export async function readFormats({ zip, styles, from1904 }: Workbook): Promise<
       if (name === 'cellXfs') isCellStyle = false;
     },
   });
-  return { isDate, digits, from1904 };
+  return { isDate, isTime, digits, from1904 };
 }
 
 /** @param part the part whose relations these are; `''`: the whole file */
@@ -92,6 +112,6 @@ async function relationsOf(zip: Zip, part: string): Promise<Relation[]> {
 
 function readIndex(zip: Zip, part: string, handler: XmlHandler): Promise<void> {
   if (zip.sizeOf(part)! > maxIndexBytes)
-    throw new FileRefused('is no XLSX file: the list of its sheets or styles is too large');
+    throw new FileRefused('is not an XLSX file: the list of its sheets or styles is too large');
   return readXml(zip.open(part), handler);
 }

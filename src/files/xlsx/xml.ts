@@ -40,7 +40,7 @@ export async function* parseXml(chunks: AsyncIterable<Buffer>, handler: XmlHandl
   parser.on('opentag', ({ name, attributes }) => {
     held = 0;
     depth += 1;
-    if (depth > maxDepth) throw new FileRefused('is no XLSX file: it is nested too deep');
+    if (depth > maxDepth) throw new FileRefused('is not an XLSX file: it is nested too deep');
     handler.open?.(localName(name), attributes as Record<string, string>);
   });
   parser.on('closetag', ({ name }) => {
@@ -70,7 +70,7 @@ export async function* parseXml(chunks: AsyncIterable<Buffer>, handler: XmlHandl
 }
 
 const damaged = (): FileRefused =>
-  new FileRefused('is no XLSX file, or damaged', undefined, 'open it in a spreadsheet program and save it again');
+  new FileRefused('is not an XLSX file, or damaged', undefined, 'open it in a spreadsheet program and save it again');
 
 /**
  * @param chunk undefined: the text ends

@@ -46,7 +46,9 @@ class StoredReader extends RandomAccessReader {
 
 const maxEntries = 10_000;
 
-/** A ZIP file of which single parts are read. */
+const nameOf = (part: string): string => part.toLowerCase();
+
+/** A ZIP file of which single parts are read. Their names are equal without regard to case (ECMA-376, part 2, 6.2.2.3). */
 export interface Zip {
   /** Size of an unpacked part (bytes). Undefined: there is no such part. */
   sizeOf(name: string): number | undefined;
@@ -66,15 +68,16 @@ export async function openZip(partsFrom: PartsFrom, bytes: number): Promise<Zip>
     const entries = new Map<string, Entry>();
     let unpacked = 0;
     for await (const entry of zip.eachEntry()) {
-      entries.set(entry.fileName, entry);
+      const name = nameOf(entry.fileName);
+      if (!entries.has(name)) entries.set(name, entry);
       unpacked += entry.uncompressedSize;
       if (unpacked > maxUnpackedBytes)
         throw new FileRefused(`is larger than ${maxUnpackedBytes / 1024 / 1024} MiB when it is unpacked`);
     }
     return {
-      sizeOf: (name) => entries.get(name)?.uncompressedSize,
+      sizeOf: (name) => entries.get(nameOf(name))?.uncompressedSize,
       async *open(name) {
-        const stream = await guarded(() => zip.openReadStreamPromise(entries.get(name)!));
+        const stream = await guarded(() => zip.openReadStreamPromise(entries.get(nameOf(name))!));
         const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
         try {
           for (;;) {
@@ -97,7 +100,7 @@ export async function openZip(partsFrom: PartsFrom, bytes: number): Promise<Zip>
       if (reader.failure !== undefined) throw reader.failure;
       if (error instanceof FileRefused) throw error;
       throw new FileRefused(
-        'is no XLSX file, or damaged',
+        'is not an XLSX file, or damaged',
         undefined,
         'open it in a spreadsheet program and save it again',
       );

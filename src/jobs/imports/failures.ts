@@ -4,6 +4,7 @@ import { validationFailed } from '../../errors.ts';
 import { readErrorsLines, type Failure } from '../../files/errors-file.ts';
 import { columnNames } from '../../files/layout/column-names.ts';
 import type { CsvLayout } from '../../files/layout/layout.ts';
+import { fileWarnings, footerText } from '../../files/layout/file-warnings.ts';
 import { misreadText } from '../../files/layout/misread.ts';
 import { leftOut } from '../../files/layout/settle-layout.ts';
 import { readErrors, type ErrorsPlace } from '../../queries/imports/import-errors.ts';
@@ -38,16 +39,40 @@ export async function readFailures(
   if (failures.length === limit) return { failures, nextCursor: cursorOf(customerId, found.id, place) };
   let length = 0;
   for (;;) {
-    const part = await readWhole(db, customerId, found.id, place, (text, isLast) =>
-      readErrorsLines(layout, text, { isLast, most: limit - failures.length }),
-    );
-    if (!part) return { failures, nextCursor: undefined };
+    const from = place;
+    const part =
+      from.position === atFooter
+        ? undefined
+        : await readWhole(db, customerId, found.id, from, (text, isLast) =>
+            readErrorsLines(layout, text, { isLast, most: limit - failures.length }),
+          );
+    if (!part) {
+      const footer = footerOf(layout);
+      const at = from.position === atFooter ? from.offset : 0;
+      const end = at + limit - failures.length;
+      const nextCursor =
+        end < footer.length ? cursorOf(customerId, found.id, { position: atFooter, offset: end }) : undefined;
+      return { failures: [...failures, ...footer.slice(at, end)], nextCursor };
+    }
     failures.push(...part.failures);
     place = part.next;
     length += part.length;
     if (failures.length === limit || length > pageLength)
       return { failures, nextCursor: cursorOf(customerId, found.id, place) };
   }
+}
+
+/** Behind all stored records. */
+const atFooter = 999_999_999_999_999;
+
+/** Returns a warning for each record at the end of the file that is left out as a footer. These are not stored. */
+function footerOf(layout: CsvLayout | null): Failure[] {
+  const keys = columnNames(layout?.headers ?? []);
+  return (layout?.footer ?? []).map(({ line, column, text }) => ({
+    line,
+    warning: `is left out: ${footerText}`,
+    record: { [keys[column] ?? `Column ${column + 1}`]: text },
+  }));
 }
 
 /**
@@ -62,6 +87,7 @@ function warningsOfFile(layout: CsvLayout | null): Failure[] {
   const warnings = [
     ...(layout.misread === undefined ? [] : [misreadText(layout.misread)]),
     ...(left.length === 0 ? [] : [leftOutText(left.map((i) => keys[i]!))]),
+    ...fileWarnings({ ...layout, footer: [] }),
   ];
   if (warnings.length === 0) return [];
   const record = Object.fromEntries(left.map((i) => [keys[i]!, layout.headers[i]!]));
@@ -117,6 +143,6 @@ function placeOf(customerId: string, importId: string, cursor: string): ErrorsPl
   const [, scope, position, offset] =
     /^(\S+) (\d{1,15}) (\d{1,9})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? [];
   if (scope !== scopeOf(customerId, importId))
-    throw validationFailed([{ path: '/cursor', message: 'is no cursor of the failures of this import' }]);
+    throw validationFailed([{ path: '/cursor', message: 'is not a cursor of the failures of this import' }]);
   return { position: Number(position), offset: Number(offset) };
 }

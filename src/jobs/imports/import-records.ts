@@ -81,7 +81,8 @@ async function readWhole(
     await underLease(context.db, leased, (sql, { id }) => saveReading(sql, customerId, { ...progress, id }));
     return undefined;
   }
-  const { object, counted, layout: read } = progress;
+  const { object, layout: read } = progress;
+  const counted = progress.counted - (settled?.footer?.length ?? 0);
   await underLease(context.db, leased, async (sql, { id }) => {
     await endReading(sql, customerId, { id, layout: settled, counted });
     if (!settled) return;

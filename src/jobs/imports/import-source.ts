@@ -24,6 +24,7 @@ export const importFileOf = ({ object, mode, match, format, mapping, ...rest }: 
   isWindowsByDefault: format === 'csv' && rest.encoding === 'auto' && rest.found_encoding === 'windows-1252',
   mapping,
   guess: rest.guess,
+  hasHeader: rest.has_header,
   ignoreUnknown: rest.ignore_unknown,
   invalidValues: rest.invalid_values ?? undefined,
 });
@@ -57,7 +58,7 @@ export async function openSource(
   const parts = (from: number) => partsOf(db, customerId, storedFileOf(row), from);
   if (row.format === 'xlsx' && !row.is_converted) {
     const { sheets, rows } = await openXlsx(parts, row.file_bytes!);
-    return { isStored: false, sheets, partsFrom: (from) => startingAt(rows(row.sheet), from) };
+    return { isStored: false, sheets, partsFrom: (from) => startingAt(rows(row.sheet, row.has_header), from) };
   }
   const encoding = encodingOf(row);
   if (row.has_mark && encoding !== row.found_encoding)

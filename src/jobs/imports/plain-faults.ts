@@ -41,16 +41,16 @@ function messageFor(schema: TSchema, value: unknown): string {
   if (types.includes('object')) return objectMessage(value);
   const isNumber = types.includes('integer') || types.includes('number');
   if (isNumber && !types.includes('string')) return numberMessage(schema, value);
-  return typeof value === 'string' ? textMessage(schema, value) : `${shown(value)} is no text`;
+  return typeof value === 'string' ? textMessage(schema, value) : `${shown(value)} is not a text`;
 }
 
 function arrayMessage({ maxItems }: TSchema, value: unknown): string {
-  if (!Array.isArray(value)) return `${shown(value)} is no list`;
+  if (!Array.isArray(value)) return `${shown(value)} is not a list`;
   return value.length > maxItems ? `has more than ${maxItems} values` : 'is not allowed here';
 }
 
 function objectMessage(value: unknown): string {
-  if (typeof value !== 'object' || Array.isArray(value)) return `${shown(value)} is no JSON object`;
+  if (typeof value !== 'object' || Array.isArray(value)) return `${shown(value)} is not a JSON object`;
   const { keys, bytes } = customFieldsLimits;
   if (Object.keys(value!).length > keys) return `has more than ${keys} keys`;
   if (JSON.stringify(value).length > bytes) return `is longer than ${bytes / 1024} KiB of JSON`;
@@ -59,8 +59,8 @@ function objectMessage(value: unknown): string {
 
 const numberMessage = ({ minimum, maximum }: TSchema, value: unknown): string =>
   typeof value === 'number' && minimum !== undefined && maximum !== undefined
-    ? `${shown(value)} is no whole number from ${minimum} to ${maximum}`
-    : `${shown(value)} is no number`;
+    ? `${shown(value)} is not a whole number from ${minimum} to ${maximum}`
+    : `${shown(value)} is not a number`;
 
 function textMessage(schema: TSchema, value: string): string {
   const most = schema['format'] === 'name' ? 255 : (schema['maxLength'] as number | undefined);
@@ -70,11 +70,11 @@ function textMessage(schema: TSchema, value: string): string {
     case 'email':
       return noEmail(value);
     case 'country':
-      return `${quoted(value)} is no country code (such as DE)`;
+      return `${quoted(value)} is not a country code (such as DE)`;
     case 'uuid':
-      return `${quoted(value)} is no id (a UUID)`;
+      return `${quoted(value)} is not an id (a UUID)`;
     case 'date-time':
-      return `${quoted(value)} is no time (such as 2024-12-31T12:00:00Z)`;
+      return `${quoted(value)} is not a time (such as 2024-12-31T12:00:00Z)`;
     default:
       return `${quoted(value)} is not allowed here`;
   }

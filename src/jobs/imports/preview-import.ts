@@ -2,6 +2,7 @@ import type { Database } from '../../database/db.ts';
 import { DomainError, type Fault } from '../../errors.ts';
 import { FileRefused } from '../../files/file-refused.ts';
 import { layoutOf, mappedFieldOf, planColumns, type ColumnPlan, type CsvLayout } from '../../files/layout/layout.ts';
+import { fileWarnings } from '../../files/layout/file-warnings.ts';
 import { misreadText } from '../../files/layout/misread.ts';
 import { leftOut, observe, settleLayout } from '../../files/layout/settle-layout.ts';
 import { readRecords, type FileRecord } from '../../files/read-records.ts';
@@ -90,10 +91,15 @@ async function addLayout(
   preview.mapping_from = byHeader(layout, (i) => layout.origins?.[i] ?? null);
   preview.errors.push(...faults);
   if (layout.misread !== undefined) preview.warnings.push({ path: '/encoding', message: misreadText(layout.misread) });
-  for (const cells of plan.beginning.sample) observe(file, layout, cells, layout.start.line);
+  for (const record of plan.beginning.records) observe(file, layout, record);
+  // Only the end of the file shows whether it has a footer.
+  if (!plan.beginning.isWhole) delete layout.tail;
   const settled = settleSample(preview, found, layout);
   preview.columns = columnsOf(plan, layout, settled);
-  preview.warnings.push(...leftOut(settled).map((i) => leftOutWarning(layout.headers[i]!)));
+  preview.warnings.push(
+    ...leftOut(settled).map((i) => leftOutWarning(layout.headers[i]!)),
+    ...fileWarnings(settled).map((message) => ({ path: '', message })),
+  );
   return settled;
 }
 

@@ -315,7 +315,7 @@ const maxWarningLines = 100_000;
 
 /** Returns the lines of the errors file. */
 function linesOf(
-  { layout, warnings }: ImportRow,
+  { layout, warnings, format }: ImportRow,
   planned: readonly PlannedRecord[],
   messages: readonly (Message | undefined)[],
 ): string {
@@ -323,7 +323,7 @@ function linesOf(
   const lines = planned.map(({ record }, i) => {
     const message = messages[i];
     if (!message || (message.warning !== undefined && --room < 0)) return '';
-    return errorsLine(layout as CsvLayout | null, record, message);
+    return errorsLine(layout as CsvLayout | null, record, message, format);
   });
   return lines.join('');
 }

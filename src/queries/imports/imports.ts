@@ -108,13 +108,13 @@ export async function createImport(sql: Transaction, customerId: string, setting
   await refuseTooMany(sql, customerId);
   const [row] = await sql<[{ id: string }]>`
     insert into imports (
-      customer_id, name, object, mode, match, format, encoding, sheet, mapping, guess, invalid_values, ignore_unknown,
+      customer_id, name, object, mode, match, format, encoding, sheet, mapping, guess, invalid_values, ignore_unknown, has_header,
       list_ids, dry_run, is_automatic, fingerprint
     )
     values (
       ${customerId}, ${name.trim()}, ${object}, ${mode}, ${match}, ${format}, ${encoding}, ${sheet},
       ${settings.mapping ? sql.json(settings.mapping) : null}, ${settings.guess ?? false},
-      ${settings.invalid_values ?? null}, ${settings.ignore_unknown ?? false}, ${listIds}::uuid[],
+      ${settings.invalid_values ?? null}, ${settings.ignore_unknown ?? false}, ${settings.header ?? true}, ${listIds}::uuid[],
       ${settings.dry_run ?? false}, ${start}, ${fingerprint}
     )
     returning id`;
@@ -217,12 +217,13 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
   /** Null: as the format has it. */
   invalid_values: InvalidValues | null;
   ignore_unknown: boolean;
+  has_header: boolean;
   list_ids: string[];
 }
 
 export const settingColumns = (sql: Queryable) => sql`
   object, mode, match, format, encoding, sheet, found_encoding, has_mark, is_converted, dry_run, mapping, guess,
-  remembered, invalid_values, ignore_unknown, list_ids`;
+  remembered, invalid_values, ignore_unknown, has_header, list_ids`;
 
 export interface ImportState extends ImportSettings {
   id: string;
@@ -295,6 +296,7 @@ export async function updateImport(
 ): Promise<void> {
   const listIds = patch.list_ids ? await requireLists(sql, customerId, patch.list_ids) : stored.list_ids;
   const { mapping, encoding, sheet, guess, ...rest } = { ...stored, ...patch };
+  const hasHeader = patch.header ?? stored.has_header;
   await sql`
     update imports
     set
@@ -304,6 +306,7 @@ export async function updateImport(
       guess = ${guess},
       invalid_values = ${rest.invalid_values},
       ignore_unknown = ${rest.ignore_unknown},
+      has_header = ${hasHeader},
       dry_run = ${rest.dry_run},
       list_ids = ${listIds}::uuid[]
     where customer_id = ${customerId}

@@ -78,8 +78,8 @@ describe('a cell', () => {
     ['location_country', 'Wales', 'GB'],
     ['location_country', 'A', 'AT'],
     ['birth_year', '1985', 1985],
-    ['birth_year', '2129', 2129],
-    ['birth_year', '30.12.1898', 1898],
+    ['birth_year', '19850315', 1985],
+    ['birth_year', '1985-03-12T10:00:00+0100', 1985],
     ['birth_year', '12.03.1985', 1985],
     ['birth_year', '1985-03-12T00:00:00.000Z', 1985],
     ['birth_year', '3 March 1985', 1985],
@@ -93,6 +93,13 @@ describe('a cell', () => {
     ['job_title', '  Head of Sales ', 'Head of Sales'],
     ['last_name', ' N/A ', 'N/A'],
     ['external_id', ' x ', ' x '],
+    ['first_name', 'Fay\u200b', 'Fay'],
+    ['last_name', '\u200eFox', 'Fox'],
+    ['work_email', '\u200bfay@example.com\ufeff', 'fay@example.com'],
+    ['mobile_phone', '\u202a+1 202-555-0123\u202c', '+12025550123'],
+    ['phone_numbers', '\u2068+1 202-555-0124\u2069', [{ country_code: '+1', number: '2025550124' }]],
+    ['location_country', 'Germany\u200b', 'DE'],
+    ['birth_year', '\u200b1985', 1985],
   ])('%s with %j is read as %j', async (field, text, value) => {
     expect(await itemOf({ [field]: text })).toEqual({ [field]: value });
   });
@@ -111,26 +118,34 @@ describe('a cell', () => {
     expect(await itemOf({ ...cells, 'custom_fields.visits': '0' })).toEqual({ custom_fields: { visits: '0' } });
   });
 
-  test.each([
-    ['location_country', 'Germoney', '/location_country "Germoney" is no country (a name, or a code such as DE)'],
-    ['birth_year', '1985 or 1986', '/birth_year "1985 or 1986" is no year (such as 1985) and no date with a year'],
-    ['work_email', 'ada@example.com; bob@', '/work_email "bob@" is no e-mail address'],
-    ['birth_year', '00.01.1900', '/birth_year "00.01.1900" is no year (such as 1985) and no date with a year'],
-    ['birth_year', '01.01.1900', '/birth_year "01.01.1900" is no year (such as 1985) and no date with a year'],
-    ['birth_year', '1900-01-01', '/birth_year "1900-01-01" is no year (such as 1985) and no date with a year'],
-    ['birth_year', '1899-12-30', '/birth_year "1899-12-30" is no year (such as 1985) and no date with a year'],
-    ['birth_year', '01.01.0001', '/birth_year "01.01.0001" is no year (such as 1985) and no date with a year'],
-    ['birth_year', '0001-01-01', '/birth_year "0001-01-01" is no year (such as 1985) and no date with a year'],
+  test.each<[string, string, string]>([
+    ['location_country', 'Germoney', '/location_country "Germoney" is not a country (a name, or a code such as DE)'],
+    ['birth_year', '1985 or 1986', '/birth_year "1985 or 1986" is not a year (such as 1985) or a date with a year'],
+    ['work_email', 'ada@example.com; bob@', '/work_email "bob@" is not an e-mail address'],
+    ['birth_year', '00.01.1900', '/birth_year "00.01.1900" is not a year (such as 1985) or a date with a year'],
+    ['birth_year', '01.01.1900', '/birth_year "01.01.1900" is not a year (such as 1985) or a date with a year'],
+    ['birth_year', '1900-01-01', '/birth_year "1900-01-01" is not a year (such as 1985) or a date with a year'],
+    ['birth_year', '1899-12-30', '/birth_year "1899-12-30" is not a year (such as 1985) or a date with a year'],
+    ['birth_year', '01.01.0001', '/birth_year "01.01.0001" is not a year (such as 1985) or a date with a year'],
+    ['birth_year', '0001-01-01', '/birth_year "0001-01-01" is not a year (such as 1985) or a date with a year'],
     ['birth_year', '15.03.2129', '/birth_year "15.03.2129" is in the future'],
-    ['mobile_phone', '2034-12-06', '/mobile_phone "2034-12-06" is no phone number'],
-    ['profnet_url', 'none', '/profnet_url "none" is no web address (such as https://example.com)'],
-    ['phone_numbers', '1234', '/phone_numbers "1234" is no phone number'],
-    ['mobile_phone', '4,91512E+12', '/mobile_phone "4,91512E+12" is no phone number'],
-    ['mobile_phone', '4915120000000', '/mobile_phone "4915120000000" is no phone number'],
-    ['phone_numbers', '491512000000', '/phone_numbers "491512000000" is no phone number'],
-    ['birth_year', '1604-03-15', '/birth_year "1604-03-15" is no year (such as 1985) and no date with a year'],
-    ['mobile_phone', 'on request', '/mobile_phone "on request" is no phone number'],
-    ['work_email', 'ada at example', '/work_email "ada at example" is no e-mail address'],
+    ['birth_year', '2129', '/birth_year "2129" is in the future'],
+    ...['--0315', '0312', '85', '1004-03-15', '0004-03-15', '1898', '15031985'].map(
+      (text): [string, string, string] => [
+        'birth_year',
+        text,
+        `/birth_year "${text}" is not a year (such as 1985) or a date with a year`,
+      ],
+    ),
+    ['mobile_phone', '2034-12-06', '/mobile_phone "2034-12-06" is not a phone number'],
+    ['profnet_url', 'none', '/profnet_url "none" is not a web address (such as https://example.com)'],
+    ['phone_numbers', '1234', '/phone_numbers "1234" is not a phone number'],
+    ['mobile_phone', '4,91512E+12', '/mobile_phone "4,91512E+12" is not a phone number'],
+    ['mobile_phone', '4915120000000', '/mobile_phone "4915120000000" is not a phone number'],
+    ['phone_numbers', '491512000000', '/phone_numbers "491512000000" is not a phone number'],
+    ['birth_year', '1604-03-15', '/birth_year "1604-03-15" is not a year (such as 1985) or a date with a year'],
+    ['mobile_phone', 'on request', '/mobile_phone "on request" is not a phone number'],
+    ['work_email', 'ada at example', '/work_email "ada at example" is not an e-mail address'],
   ])('%s with %j names the value and what would be right', async (field, text, message) => {
     expect(await itemOf({ [field]: text })).toBe(message);
   });
@@ -142,8 +157,48 @@ describe('a cell', () => {
     ['Frau Müller', { last_name: 'Müller' }],
     ['Nat King Cole', { first_name: 'Nat King', last_name: 'Cole' }],
     ['Dr.', { last_name: 'Dr.' }],
-  ])('with the full name %j has no title in the first name', async (full_name, names) => {
+    ['Dr.med. Max Muster', { first_name: 'Max', last_name: 'Muster' }],
+    ['Mag. (FH) Anna Muster', { first_name: 'Anna', last_name: 'Muster' }],
+    ['Max Muster, M.A.', { first_name: 'Max', last_name: 'Muster' }],
+    ['Martin Luther King Jr.', { first_name: 'Martin Luther', last_name: 'King' }],
+    ['Ann Lee, CISSP-ISSAP', { first_name: 'Ann', last_name: 'Lee' }],
+    ['Lee, MBA', { last_name: 'Lee' }],
+    ['Lee, AJ', { first_name: 'AJ', last_name: 'Lee' }],
+    ['LEE, MA', { first_name: 'MA', last_name: 'LEE' }],
+    ['Tolkien, J.R.R.', { first_name: 'J.R.R.', last_name: 'Tolkien' }],
+    ['van der Berg, JP', { first_name: 'JP', last_name: 'van der Berg' }],
+    ['Jack Ma', { first_name: 'Jack', last_name: 'Ma' }],
+    ['Di Maria Angel', { first_name: 'Di Maria', last_name: 'Angel' }],
+    ['José Ortega y Gasset', { first_name: 'José', last_name: 'Ortega y Gasset' }],
+    ['María García López', { first_name: 'María García', last_name: 'López' }],
+  ])('with the full name %j has neither titles nor degrees in the names', async (full_name, names) => {
     expect(await itemOf({ full_name })).toEqual(names);
+  });
+
+  test.each([
+    ['ES', 'María García López', { first_name: 'María', last_name: 'García López' }],
+    ['MX', 'Juan Pérez', { first_name: 'Juan', last_name: 'Pérez' }],
+    ['ES', 'José Luis García', { first_name: 'José Luis', last_name: 'García' }],
+    ['ES', 'María José García de la Cruz', { first_name: 'María José', last_name: 'García de la Cruz' }],
+    ['BR', 'João da Silva Santos', { first_name: 'João', last_name: 'da Silva Santos' }],
+    ['DE', 'Hans Peter Müller', { first_name: 'Hans Peter', last_name: 'Müller' }],
+  ])(
+    'in the country %s, the full name %j has the last names of its people',
+    async (location_country, full_name, names) => {
+      expect(await itemOf({ full_name, location_country })).toMatchObject(names);
+    },
+  );
+
+  test('that is longer than its field is not read', async () => {
+    for (const [field, most] of Object.entries({
+      job_title: 255,
+      full_name: 600,
+      location_country: 100,
+      profnet_url: 2048,
+    }))
+      expect(await itemOf({ [field]: 'x'.repeat(most + 1) })).toBe(
+        `/${field} "${'x'.repeat(99)}…" is longer than ${most} characters`,
+      );
   });
 
   test('with several e-mail addresses gives the others to other_emails', async () => {
@@ -159,12 +214,16 @@ describe('a cell of a custom field', () => {
   test.each([
     ['number', '1 234,5', 1234.5],
     ['number', '− 1’234’567', -1234567],
-    ['number', '10 20', '/custom_fields/v "10 20" is no number (such as 1234.5)'],
-    ['number', "12'5", '/custom_fields/v "12\'5" is no number (such as 1234.5)'],
+    ['number', '10 20', '/custom_fields/v "10 20" is not a number (such as 1234.5)'],
+    ['number', "12'5", '/custom_fields/v "12\'5" is not a number (such as 1234.5)'],
     ['date', '2024-12-31T23:30:00Z', '2024-12-31'],
     ['date', '31. 12. 2024, 10:30', '2024-12-31'],
-    ['date', '2024-05-06 - 2024-07-08', '/custom_fields/v "2024-05-06 - 2024-07-08" is no date (such as 2024-12-31)'],
-    ['date', '6.5.2024 - 8.7.2024', '/custom_fields/v "6.5.2024 - 8.7.2024" is no date (such as 2024-12-31)'],
+    [
+      'date',
+      '2024-05-06 - 2024-07-08',
+      '/custom_fields/v "2024-05-06 - 2024-07-08" is not a date (such as 2024-12-31)',
+    ],
+    ['date', '6.5.2024 - 8.7.2024', '/custom_fields/v "6.5.2024 - 8.7.2024" is not a date (such as 2024-12-31)'],
   ] as const)('with the type %s, %j is %j: several values never become one', async (type, text, value) => {
     const file = { ...contacts, mapping: { v: { field: 'custom_fields.v', type } } };
     const [item] = itemsOf(await read(file, `v\n"${text}"\n`));
@@ -172,6 +231,20 @@ describe('a cell of a custom field', () => {
     expect(item).toEqual(isFault ? value : { custom_fields: { v: value } });
   });
 });
+
+test.each(['1e-7', '1e+21', '1E5', '1.50', '007', '-0', '0.0000001', '1234567890123456', '9007199254740993'])(
+  'a column with %s is one of texts, and the text stays as it is',
+  async (text) => {
+    const file = { ...contacts, mapping: { v: 'custom_fields.v' } };
+    expect(itemsOf(await read(file, `v\n1.5\n${text}\n`))).toEqual([
+      { custom_fields: { v: '1.5' } },
+      { custom_fields: { v: text } },
+    ]);
+    const asNumbers = { ...file, mapping: { v: { field: 'custom_fields.v', type: 'number' as const } } };
+    if (!/\d{16}/.test(text))
+      expect(itemsOf(await read(asNumbers, `v\n${text}\n`))).toEqual([{ custom_fields: { v: Number(text) } }]);
+  },
+);
 
 describe('a number with one point or comma before three digits', () => {
   const numbers = { ...contacts, mapping: { v: { field: 'custom_fields.v', type: 'number' } } } as const;
@@ -192,7 +265,7 @@ describe('a number with one point or comma before three digits', () => {
 
   test('is a number if a sheet has it as such, and says nothing about texts', async () => {
     const rows = [['v', true] as const, ['1.234', false] as const, ['0.5', false] as const, ['1.200', true] as const];
-    const sheet = rows.map(([text, isText]) => `${rowLine([[0, text, isText]])}\n`).join('');
+    const sheet = rows.map(([text, isText]) => `${rowLine([[0, text, isText ? 'q' : 'p']])}\n`).join('');
     expect(itemsOf(await read({ ...numbers, format: 'xlsx' }, sheet))).toEqual([
       { custom_fields: { v: 1.234 } },
       { custom_fields: { v: 0.5 } },

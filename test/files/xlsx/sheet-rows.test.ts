@@ -27,7 +27,9 @@ describe('a cell counts as its value', () => {
     ['a truth value', cell('A2', '1', 't="b"'), ['true']],
     ['an error', cell('A2', '#N/A', 't="e"'), ['#N/A']],
     ['a formula', '<c r="A2" t="str"><f>A1&amp;"x"</f><v>first_namex</v></c>', ['first_namex']],
-    ['a formula without a value', '<c r="A2"><f>A1</f></c>', []],
+    ['a formula without a value', '<c r="A2"><f>A1</f></c>', ['']],
+    ['a duration', cell('A2', '1.25', 's="6"') + cell('B2', '0.5', 's="6"'), ['1.25', '0.5']],
+    ['a time of 24 hours and more', cell('A2', '1.25', 's="4"'), ['1.25']],
     ['a date', cell('A2', '45366', 's="1"'), ['2024-03-15']],
     ['a date in a format of its own', cell('A2', '45366', 's="2"'), ['2024-03-15']],
     ['a number whose format says "days"', cell('A2', '45366', 's="3"'), ['45366']],
@@ -126,20 +128,20 @@ describe('a hostile file is refused, or costs little', () => {
     [
       'shared texts that are not UTF-8',
       () => ({ ...partsOf(header), 'xl/sharedStrings.xml': Buffer.from(`<sst><si><t>Zoé</t></si></sst>`, 'latin1') }),
-      'is no XLSX file, or damaged',
+      'is not an XLSX file, or damaged',
     ],
     [
       'a sheet that ends within a character',
       () => ({ ...partsOf(''), 'xl/worksheets/sheet1.xml': Buffer.from(`${sheetOf(header)}é`).subarray(0, -1) }),
-      'is no XLSX file, or damaged',
+      'is not an XLSX file, or damaged',
     ],
-    ['an unknown entity', () => sheet('<row>&b;</row>'), 'is no XLSX file, or damaged'],
+    ['an unknown entity', () => sheet('<row>&b;</row>'), 'is not an XLSX file, or damaged'],
     [
       'a cut part',
       () => ({ ...partsOf(''), 'xl/worksheets/sheet1.xml': '<worksheet><row>' }),
-      'is no XLSX file, or damaged',
+      'is not an XLSX file, or damaged',
     ],
-    ['no workbook', () => ({ 'word/document.xml': '<a/>' }), 'is a ZIP file, but no XLSX file'],
+    ['no workbook', () => ({ 'word/document.xml': '<a/>' }), 'is a ZIP file, but not an XLSX file'],
     ['only a title', () => partsOf(`<row>${cell('A1', '1')}</row>`), 'has no header: the first row with at least two'],
   ])('%s', async (_what, parts, message) => {
     const file = await zipped(parts());
@@ -149,8 +151,8 @@ describe('a hostile file is refused, or costs little', () => {
   test.each([
     ['xl/styles.xml', 600 * 2 ** 20, 'is larger than 512 MiB when it is unpacked'],
     ['xl/sharedStrings.xml', 65 * 2 ** 20, 'has more than 64 MiB of texts: save it as CSV'],
-    ['xl/workbook.xml', 17 * 2 ** 20, 'is no XLSX file: the list of its sheets'],
-    ['xl/worksheets/sheet1.xml', 10, 'is no XLSX file, or damaged'],
+    ['xl/workbook.xml', 17 * 2 ** 20, 'is not an XLSX file: the list of its sheets'],
+    ['xl/worksheets/sheet1.xml', 10, 'is not an XLSX file, or damaged'],
   ])('%s that says it unpacks to %i bytes', async (part, bytes, message) => {
     expect(await refusalOf(claiming(await zipped(partsOf(header)), part, bytes))).toContain(message);
   });
@@ -179,7 +181,7 @@ describe('a hostile file is refused, or costs little', () => {
   test('bytes that are no ZIP file, or a cut one', async () => {
     const file = await zipped(partsOf(header));
     for (const bytes of [Buffer.from('PK\x03\x04'), Buffer.alloc(100), file.subarray(0, -30), file.subarray(200)])
-      expect(await refusalOf(bytes)).toContain('is no XLSX file, or damaged');
+      expect(await refusalOf(bytes)).toContain('is not an XLSX file, or damaged');
   });
 
   test('a part that could not be read is no fault of the file', async () => {

@@ -20,7 +20,7 @@ export const partsOf = (rows: string, strings = '', other = ''): Record<string, 
   ),
   'xl/styles.xml':
     '<styleSheet><numFmts><numFmt numFmtId="165" formatCode="[$-407]dd\\.mm\\.yyyy;@"/><numFmt numFmtId="166" formatCode="&quot;days&quot;\\ 0"/><numFmt numFmtId="167" formatCode="00000"/></numFmts>' +
-    '<cellStyleXfs><xf numFmtId="14"/></cellStyleXfs><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="165"/><xf numFmtId="166"/><xf numFmtId="20"/><xf numFmtId="167"/></cellXfs></styleSheet>',
+    '<cellStyleXfs><xf numFmtId="14"/></cellStyleXfs><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="165"/><xf numFmtId="166"/><xf numFmtId="20"/><xf numFmtId="167"/><xf numFmtId="46"/></cellXfs></styleSheet>',
   'xl/sharedStrings.xml': `<sst>${strings}</sst>`,
   'xl/worksheets/sheet1.xml': sheetOf(rows),
   'xl/worksheets/sheet2.xml': sheetOf(other),

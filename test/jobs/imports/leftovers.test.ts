@@ -51,12 +51,12 @@ describe('a value that cannot be read', () => {
       [
         2,
         null,
-        'location_country: "Germoney" is no country (a name, or a code such as DE); phone_numbers: "none" is no phone number',
+        'location_country: "Germoney" is not a country (a name, or a code such as DE); phone_numbers: "none" is not a phone number',
       ],
       [3, null, expect.stringMatching(/^job_title: "x+…" is longer than 255 characters$/)],
       [
         4,
-        'work_email: "no address" is no e-mail address; phone_numbers: "030" is no phone number; ' +
+        'work_email: "no address" is not an e-mail address; phone_numbers: "030" is not a phone number; ' +
           'a new record needs one of work_email, external_id, profnet_url, phone_numbers, mobile_phone',
         null,
       ],
@@ -71,7 +71,7 @@ describe('a value that cannot be read', () => {
     const strict = await importFile(app, customer, created, lines);
     expect(strict).toMatchObject({ format: 'ndjson', created: 0, failed: 1, invalid_values: 'fail' });
     expect(await failuresOf(strict.id)).toMatchObject([
-      { error: 'gender: 7 is no text; birth_year: "x" is no number' },
+      { error: 'gender: 7 is not a text; birth_year: "x" is not a number' },
     ]);
     const lenient = await importFile(app, customer, { ...created, invalid_values: 'skip' }, lines);
     expect(lenient).toMatchObject({ created: 1, warnings: 1 });
@@ -82,7 +82,7 @@ describe('a value that cannot be read', () => {
     const done = await importFile(app, customer, settings, 'work_email,first_name\nno address,Ada\n,Bob\n');
     expect(done).toMatchObject({ created: 0, failed: 2, warnings: 0 });
     expect(await failuresOf(done.id)).toMatchObject([
-      { error: 'work_email: "no address" is no e-mail address' },
+      { error: 'work_email: "no address" is not an e-mail address' },
       { error: 'work_email: is missing' },
     ]);
   });

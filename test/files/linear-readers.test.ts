@@ -1,0 +1,141 @@
+import { expect, test } from 'vitest';
+import { contentsOf, fieldOfContents } from '../../src/files/layout/guess-contents.ts';
+import { headerKey } from '../../src/files/layout/header-names.ts';
+import { misreadWord } from '../../src/files/layout/misread.ts';
+import { asSentBack, integer, linesIn } from '../../src/pages/base/forms.ts';
+import { mailLink, phoneLink, webLink } from '../../src/pages/base/values.ts';
+import { itemOfCells } from '../../src/files/records.ts';
+import { csvFormat } from '../../src/files/record-formats.ts';
+import * as countries from '../../src/files/values/country-codes.ts';
+import * as custom from '../../src/files/values/custom-values.ts';
+import * as fullNames from '../../src/files/values/full-names.ts';
+import * as phoneNumbers from '../../src/files/values/phones.ts';
+import { phoneReader } from '../../src/files/values/phones.ts';
+import * as readValue from '../../src/files/values/read-value.ts';
+import { ValueReader } from '../../src/files/values/read-value.ts';
+import * as cellValues from '../../src/files/xlsx/cell-values.ts';
+import * as matchKeys from '../../src/catalog/matching/match-keys.ts';
+import { readValues } from '../../src/files/values/values.ts';
+import { importColumn } from '../../src/files/import-file.ts';
+import { formats } from '../../src/schemas/base/formats.ts';
+import { externalName } from '../../src/text/company-names.ts';
+import { words } from '../../src/text/fold.ts';
+import { canonicalId } from '../../src/text/ids.ts';
+import { emailKey, isPlaceholder } from '../../src/text/normalise.ts';
+import * as profiles from '../../src/text/profiles.ts';
+import { trimText } from '../../src/text/trim.ts';
+import { parseAddress } from '../../src/verification/address.ts';
+
+type Read = (text: string) => unknown;
+
+const modules: Record<string, unknown>[] = [
+  countries,
+  custom,
+  fullNames,
+  phoneNumbers,
+  readValue,
+  cellValues,
+  matchKeys,
+  profiles,
+];
+/** All functions that modules with readers of values export. */
+const exported = modules.flatMap((members) =>
+  Object.entries(members).flatMap(([name, member]): [string, Read][] =>
+    typeof member === 'function' && !/^[A-Z]/.test(name) ? [[name, member as Read]] : [],
+  ),
+);
+
+const texts: Record<string, Read> = {
+  ...formats,
+  words,
+  externalName,
+  canonicalId,
+  emailKey,
+  isPlaceholder,
+  trimText,
+};
+
+async function others(): Promise<[string, Read][]> {
+  const [values, phones] = await Promise.all([ValueReader.load(), phoneReader()]);
+  const cell = (text: string) => ({ text, isQuoted: false });
+  const fields = ['first_name', 'full_name', 'work_email', 'other_emails', 'profnet_url', 'job_title', 'birth_year'];
+  const more = ['location_country', 'phone_numbers', 'mobile_phone', 'external_id', 'company.name', 'custom_fields'];
+  return [
+    ['isCountry', (text) => values.isCountry(text)],
+    ['phones', (text) => phones.read(text, 'DE')],
+    ['phone text', (text) => phones.readText(text, 'DE')],
+    ['phone written', (number) => phones.write({ country_code: '+49', number })],
+    ['parseAddress', parseAddress],
+    ['headerKey', headerKey],
+    ['misreadWord', (text) => misreadWord([text])],
+    ['contents', (text) => fieldOfContents('contacts', text, contentsOf([text, text, text]), values)],
+    ['linesIn', (text) => linesIn({ text }, 'text')],
+    ['asSentBack', asSentBack],
+    ['integer', (text) => integer({ text }, 'text')],
+    ['phoneLink', phoneLink],
+    ['webLink', webLink],
+    ['mailLink', mailLink],
+    ['CSV', (text) => csvFormat(',', 100).find(text, 0, true)],
+    ...[...fields, ...more].map((field): [string, Read] => {
+      const columns = [importColumn('contacts', field)!];
+      return [
+        `a cell of ${field}`,
+        (text) => readValues(values, columns, itemOfCells(columns, [cell(text)]).item, [text]),
+      ];
+    }),
+    ...(['text', 'number', 'boolean', 'date'] as const).map((customType): [string, Read] => {
+      const columns = [{ ...importColumn('contacts', 'custom_fields.v')!, customType }];
+      return [
+        `a cell of ${customType}`,
+        (text) => readValues(values, columns, itemOfCells(columns, [cell(text)]).item, [text]),
+      ];
+    }),
+  ];
+}
+
+const characters = Array.from(' \t\n\u00a0\u200b\0aAzéß1059.,:;-_+()[]{}<>/\\\'"@#?=&%|*~`$日\u0301');
+
+/** The processor time of a call (ms). What the reader says is not looked at. */
+function timeOf(read: Read, text: string): number {
+  const before = process.threadCpuUsage();
+  try {
+    const result = read(text);
+    if (result instanceof Promise) result.catch(() => undefined);
+  } catch {
+    // The text is refused.
+  }
+  const { user, system } = process.threadCpuUsage(before);
+  return (user + system) / 1_000;
+}
+
+/** Sizes from small to 1 MiB, so that a reader that is quadratic is found before it takes minutes. */
+const sizes = [2 ** 15, 2 ** 20];
+/** Less than this is noise (ms). */
+const short = 100;
+
+/** Returns what was slow, or undefined if the time grows as the text does. */
+function growth(read: Read, character: string): string | undefined {
+  let before = 0;
+  for (const [i, size] of sizes.entries()) {
+    const text = `${character.repeat(size / character.length)}x`;
+    const once = timeOf(read, text);
+    const most = Math.max(short, before * (size / (sizes[i - 1] ?? size)) * 3);
+    if (once > most && Math.min(once, timeOf(read, text)) > most)
+      return `${JSON.stringify(character)}: ${Math.round(once)} ms for ${size} characters`;
+    before = Math.max(1, once);
+  }
+  return undefined;
+}
+
+test('each reader of values takes time in proportion to the length of the text', async () => {
+  const slow: string[] = [];
+  for (const [name, read] of [...exported, ...Object.entries(texts), ...(await others())]) {
+    for (const character of characters) {
+      const found = growth(read, character);
+      if (found === undefined) continue;
+      slow.push(`${name}: ${found}`);
+      break;
+    }
+  }
+  expect(slow).toEqual([]);
+});
