@@ -43,7 +43,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         description:
           'Begins an import of contacts or companies from a file. Send the file afterwards with `PUT /imports/{id}/file`. ' +
           'The key needs the scopes of the mode for this kind of records: create, update, or both for an upsert; ' +
-          'otherwise the response is 403. A customer can have three imports that have not ended; one more is 409.',
+          'otherwise the response is 403. A customer can have three imports under way, and 20 that wait for their file or their start; one more is 409.',
         tags,
         body: ImportCreate,
         response: { 201: ImportBegun, 404: ErrorBody },

@@ -36,8 +36,10 @@ export type ImportStatus = (typeof importStatuses)[number];
 /** After decompression (bytes). */
 export const maxFileBytes = 256 * 1024 * 1024;
 export const maxFileRecords = 1_000_000;
-/** Of one customer. */
-export const maxUnfinishedImports = 3;
+/** Of one customer: imports that workers do, or will do without a person. */
+export const maxRunningImports = 3;
+/** Of one customer: imports that wait for their file, or for somebody who starts them. */
+export const maxWaitingImports = 20;
 
 /** Of an XLSX file, as it is sent (bytes). */
 export const maxXlsxBytes = 50 * 1024 * 1024;

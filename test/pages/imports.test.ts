@@ -233,12 +233,18 @@ describe('an import with the pages', () => {
     expect(await importsOf(customer)).toEqual([]);
   });
 
-  test('says when three others have not ended', async () => {
+  test('says when 20 others wait, and offers to discard them', async () => {
     const { customer, visitor } = await start();
-    for (let i = 0; i < 3; i++) await upload(visitor, {}, people);
+    const body = { object: 'contacts', mode: 'create', start: false, name: 'Left' };
+    for (let i = 0; i < 20; i++) expect((await customer.post('/imports', body)).status).toBe(201);
     const answer = await upload(visitor, {}, people);
-    expect([answer.status, textOf(answer)]).toEqual([409, expect.stringContaining('3 imports that have not ended')]);
-    expect(await importsOf(customer)).toHaveLength(3);
+    expect([answer.status, textOf(answer)]).toEqual([
+      409,
+      expect.stringMatching(/20 imports wait for.*Left · Discard/),
+    ]);
+    const [first] = await importsOf(customer);
+    await visitor.submit(`/app/imports/${first!.id}/cancel`);
+    expect((await upload(visitor, {}, people)).status).toBe(303);
   });
 
   test('shows what is wrong with a file that cannot be read', async () => {

@@ -138,6 +138,17 @@ describe('beginning an import', () => {
     expect((await customer.post('/imports', newContacts)).status).toBe(201);
     expect((await customer.post('/imports', newContacts)).status).toBe(409);
   });
+
+  test('that waits for a person is made and started beside three others, up to 20 of them', async () => {
+    const waiting = { ...newContacts, start: false };
+    const ids: string[] = [];
+    for (let i = 0; i < 20; i += 1) ids.push(await beginImport(customer, waiting));
+    expect((await customer.post('/imports', waiting)).status).toBe(409);
+    for (const id of ids.slice(0, 4)) await sendFile(customer, id, 'work_email,phone_numbers\na@x.example,\n');
+    const started: number[] = [];
+    for (const id of ids.slice(0, 4)) started.push((await customer.post(`/imports/${id}/start`, {})).status);
+    expect(started).toEqual([200, 200, 200, 409]);
+  });
 });
 
 const randomUuid = (): string => crypto.randomUUID();

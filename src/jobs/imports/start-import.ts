@@ -7,11 +7,11 @@ import {
   createImport,
   endImport,
   lockImport,
-  refuseTooMany,
   updateImport,
   type ImportState,
   type NewImport,
   type VisibleImports,
+  requireFewRunning,
 } from '../../queries/imports/imports.ts';
 import type { MatchField } from '../../schemas/batches.ts';
 import { companyFileFields, contactFileFields, type FileFields } from '../../schemas/files.ts';
@@ -122,7 +122,7 @@ export async function changeImport(
 /**
  * Starts an import that waits, or a completed dry run again, for real.
  * @throws DomainError `not_found`, also of a list; `conflict` if no file is uploaded yet, the import has started and is no dry run whose
- * file is kept, or the customer has too many unfinished imports
+ * file is kept, or the customer has too many imports under way
  */
 export async function startUploaded(
   sql: Transaction,
@@ -135,12 +135,13 @@ export async function startUploaded(
   if (!isChecked) requireUploaded(found);
   await updateImport(sql, customerId, found, changes);
   if (isChecked) return startForReal(sql, customerId, found);
+  await requireFewRunning(sql, customerId);
   await beginWork(sql, customerId, found.id);
 }
 
 async function startForReal(sql: Transaction, customerId: string, { id, is_kept }: Locked<ImportState>): Promise<void> {
   if (!is_kept) throw conflict('The file of this dry run is no longer kept: send it again, with a new import');
-  await refuseTooMany(sql, customerId);
+  await requireFewRunning(sql, customerId);
   await restartForReal(sql, customerId, id);
   await enqueueTurn(sql, 'import', customerId);
 }

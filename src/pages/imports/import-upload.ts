@@ -3,7 +3,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import { DomainError, validationFailed, type Fault } from '../../errors.ts';
 import { receiveFile } from '../../jobs/imports/receive-file.ts';
 import { beginImport, cancelImport } from '../../jobs/imports/start-import.ts';
-import { allImports } from '../../queries/imports/imports.ts';
+import { allImports, listImports } from '../../queries/imports/imports.ts';
 import {
   ImportCreate,
   importFormats,
@@ -95,8 +95,27 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
       requireValid(check, draft, matchFaults(draft));
       return goTo(reply, `${section}/${await store(request, draft, file)}`);
     } catch (error) {
-      return showForm(request, reply, fields, refusalOf(error));
+      const isFull = error instanceof DomainError && error.code === 'conflict';
+      return showForm(request, reply, fields, refusalOf(error), isFull ? await waitingOf(request) : '');
     }
+  }
+
+  /** Returns the imports that wait for a person, each with a link that discards it. */
+  async function waitingOf({ db, caller }: FastifyRequest): Promise<Html> {
+    const rows = await db.search((sql) => listImports(sql, caller.customerId, { limit: 100 }, allImports));
+    const waiting = rows.filter(({ status }) => status === 'UPLOADING' || status === 'UPLOADED');
+    return waiting.length === 0
+      ? ''
+      : html`<p>These wait for somebody who starts or discards them:</p>
+          <ul>
+            !${waiting.map(
+              (one) =>
+                html`<li>
+                  <a href="${section}/${one.id}">${titleOf(one)}</a> ·
+                  <a href="${section}/${one.id}/cancel" data-dialog aria-label="Discard ${titleOf(one)}">Discard</a>
+                </li>`,
+            )}
+          </ul>`;
   }
 
   /**
@@ -161,10 +180,17 @@ function matchFaults({ object, mode, match }: ImportCreate): Fault[] {
 
 const noFile: Refused = { faults: { file: 'Choose a file.' }, status: 400 };
 
-function showForm(request: FastifyRequest, reply: FastifyReply, fields: Fields, refused = notSent): FastifyReply {
+function showForm(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  fields: Fields,
+  refused = notSent,
+  waiting: Html = '',
+): FastifyReply {
   const { faults } = refused;
   const isOpen = text(fields, 'name') !== '' || faults['format'] || faults['name'];
-  const body = html`<div class="card narrow">
+  const body = html`!${waiting}
+    <div class="card narrow">
       <fieldset class="choices">
         <legend>The file contains</legend>
         !${choices('object', importObjects, text(fields, 'object') || 'contacts')} !${faultText('object', faults)}

@@ -10,7 +10,8 @@ import {
   importModes,
   importObjects,
   importScopes,
-  maxUnfinishedImports,
+  maxRunningImports,
+  maxWaitingImports,
   type Import,
   type ImportCreate,
   type ImportPatch,
@@ -99,13 +100,16 @@ export interface NewImport extends Omit<ImportCreate, 'match'> {
  * Creates an import, which waits for its file.
  * @returns its id
  * @throws DomainError `not_found` with the JSON pointer of every unknown list; `conflict` if the customer has too many
- * unfinished imports
+ * imports that wait or are under way
  */
 export async function createImport(sql: Transaction, customerId: string, settings: NewImport): Promise<string> {
   const { object, mode, match, name = '', start = true, fingerprint = null } = settings;
   const { format = 'auto', encoding = 'auto', sheet = null } = settings;
   const listIds = await requireLists(sql, customerId, settings.list_ids);
-  await refuseTooMany(sql, customerId);
+  const { waiting, running, automatic } = await countUnfinished(sql, customerId);
+  if (waiting >= maxWaitingImports)
+    throw conflict(`${maxWaitingImports} imports wait for their file or their start: start one, or cancel it`);
+  if (start) refuseIfMany(running + automatic);
   const [row] = await sql<[{ id: string }]>`
     insert into imports (
       customer_id, name, object, mode, match, format, encoding, sheet, mapping, guess, invalid_values, ignore_unknown, has_header,
@@ -156,19 +160,39 @@ export async function setReported(sql: Transaction, customerId: string, id: stri
       and id = ${id}`;
 }
 
-/**
- * Locks the creation of imports.
- * @throws DomainError `conflict` if the customer has `maxUnfinishedImports`
- */
-export async function refuseTooMany(sql: Transaction, customerId: string): Promise<void> {
+interface Unfinished {
+  /** For their file, or for somebody who starts them. */
+  waiting: number;
+  running: number;
+  /** Of those that wait: they start when their file is there. */
+  automatic: number;
+}
+
+/** Locks the creation and the start of imports. */
+async function countUnfinished(sql: Transaction, customerId: string): Promise<Unfinished> {
   await lockNewImports(sql, customerId);
-  const [row] = await sql<[{ count: number }]>`
-    select count(*) as count
+  const [row] = await sql<[Unfinished]>`
+    select
+      count(*) filter (where status in ('UPLOADING', 'UPLOADED')) as waiting,
+      count(*) filter (where status in ('PENDING', 'PROCESSING')) as running,
+      count(*) filter (where status = 'UPLOADING' and is_automatic) as automatic
     from imports
     where customer_id = ${customerId}
       and finished_at is null`;
-  if (row.count >= maxUnfinishedImports)
-    throw conflict(`The customer has ${maxUnfinishedImports} imports that have not ended: wait for one, or cancel it`);
+  return row;
+}
+
+/**
+ * Locks the creation and the start of imports.
+ * @throws DomainError `conflict` if the customer has `maxRunningImports`
+ */
+export async function requireFewRunning(sql: Transaction, customerId: string): Promise<void> {
+  refuseIfMany((await countUnfinished(sql, customerId)).running);
+}
+
+function refuseIfMany(running: number): void {
+  if (running >= maxRunningImports)
+    throw conflict(`The customer has ${maxRunningImports} imports under way: wait for one, or cancel it`);
 }
 
 /**
