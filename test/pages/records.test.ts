@@ -78,6 +78,15 @@ describe('a contact', () => {
       work_email: 'none',
     });
     expect([wrong.status, textOf(wrong)]).toEqual([400, expect.stringContaining('Must be an e-mail address')]);
+    const unknown = await admin.submit('/app/contacts/new', { gender: 'f' });
+    expect([unknown.status, textOf(unknown)]).toEqual([
+      400,
+      expect.stringMatching(/Give one of these: first name.*Give one of these: work e-mail, .*phone/),
+    ]);
+    const called = await admin.submit('/app/contacts/new', { last_name: 'Byron', phone_numbers: '+44 20 7946 0000' });
+    expect([called.status, textOf(called)]).toEqual([303, '']);
+    const { body: byron } = await customer.get(`/contacts/${called.location!.split(/[/?]/)[3]}`);
+    expect(byron).toMatchObject({ work_email: '', phone_numbers: [{ country_code: '+44', number: '2079460000' }] });
     const made = await admin.submit('/app/contacts/new', {
       first_name: 'Grace',
       last_name: 'Hopper',

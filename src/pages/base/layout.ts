@@ -141,7 +141,7 @@ export function sendConfirmation(
     <div class="question">!${text}</div>
     <div class="buttons">
       <button class="${tone}">${title}</button>
-      !${linkButton(refusal, back, 'secondary outline', 'data-close')}
+      !${linkButton(refusal, back, 'secondary outline', tone === 'danger' ? 'data-close autofocus' : 'data-close')}
     </div>`;
   return sendPage(request, reply, {
     title,

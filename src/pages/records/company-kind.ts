@@ -78,6 +78,7 @@ export const companyKind: RecordKind<Company> = {
   fields,
   facts: (row) => verificationFacts('companies', row),
   blank: { type: '', company_name: '' },
+  needs: [],
   schemas: { create: CompanyCreate, patch: CompanyPatch },
   batches: companyBatches,
   list: listCompanies,

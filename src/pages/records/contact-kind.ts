@@ -12,7 +12,7 @@ import { writeContactBatch } from '../../queries/crm/contact-batches.ts';
 import { findListsOfContact, type ListOfContact } from '../../queries/memberships/contact-lists.ts';
 import { countOpportunities } from '../../queries/sales/opportunities.ts';
 import { contactBatches } from '../../schemas/batches.ts';
-import { ContactCreate, ContactPatch, type ContactDetail } from '../../schemas/contacts.ts';
+import { ContactPatch, type ContactDetail } from '../../schemas/contacts.ts';
 import { hidden, select } from '../base/forms.ts';
 import { counted, html, moment, type Html } from '../base/html.ts';
 import { form } from '../base/layout.ts';
@@ -112,8 +112,10 @@ export const contactKind: RecordKind<ContactDetail> = {
     ...verificationFacts('contacts', row),
     [fieldWord('contacts', 'crm_synced_at'), moment(row.crm_synced_at, 'never')],
   ],
-  blank: { first_name: '', last_name: '', work_email: '', phone_numbers: [] },
-  schemas: { create: ContactCreate, patch: ContactPatch },
+  blank: {},
+  // Somebody of whom only a phone number is known is a contact too, as in batches and files.
+  needs: contactBatches.needsOneOf ?? [],
+  schemas: { create: contactBatches.create, patch: ContactPatch },
   batches: contactBatches,
   list: listContacts as RecordKind<ContactDetail>['list'],
   countUpTo: countContactsUpTo,

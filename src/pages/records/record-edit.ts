@@ -1,10 +1,11 @@
 import type { TObject } from '@sinclair/typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { notFound } from '../../errors.ts';
+import { notFound, type Fault } from '../../errors.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { etagOf } from '../../text/etag.ts';
 import { fieldsOf, idOf } from '../base/forms.ts';
 import { html, type Html } from '../base/html.ts';
+import { fieldWord } from '../base/words.ts';
 import { editor, type EditForm } from './editor.ts';
 import { changesOf, recordForm, textsOf, textsOfRecord } from './record-form.ts';
 import type { RecordKind, ShownRecord } from './record-kind.ts';
@@ -18,7 +19,9 @@ export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: 
     bodyOf: async (request, stored) => {
       const schema = (stored ? kind.schemas.patch : kind.schemas.create) as TObject;
       const changes = await changesOf(kind.fields, fieldsOf(request), stored, schema);
-      return { body: stored ? changes : { ...kind.blank, ...changes } };
+      if (stored) return { body: changes };
+      const body = { ...kind.blank, ...changes };
+      return { body, faults: missingIn(kind, body) };
     },
     controls: (request, form) => controlsOf(request, kind, form),
     fields: [...kind.fields.map(({ name }) => name), 'custom_fields'],
@@ -30,6 +33,15 @@ export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: 
     isTold: true,
     afterDeletion: `${kind.path}?done=deleted&n=1`,
   });
+
+/** Returns a fault for each group of fields of which a new record needs one. */
+const missingIn = <Row extends ShownRecord>({ needs, object }: RecordKind<Row>, body: object): Fault[] =>
+  needs
+    .filter((group) => !group.some((name) => name in body))
+    .map((group) => ({
+      path: `/${group[0]}`,
+      message: `give one of these: ${group.map((name) => fieldWord(object, name).toLowerCase()).join(', ')}`,
+    }));
 
 /** After a conflict, the form has the values of the user; where the stored value differs, it is below the field. */
 async function controlsOf<Row extends ShownRecord>(

@@ -107,6 +107,8 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   facts: (row: Row) => readonly (readonly [name: string, value: Html])[];
   /** What a new record has where its form is empty. */
   blank: object;
+  /** A new record needs one field of each group. */
+  needs: readonly (readonly string[])[];
   schemas: { create: object; patch: object };
   batches: BatchKind;
   list: (db: Database, customerId: string, request: RecordRequest) => Promise<RecordPage<Row>>;
