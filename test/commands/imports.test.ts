@@ -68,24 +68,28 @@ test('takes the encoding and the format from the file, or from options', async (
   });
 });
 
-test('the same command goes on with the import of an interrupted run, also if that has ended meanwhile', async () => {
-  const file = await contactsFile('resumed.csv', ...contactLines(3));
-  const words = ['--mode', 'create'];
-  expect((await run('contacts', file, ...words)).code).toBe(0);
-  const [first] = await importsOf();
-  // As if the first run had been interrupted before it could report the end.
-  await app.owner`
-    update imports set fingerprint = sha256(convert_to(${`${JSON.stringify({ object: 'contacts', mode: 'create' })}\n`}, 'UTF8')
-      || convert_to(${contactsCsv(...contactLines(3))}, 'UTF8')) where id = ${first!.id}`;
-  expect(await run('contacts', file, ...words)).toMatchObject({
-    code: 0,
-    stdout: expect.stringContaining('3 created'),
-  });
-  expect(await importsOf()).toHaveLength(1);
-  expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(3);
-  expect((await run('contacts', file, ...words)).code).toBe(0);
-  expect(await importsOf()).toHaveLength(2);
-});
+test.each(['a file', 'standard input'])(
+  'from %s, the same command goes on with the import of an interrupted run, and begins a new one after an ended one',
+  async (from) => {
+    const text = contactsCsv(...contactLines(3));
+    const file = from === 'a file' ? await contactsFile('resumed.csv', ...contactLines(3)) : '-';
+    const again = () =>
+      runCommand(
+        ['contacts', 'import', file, '--customer', customer.id],
+        { DATABASE_URL: app.url, LOG_LEVEL: 'silent' },
+        file === '-' ? text : '',
+      );
+    // As an interrupted run has left it.
+    const { id } = (await customer.post('/imports', { object: 'contacts', mode: 'create' })).body.data;
+    await app.owner`
+      update imports set fingerprint = sha256(convert_to(${`${JSON.stringify({ object: 'contacts', mode: 'create' })}\n`}, 'UTF8')
+        || convert_to(${text}, 'UTF8')) where id = ${id}`;
+    expect(await again()).toMatchObject({ code: 0, stdout: expect.stringContaining('3 created') });
+    expect((await importsOf()).map((one) => one.id)).toEqual([id]);
+    expect(await again()).toMatchObject({ code: 0, stdout: expect.stringContaining('3 created') });
+    expect(await importsOf()).toHaveLength(2);
+  },
+);
 
 test('an import that fails exits with 1 and says why', async () => {
   const file = join(folder, 'unknown.csv');

@@ -1,7 +1,10 @@
 import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { stat, writeFile } from 'node:fs/promises';
+import { createReadStream, createWriteStream } from 'node:fs';
+import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import { readConfig } from '../../process/config.ts';
@@ -14,7 +17,7 @@ import { receiveFile } from '../../jobs/imports/receive-file.ts';
 import { beginImport } from '../../jobs/imports/start-import.ts';
 import { logger } from '../../process/logger.ts';
 import { requireCustomer } from '../../queries/accounts/customers.ts';
-import { allImports, findUnreportedImport, requireImport, setReported } from '../../queries/imports/imports.ts';
+import { allImports, findInterruptedImport, requireImport } from '../../queries/imports/imports.ts';
 import type { MatchField } from '../../schemas/batches.ts';
 import {
   customTypes,
@@ -124,9 +127,22 @@ async function importFile(object: ImportObject, file: string, options: ImportOpt
   if (!isStandardInput && !(await isFile(file))) throw new UsageError(`there is no file ${file}`);
   if (options.guess && !options.yes && !canAsk(isStandardInput))
     throw new UsageError('--guess asks before it starts, which needs a terminal: add --yes');
+  if (!isStandardInput) return importStored(object, file, options);
+  // Its fingerprint must be known before the import begins, or a repeated command would write everything twice.
+  const folder = await mkdtemp(join(tmpdir(), 'import-'));
+  try {
+    const copy = join(folder, 'file');
+    await pipeline(process.stdin, createWriteStream(copy, { mode: 0o600 }));
+    return await importStored(object, copy, options);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+async function importStored(object: ImportObject, file: string, options: ImportOptions): Promise<Import> {
   const settings = settingsOf(object, options);
-  const open = () => gunzipIfPacked(isStandardInput ? process.stdin : createReadStream(file));
-  const fingerprint = isStandardInput ? undefined : await fingerprintOf(settings, open());
+  const open = () => gunzipIfPacked(createReadStream(file));
+  const fingerprint = await fingerprintOf(settings, open());
   const progress = progressOn(process.stderr, undefined);
   try {
     return await withDatabase(async (db) => {
@@ -136,7 +152,6 @@ async function importFile(object: ImportObject, file: string, options: ImportOpt
       if (options.guess) await showAndStart(db, customerId, id, { asks: !options.yes, progress });
       const done = await waitForEnd(db, customerId, id, progress);
       if (options.errors !== undefined) await writeErrors(db, customerId, done, options.errors);
-      await db.transaction((sql) => setReported(sql, customerId, id));
       return done;
     });
   } finally {
@@ -187,16 +202,12 @@ async function requireActiveCustomer(db: Database, customerId: string): Promise<
 }
 
 /** Returns the id of the import that an earlier, interrupted run of the same command has started, else of a new one. */
-const findOrBegin = (
-  db: Database,
-  customerId: string,
-  settings: ImportCreate,
-  fingerprint: Buffer | undefined,
-): Promise<string> =>
-  db.transaction(async (sql) => {
-    const known = fingerprint && (await findUnreportedImport(sql, customerId, fingerprint));
-    return known ?? beginImport(sql, customerId, { ...settings, ...(fingerprint && { fingerprint }) });
-  });
+const findOrBegin = (db: Database, customerId: string, settings: ImportCreate, fingerprint: Buffer): Promise<string> =>
+  db.transaction(
+    async (sql) =>
+      (await findInterruptedImport(sql, customerId, fingerprint)) ??
+      beginImport(sql, customerId, { ...settings, fingerprint }),
+  );
 
 /** Stores the import's file, unless an earlier run of the command has done so. */
 async function sendIfMissing(

@@ -131,10 +131,11 @@ export async function lockNewImports(sql: Transaction, customerId: string): Prom
 }
 
 /**
- * Returns the import that an earlier, interrupted run of the same command has started. Locks the creation of imports.
+ * Returns the unfinished import that an earlier, interrupted run of the same command has started. Locks the creation of
+ * imports.
  * @param fingerprint hash of the command's settings and file
  */
-export async function findUnreportedImport(
+export async function findInterruptedImport(
   sql: Transaction,
   customerId: string,
   fingerprint: Buffer,
@@ -145,19 +146,10 @@ export async function findUnreportedImport(
     from imports
     where customer_id = ${customerId}
       and fingerprint = ${fingerprint}
-      and status <> 'CANCELLED'
+      and finished_at is null
     order by id desc
     limit 1`;
   return found?.id;
-}
-
-/** The command has shown the result to its user. Run again, it starts a new import. */
-export async function setReported(sql: Transaction, customerId: string, id: string): Promise<void> {
-  await sql`
-    update imports
-    set fingerprint = null
-    where customer_id = ${customerId}
-      and id = ${id}`;
 }
 
 interface Unfinished {
