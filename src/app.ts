@@ -1,9 +1,8 @@
 import type { FastifyInstance } from 'fastify';
 import pages, { unreadablePaths } from './pages/pages.ts';
 import auth from './plugins/credentials/auth.ts';
-import bufferBudget from './plugins/limits/buffer-budget.ts';
+import bodyMemory from './plugins/limits/body-memory.ts';
 import callerAddress from './plugins/credentials/caller-address.ts';
-import connections from './plugins/limits/connections.ts';
 import cors from './plugins/cors.ts';
 import declaredResponses from './plugins/answers/declared-responses.ts';
 import eventWaits from './plugins/event-waits.ts';
@@ -22,8 +21,6 @@ import rateLimits from './plugins/limits/rate-limits.ts';
 import readiness from './plugins/watching/readiness.ts';
 import requestLog from './plugins/watching/request-log.ts';
 import requester from './plugins/requester.ts';
-import responsePieces from './plugins/answers/response-pieces.ts';
-import restOfBody from './plugins/bodies/rest-of-body.ts';
 import services, { type Services } from './plugins/services.ts';
 import traces from './plugins/watching/traces.ts';
 import validation from './plugins/bodies/validation.ts';
@@ -59,11 +56,9 @@ export function buildApp(given: Services): FastifyInstance {
 
   void app.register(services, given);
   void app.register(errorHandler);
-  void app.register(connections);
   void app.register(traces);
   void app.register(requestLog);
   void app.register(gracefulClose);
-  void app.register(restOfBody);
   void app.register(httpRules);
   void app.register(callerAddress);
   void app.register(requester);
@@ -72,13 +67,12 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(validation);
   void app.register(idempotency);
   void app.register(declaredResponses);
-  void app.register(responsePieces);
   void app.register(openapi);
   void app.register(docs);
   void app.register(rateLimits);
   void app.register(auth);
   void app.register(overload);
-  void app.register(bufferBudget);
+  void app.register(bodyMemory);
   void app.register(webhookSender);
   void app.register(readiness);
   void app.register(eventWaits);

@@ -1,15 +1,20 @@
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { Agent, request, type IncomingMessage } from 'node:http';
 import { connect } from 'node:http2';
 import { connect as connectTo, createServer, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startApp } from './setup/app.ts';
 import { asSuperuser } from './setup/database.ts';
+import type { TestCustomer } from './setup/factories.ts';
 import { needHaproxy, noHaproxy, startHaproxy } from './setup/haproxy.ts';
 import { hasNginx, startNginx } from './setup/nginx.ts';
+import { startServerProcess, type ServerProcess } from './setup/server-process.ts';
 import { makeLogin } from './setup/sessions.ts';
 import { missingForTls, startTlsProxy } from './setup/tls-proxies.ts';
 
@@ -246,6 +251,146 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
     expect(statuses).toEqual([...Array<number>(30).fill(200), 429]);
   });
 });
+describe.each([
+  { name: 'nginx', isMissing: !hasNginx, start: startNginx },
+  { name: 'HAProxy', isMissing: noHaproxy, start: startThroughHaproxy },
+])('behind the supplied $name, while one address misbehaves', ({ isMissing, start }) => {
+  const defaults = { REQUEST_TIMEOUT_MS: '10000', DATABASE_QUEUE_MS: '1000', DATABASE_QUEUE_LENGTH: '500' };
+  const mebibyte = 2 ** 20;
+  let service: ServerProcess;
+  let url: string;
+  let other: TestCustomer;
+  let greedy: TestCustomer[];
+
+  beforeAll(async () => {
+    if (isMissing) return;
+    service = await startServerProcess(databaseUrl, { ...defaults, OVERLOAD_MS: '1000', TRUST_PROXY: 'loopback' });
+    const proxy = await start(new URL(service.url).host);
+    running.push(proxy);
+    ({ url } = proxy);
+    other = await customer();
+    greedy = [await customer(), await customer(), await customer()];
+  }, 60_000);
+
+  /** Sends a request from an address of this machine, and reads the answer. */
+  async function call(localAddress: string, method: string, path: string, key: string, body = ''): Promise<number> {
+    const headers = {
+      authorization: `X-API-Key ${key}`,
+      'content-length': Buffer.byteLength(body),
+      ...(body && { 'content-type': 'application/json' }),
+    };
+    const sent = request(url + path, { method, headers, localAddress, agent: agents[localAddress]! });
+    sent.on('error', () => undefined); // a proxy may answer before it has read the body
+    sent.end(body);
+    const [answer] = (await once(sent, 'response')) as [IncomingMessage];
+    await buffer(answer);
+    return answer.statusCode!;
+  }
+  const agents: Record<string, Agent> = {
+    '127.0.0.2': new Agent({ keepAlive: true }),
+    '127.0.0.9': new Agent({ keepAlive: true, maxSockets: 300 }),
+  };
+
+  /** Returns how long 99 of 100 simple calls of another customer take at most (ms). All of them must succeed. */
+  async function p99(): Promise<number> {
+    const times: number[] = [];
+    while (times.length < 100) {
+      const begun = performance.now();
+      expect(await call('127.0.0.2', 'POST', '/api/ext/contacts/list', other.key, '{}')).toBe(200);
+      times.push(performance.now() - begun);
+      await sleep(10);
+    }
+    return times.toSorted((a, b) => a - b)[98]!;
+  }
+
+  const head = (path: string, ...more: string[]) =>
+    `POST ${path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n${more.join('\r\n')}\r\n\r\n`;
+
+  /** Opens connections that send `text` and then neither read nor send. */
+  function hold(count: number, text: string): () => void {
+    const sockets = open(url, '127.0.0.9', count);
+    for (const socket of sockets) socket.pause().write(text);
+    return () => {
+      for (const socket of sockets) socket.destroy();
+    };
+  }
+
+  /** Sends one request after another on each of some connections until it is told to stop. */
+  function repeat(callers: number, send: () => Promise<unknown>): () => Promise<unknown> {
+    const stop = new AbortController();
+    const work = Array.from({ length: callers }, async () => {
+      while (!stop.signal.aborted) await send();
+    });
+    return async () => {
+      stop.abort();
+      await Promise.all(work);
+    };
+  }
+
+  const bodies = (): (() => Promise<void>) => {
+    const text = JSON.stringify({ items: [{ id: 'x'.repeat(4.9 * mebibyte - 40) }] });
+    const sent = Array.from({ length: 240 }, (_, i) =>
+      call('127.0.0.9', 'POST', '/api/ext/contacts/batch/read', greedy[i % 3]!.key, text),
+    );
+    return async () => {
+      const statuses = new Set(await Promise.all(sent));
+      expect(statuses.difference(new Set([200, 429, 503]))).toEqual(new Set());
+      expect(statuses).toContain(200);
+    };
+  };
+
+  const answers = async () => {
+    const items = await wideContacts(greedy[0]!);
+    const text = JSON.stringify({ items });
+    return repeat(8, async () => {
+      expect([200, 503]).toContain(
+        await call('127.0.0.9', 'POST', '/api/ext/contacts/batch/read', greedy[0]!.key, text),
+      );
+    });
+  };
+
+  const attacks: Record<string, () => (() => unknown) | Promise<() => unknown>> = {
+    'by 300 slow readers': () => hold(300, `GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n`.repeat(8)),
+    'by 300 slow senders of headers': () => hold(300, 'GET / HTTP/1.1\r\nhos'),
+    'by 300 slow senders of bodies': () => hold(300, `${head('/api/auth/login', 'content-length: 9000')}{`),
+    'by 4,000 connections': () => hold(4_000, ''),
+    'by floods of /readyz': () => repeat(64, () => call('127.0.0.9', 'GET', '/readyz', '')),
+    'by 240 bodies of 4.9 MiB': bodies,
+    'by 8 callers of answers of 13 MB': answers,
+  };
+
+  test.skipIf(isMissing).each(Object.keys(attacks))('%s, the calls of others are served as usual', async (name) => {
+    const usual = await p99();
+    const end = await attacks[name]!();
+    const during = await p99();
+    await end();
+    const status = await readFile(`/proc/${service.pid}/status`, 'utf8');
+    const mostMemory = Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)![1]) / 1024;
+    process.stdout.write(`${name}: p99 ${usual.toFixed()} → ${during.toFixed()} ms, ${mostMemory.toFixed()} MiB\n`);
+    // 200 ms on a quiet machine.
+    expect(during).toBeLessThanOrEqual(Math.max(5 * usual, 1_000));
+    expect(mostMemory).toBeLessThan(1024);
+    expect((await fetch(`${url}/readyz`)).status).toBe(200);
+  });
+});
+
+async function startThroughHaproxy(server: string): Promise<{ url: string; stop(): Promise<void> }> {
+  const haproxy = await startHaproxy([server]);
+  while ((await haproxy.ready()).length === 0) await sleep(50);
+  return haproxy;
+}
+
+/** Creates 1,000 contacts of 13 KB each. Returns their ids. */
+const wideContacts = async ({ id }: TestCustomer): Promise<{ id: string }[]> =>
+  owner<{ id: string }[]>`
+    insert into contacts (customer_id, first_name, last_name, work_email, custom_fields, folded)
+    select ${id}, 'Ada', 'Lovelace', 'ada@example.com',
+      (select jsonb_object_agg('k' || k, repeat('x', 3000)) from generate_series(1, 4) k),
+      '{"first_name": "ada", "last_name": "lovelace", "work_email": "ada@example.com", "job_title": "", "industry": "",
+        "location_locality": "", "location_country": "", "location_region": ""}'
+    from generate_series(1, 1000)
+    returning id`;
+
 const needTls =
   missingForTls.length > 0 ? `(needs ${missingForTls.join(', ')}: apt-get install ${missingForTls.join(' ')})` : '';
 

@@ -8,9 +8,6 @@ import { unlessAborted, type Requester } from '../credentials/requester.ts';
  */
 export type SlotHolder = string | symbol;
 
-/** Gives slots back. Further calls have no effect. */
-export type Release = () => void;
-
 /**
  * A number of permits ("slots") to use a resource: connections, running requests, bytes of memory. The slots are shared
  * fairly between holders: a single holder gets at most half of them, and each of two holders gets at most a third.
@@ -77,7 +74,6 @@ export interface GateLimits {
 type Patience = Pick<Requester, 'signal' | 'patienceMs' | 'waitMs'>;
 
 interface Waiter {
-  count: number;
   admit: () => void;
 }
 
@@ -116,26 +112,6 @@ export class Gate {
 
   get waiting(): number {
     return this.#queue.taken;
-  }
-
-  heldBy(holder: SlotHolder): number {
-    return this.#inside.heldBy(holder);
-  }
-
-  tryTake(holder: SlotHolder, count = 1): Release | undefined {
-    return this.#inside.tryTake(holder, count) ? this.#release(holder, count) : undefined;
-  }
-
-  /**
-   * Takes `count` slots. If too many slots are in use, waits first.
-   * @param count At most half of `limit`, or the operation could wait for ever.
-   * @throws As `run` does.
-   */
-  async take(requester: Requester, count = 1): Promise<Release> {
-    requester.signal?.throwIfAborted();
-    const waiting = this.#enter(requester.customerId, requester, count);
-    if (waiting) await waiting;
-    return this.#release(requester.customerId, count);
   }
 
   /**
@@ -183,29 +159,28 @@ export class Gate {
    * Starts an operation if the limits allow this, and returns undefined. Otherwise returns a promise that resolves when
    * the operation may start.
    */
-  #enter(holder: SlotHolder, patience: Patience, count = 1): Promise<void> | undefined {
+  #enter(holder: SlotHolder, patience: Patience): Promise<void> | undefined {
     if (this.#closed) throw unavailable('The service is shutting down');
-    // Waiting holders are not admissible now, so an admissible newcomer delays none of them that wait for one slot.
-    // Behind its own operations it queues.
-    if (this.#waiting.has(holder) || !this.#inside.tryTake(holder, count)) return this.#wait(holder, patience, count);
+    // Waiting holders are not admissible now, so an admissible newcomer delays none of them. Behind its own operations
+    // it queues.
+    if (this.#waiting.has(holder) || !this.#inside.tryTake(holder)) return this.#wait(holder, patience);
     this.#waits.observe(0);
     return undefined;
   }
 
-  async #wait(holder: SlotHolder, patience: Patience, count: number): Promise<void> {
+  async #wait(holder: SlotHolder, patience: Patience): Promise<void> {
     if (!this.#queue.tryTake(holder)) throw this.#refusal();
     const start = performance.now();
     const { promise, resolve: admit, reject } = Promise.withResolvers<void>();
-    const waiter = { count, admit };
+    const waiter = { admit };
     this.#queueOf(holder).add(waiter);
     const maxWaitMs = patience.waitMs ?? Math.min(this.#maxWaitMs, patience.patienceMs ?? Infinity);
     const timer = maxWaitMs < Infinity ? setTimeout(() => reject(this.#refusal()), maxWaitMs) : undefined;
     try {
       await unlessAborted(promise, patience.signal);
     } catch (error) {
-      // Admitted and aborted in the same tick: release the slots. Behind many slots, an operation may wait for fewer.
-      if (!this.#withdraw(holder, waiter)) this.#leave(holder, count);
-      else if (count > 1) this.#admitWaiters();
+      // Admitted and aborted in the same tick: release the slot.
+      if (!this.#withdraw(holder, waiter)) this.#leave(holder);
       throw error;
     } finally {
       clearTimeout(timer);
@@ -235,16 +210,8 @@ export class Gate {
     return true;
   }
 
-  #release(holder: SlotHolder, count: number): Release {
-    let isHeld = true;
-    return () => {
-      if (isHeld) this.#leave(holder, count);
-      isHeld = false;
-    };
-  }
-
-  #leave(holder: SlotHolder, count = 1): void {
-    this.#inside.release(holder, count);
+  #leave(holder: SlotHolder): void {
+    this.#inside.release(holder);
     if (this.#waiting.size > 0) this.#admitWaiters();
     if (this.inside === 0) this.#emptied?.();
   }
@@ -259,11 +226,11 @@ export class Gate {
     }
   }
 
-  /** Takes the slots for the operation that is served next. Returns undefined if the limits allow none. */
+  /** Takes the slot for the operation that is served next. Returns undefined if the limits allow none. */
   #takeNext(): [SlotHolder, Set<Waiter>, Waiter] | undefined {
     for (const [holder, line] of this.#waiting) {
       const waiter = line.values().next().value!;
-      if (this.#inside.tryTake(holder, waiter.count)) return [holder, line, waiter];
+      if (this.#inside.tryTake(holder)) return [holder, line, waiter];
     }
     return undefined;
   }

@@ -9,6 +9,7 @@ type ErrorAnswer = (error: FastifyError, request: FastifyRequest, reply: Fastify
 /** @param frameworkErrors answers requests whose path Fastify cannot read: it runs no hook for them */
 export function createServer(config: Config, frameworkErrors: ErrorAnswer) {
   const app = fastify(options(config, frameworkErrors));
+  app.server.maxConnections = config.MAX_CONNECTIONS;
   // GET and HEAD accept the body `{}` and reject any other, like every call without a body.
   for (const method of ['GET', 'HEAD']) app.addHttpMethod(method, { hasBody: true, overrideExisting: true });
   return app;
@@ -25,6 +26,7 @@ function options(config: Config, frameworkErrors: ErrorAnswer) {
     // A slow sender cannot hold a connection: the whole request must arrive within these times. `requestTimeout` is set
     // here because Fastify overwrites the server's value with its own option.
     requestTimeout: 30_000,
+    connectionTimeout: 30_000, // without a byte in either direction
     http: {
       headersTimeout: 10_000,
       connectionsCheckingInterval: 1_000,

@@ -34,10 +34,7 @@ declare module 'fastify' {
      * customer's share of the capacity, and are cancelled when the request times out.
      */
     readonly catalog: CatalogReads;
-    /**
-     * True once a response is being made in steps (`response-pieces.ts`) or sent. It may still wait for memory, see
-     * `buffer-budget.ts`.
-     */
+    /** True once a response is being sent. */
     isAnswered: boolean;
     /** Sets the customer for whom this request runs. Before this call, the request belongs to the service itself. */
     belongsTo(customerId: string): void;

@@ -194,20 +194,16 @@ export const ConfigSchema = Type.Object({
     { minLength: 1 },
   ),
   MAX_CONNECTIONS: integer(
-    'concurrent connections of callers, per process; a further connection closes the one that has been idle longest. One address can hold at most as many connections as remain free',
+    'concurrent connections of callers, per process; further ones are closed',
     2_000,
     1,
     100_000,
   ),
   MAX_BUFFERED_MB: integer(
-    'memory for bodies of requests and for answers that callers have not taken yet, per process (MiB); one customer has at most half',
+    'memory for bodies of requests above 64 KiB, per process (MiB); one customer can use at most half of it',
     256,
     16,
     65_536,
-  ),
-  CONNECTION_SILENCE_MS: milliseconds(
-    'time after which a connection is closed on which a caller that has data to send or to read moves less than 1 KiB/s; while a file is uploaded or downloaded, one byte is enough',
-    30_000,
   ),
   EVENTS: onOff(
     'whether changes are recorded, for `POST /events/list` and webhooks. What changes while it is `off` is never told, and no cursor expires: whoever follows must read all records anew',

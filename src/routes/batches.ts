@@ -1,6 +1,6 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { Transaction } from '../database/db.ts';
-import { answerOf, batchOf } from '../plugins/bodies/batches.ts';
+import { answerOf, batchOf, sendRecords } from '../plugins/bodies/batches.ts';
 import { readCompanyBatch, writeCompanyBatch } from '../queries/crm/company-batches.ts';
 import { readContactBatch, writeContactBatch } from '../queries/crm/contact-batches.ts';
 import type { Batch, Outcome, ReadOutcome } from '../queries/records/batches.ts';
@@ -124,6 +124,7 @@ const batches: FastifyPluginAsyncTypebox = async (app) => {
       );
     }
 
+    const answer = batchAnswer(kind, 'read');
     app.post(
       `${path}/batch/read`,
       {
@@ -135,12 +136,14 @@ const batches: FastifyPluginAsyncTypebox = async (app) => {
           description: reading.description,
           tags: [plural],
           body: batchBody(kind, 'read'),
-          response: { 200: batchAnswer(kind, 'read') },
+          response: { 200: answer },
         },
       },
-      async (request) => {
+      async (request, reply) => {
         const batch = await batchOf(request, kind, 'read');
-        return answerOf(await snapshot(request.db, (sql) => read(sql, request.caller.customerId, batch)));
+        return sendRecords(request, reply, answer, () =>
+          snapshot(request.db, (sql) => read(sql, request.caller.customerId, batch)),
+        );
       },
     );
   }

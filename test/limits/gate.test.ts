@@ -189,76 +189,18 @@ describe('customers', () => {
   });
 });
 
-describe('the slots of one operation', () => {
-  const gate = (limit: number): Gate => new Gate({ name: 'test', limit });
-
-  test('may be many: a holder gets at most half of them, two get at most a third each', () => {
-    const bytes = gate(1_200);
-    const fill = (holder: string) => {
-      let taken = 0;
-      while (bytes.tryTake(holder, 10)) taken += 10;
-      return taken;
-    };
-    expect(fill('a')).toBe(600);
-    expect(fill('b')).toBe(300);
-    expect(bytes.tryTake('c', 300)).toBeDefined();
-    expect(bytes.tryTake('d', 1)).toBeUndefined();
-  });
-
-  test('are free again when they were released, once', () => {
-    const bytes = gate(100);
-    const release = bytes.tryTake('a', 50)!;
-    expect(bytes.tryTake('a', 1)).toBeUndefined();
-    release();
-    release();
-    expect(bytes.inside).toBe(0);
-    expect(bytes.tryTake('a', 50)).toBeDefined();
-  });
-
-  test('are waited for in order of arrival, and not taken by an operation that gives up', async () => {
-    const bytes = gate(100);
-    const release = bytes.tryTake('a', 50)!;
-    const admitted: string[] = [];
-    const take = async (name: string, count: number, signal?: AbortSignal) => {
-      const taken = await bytes.take({ customerId: 'a', ...(signal && { signal }) }, count);
-      admitted.push(name);
-      return taken;
-    };
-    const leaving = new AbortController();
-    const left = take('left', 20, leaving.signal);
-    const waiting = [take('first', 20), take('second', 20)];
-    leaving.abort(new CallerHungUp());
-    await expect(left).rejects.toBeInstanceOf(CallerHungUp);
-    expect([bytes.inside, bytes.waiting]).toEqual([50, 2]);
-    release();
-    for (const taken of await Promise.all(waiting)) taken();
-    expect(admitted).toEqual(['first', 'second']);
-    expect([bytes.inside, bytes.waiting]).toEqual([0, 0]);
-  });
-
-  test('that are few are taken when an operation that waited for many gives up', async () => {
-    const bytes = gate(100);
-    const releases = [bytes.tryTake('a', 30)!, bytes.tryTake('b', 30)!];
-    const leaving = new AbortController();
-    const many = bytes.take({ customerId: 'c', signal: leaving.signal }, 50);
-    const few = bytes.take({ customerId: 'c' }, 10);
-    expect(bytes.waiting).toBe(2);
-    leaving.abort(new CallerHungUp());
-    await expect(many).rejects.toBeInstanceOf(CallerHungUp);
-    for (const release of [...releases, await few]) release();
-    expect([bytes.inside, bytes.waiting]).toEqual([0, 0]);
-  });
-});
-
 test('a gate without a limit holds each holder to its own, whatever others do', async () => {
   const lookUps = new Gate({ name: 'test', limit: Infinity, perHolder: 8 });
-  const ask = (customerId: string) => Array.from({ length: 30 }, () => lookUps.take({ customerId }));
-  const both = [ask('a'), ask('b')];
-  expect([lookUps.inside, lookUps.heldBy('a'), lookUps.heldBy('b'), lookUps.waiting]).toEqual([16, 8, 8, 44]);
-  for (const taken of both.flat()) {
-    (await taken)();
-    expect(lookUps.heldBy('a')).toBeLessThanOrEqual(8);
+  const ends: (() => void)[] = [];
+  const one = () => new Promise<void>((resolve) => void ends.push(resolve));
+  const all = ['a', 'b'].flatMap((customerId) => Array.from({ length: 30 }, () => lookUps.run({ customerId }, one)));
+  expect([lookUps.inside, lookUps.waiting]).toEqual([16, 44]);
+  for (let ended = 0; ended < 60; ended += 1) {
+    await turn();
+    expect(ends.length - ended).toBeLessThanOrEqual(16);
+    ends[ended]!();
   }
+  await Promise.all(all);
   expect([lookUps.inside, lookUps.waiting]).toEqual([0, 0]);
 });
 

@@ -3,11 +3,13 @@ import { expect, test } from 'vitest';
 import type { Limit } from '../../src/limits/rate-limits.ts';
 import { UnauthenticatedLimit } from '../../src/limits/unauthenticated.ts';
 
-/** A limit of which `past` have used up their quota. */
-const limitOf = (past: ReadonlySet<string>): UnauthenticatedLimit => {
-  const read = async (name: string) => ({ used: past.has(name) ? 1 : 0 });
-  return new UnauthenticatedLimit({ quota: 1, read } as unknown as Limit);
-};
+/** Returns a limit whose quota `past` has used up. */
+async function limitOf(past: string): Promise<UnauthenticatedLimit> {
+  const count = async () => ({ limit: { quota: 2 }, used: 2, msLeft: 60_000 });
+  const limit = new UnauthenticatedLimit({ quota: 2, count } as unknown as Limit);
+  await limit.count(past);
+  return limit;
+}
 
 /** Look-ups that run until the test ends them, in the order in which they started. */
 function held() {
@@ -22,9 +24,9 @@ function held() {
 const names = (count: number, start = 0) => Array.from({ length: count }, (_, i) => `${start + i}`);
 const [guessing, honest] = ['192.0.2.1', '192.0.2.2'];
 
-test('an address above its limit has 8 look-ups at once; the others follow in order', async () => {
+test('an address that has used up its limit has 8 look-ups at once; the others follow in order', async () => {
   const { begun, lookUp } = held();
-  const limit = limitOf(new Set([guessing]));
+  const limit = await limitOf(guessing);
   const all = Promise.all(names(30).map((name) => limit.lookUp(guessing, lookUp(name))));
   for (let ended = 0; ended < 30; ended += 1) {
     await turn();
@@ -36,7 +38,7 @@ test('an address above its limit has 8 look-ups at once; the others follow in or
 
 test('an address within its limit has any number of look-ups at once, also while another address is above its limit', async () => {
   const { begun, lookUp } = held();
-  const limit = limitOf(new Set([guessing]));
+  const limit = await limitOf(guessing);
   const blocked = names(20).map((name) => limit.lookUp(guessing, lookUp(name)));
   const free = names(50, 100).map((name) => limit.lookUp(honest, lookUp(name)));
   await turn();
@@ -50,7 +52,7 @@ test('an address within its limit has any number of look-ups at once, also while
 
 test('a failed look-up hands its slot to the next', async () => {
   const { begun, lookUp } = held();
-  const limit = limitOf(new Set([guessing]));
+  const limit = await limitOf(guessing);
   const all = Promise.allSettled(names(20).map((name) => limit.lookUp(guessing, lookUp(name))));
   for (let i = 0; i < 20; i += 1) {
     await turn();

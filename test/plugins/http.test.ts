@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { gunzipSync } from 'node:zlib';
-import { connect, type AddressInfo } from 'node:net';
+import { connect, type AddressInfo, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { answerClientError } from '../../src/plugins/answers/client-error.ts';
 import { appWithoutDatabase } from '../contract/declared.ts';
@@ -138,6 +138,33 @@ describe('no request gets two responses or the response of another', () => {
     expect(statusesIn(await talkTo(second, get('/half'), 'nonsense\r\n\r\n'))).toEqual([200]);
     expect(statusesIn(await talkTo(second, get('/healthz'), 'nonsense\r\n\r\n'))).toEqual([200, 400]);
   });
+});
+
+test('no more than MAX_CONNECTIONS are open, and one without a byte is closed while its caller has to read or to send', async () => {
+  const limited = appWithoutDatabase({ MAX_CONNECTIONS: '2' });
+  onTestFinished(() => limited.close());
+  const { server } = limited;
+  const times = { headersTimeout: 10_000, requestTimeout: 30_000, timeout: 30_000, maxConnections: 2 };
+  expect(server).toMatchObject(times);
+  server.timeout = 300;
+  const large = 'x'.repeat(24 * 2 ** 20); // more than the kernel buffers
+  limited.get('/large', { config: { access: { public: true } }, schema: { hide: true } }, async () => large);
+  await limited.listen({ host: '127.0.0.1', port: 0 });
+  const open = async (bytes: string): Promise<Socket> => {
+    const socket = connect((server.address() as AddressInfo).port, '127.0.0.1').on('error', () => undefined);
+    await once(socket, 'connect');
+    socket.write(bytes);
+    return socket;
+  };
+  const closed = (socket: Socket) => new Promise((resolve) => socket.resume().once('close', resolve));
+  const body =
+    'POST /api/auth/login HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{';
+  const reader = await open(get('/large'));
+  const sender = await open(body);
+  await closed(await open(get('/healthz')));
+  await closed(sender);
+  await expect.poll(() => new Promise((resolve) => server.getConnections((_, count) => resolve(count)))).toBe(0);
+  expect(reader.bytesRead).toBeLessThan(large.length);
 });
 
 test('a caller that does not close its side cannot keep a connection open', async () => {

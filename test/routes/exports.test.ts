@@ -401,9 +401,9 @@ describe('over a connection', () => {
     RATE_LIMITS: 'off',
     DATABASE_URL: app.url,
     REQUEST_TIMEOUT_MS: '700',
-    CONNECTION_SILENCE_MS: String(silence),
   });
   const server = buildApp({ config, db: app.db, catalog: app.catalog });
+  server.server.timeout = silence;
   /** What requests have logged as a warning or for information. */
   const logged: unknown[][] = [];
   server.addHook('onRequest', async ({ log }) => {

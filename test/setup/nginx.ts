@@ -56,6 +56,6 @@ export async function startNginx(target: string, edit = (conf: string): string =
 /** Returns a complete configuration for nginx in the foreground, with `conf` in its `http` block. */
 export function nginxMain(folder: string, conf: string): string {
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((one) => `${one}_temp_path ${folder};`);
-  return `daemon off; worker_processes 1; pid ${folder}/pid; error_log stderr error; events {}
+  return `daemon off; worker_processes 1; pid ${folder}/pid; error_log stderr crit; events { worker_connections 1024; }
     http { access_log off; ${temporary.join(' ')} ${conf} }`;
 }

@@ -5,7 +5,6 @@ import validation from '../../plugins/bodies/validation.ts';
 import gracefulClose from '../../plugins/graceful-close.ts';
 import httpRules from '../../plugins/http-rules.ts';
 import { createServer } from '../../plugins/http-server.ts';
-import connections from '../../plugins/limits/connections.ts';
 import rateLimits from '../../plugins/limits/rate-limits.ts';
 import { refuseOtherMethods, watchPaths } from '../../plugins/method-not-allowed.ts';
 import requester from '../../plugins/requester.ts';
@@ -25,7 +24,6 @@ export function buildMonitor(given: Services): FastifyInstance {
 
   void app.register(services, given);
   void app.register(errorHandler);
-  void app.register(connections);
   void app.register(requestLog);
   void app.register(gracefulClose);
   void app.register(httpRules);

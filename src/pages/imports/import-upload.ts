@@ -1,5 +1,5 @@
 import multipart, { type MultipartFile } from '@fastify/multipart';
-import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest, onSendAsyncHookHandler } from 'fastify';
 import { DomainError, validationFailed, type Fault } from '../../errors.ts';
 import { receiveFile } from '../../jobs/imports/receive-file.ts';
 import { beginImport, cancelImport } from '../../jobs/imports/start-import.ts';
@@ -60,7 +60,8 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
 
   // At the level `trace` the parser logs all headers, so the cookie too.
   const logLevel = app.config.LOG_LEVEL === 'trace' ? 'debug' : app.config.LOG_LEVEL;
-  const options = { ...forMembers, logLevel, config: { ...forMembers.config, isLong: true, takesFile: true } } as const;
+  const config = { ...forMembers.config, isLong: true, takesFile: true } as const;
+  const options = { ...forMembers, logLevel, config, onSend: discardRest };
   app.post('/imports/new', options, async (request, reply) => {
     const fields = Object.create(null) as Fields;
     try {
@@ -138,6 +139,13 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     }
   }
 }
+
+/** Reads the rest of a form that was refused, so that the browser gets the response. The form's parser holds it back. */
+const discardRest: onSendAsyncHookHandler = async ({ raw }, _reply, payload) => {
+  raw.unpipe();
+  raw.resume();
+  return payload;
+};
 
 /** True if the form is malformed, has too many fields, or has a field that no form of these pages has. */
 const isFormFault = (error: unknown): boolean =>

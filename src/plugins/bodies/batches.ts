@@ -1,9 +1,12 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Gate } from '../../limits/gate.ts';
+import { TimeSlice } from '../../process/event-loop.ts';
 import type { DomainError, Fault } from '../../errors.ts';
 import type { Batch, Outcome, ReadOutcome } from '../../queries/records/batches.ts';
 import {
   batchStatuses,
   maxBatchFaults,
+  type batchAnswer,
   type BatchAnswer,
   type BatchBody,
   type BatchKind,
@@ -22,6 +25,31 @@ export async function batchOf<T extends BatchOperation>(
   // The body is valid UTF-8, so only a `\\u` escape can produce text that cannot be stored.
   const mayBeUnstorable = bodyBytes.includes(String.raw`\u`);
   return { operation, match, isAtomic, items: await checkItems({ kind, operation, match, mayBeUnstorable }, items) };
+}
+
+/** Answers with records can have 13 MB. Many at once would block the event loop for other callers. */
+const recordAnswers = new Gate({ name: 'record_answers', limit: 2 });
+
+/** Reads records, and sends the answer. Makes its text record by record, with pauses in which other requests are served. */
+export async function sendRecords(
+  { requester: { customerId, signal } }: FastifyRequest,
+  reply: FastifyReply,
+  schema: ReturnType<typeof batchAnswer>,
+  read: () => Promise<ReadOutcome<object>[]>,
+): Promise<FastifyReply> {
+  const textOf = reply.compileSerializationSchema(schema.properties.data.properties.results.items);
+  return recordAnswers.run({ customerId, signal: signal! }, async () => {
+    const { data, ...head } = answerOf(await read());
+    const slice = new TimeSlice();
+    const parts = [];
+    for (const result of data.results) {
+      if (slice.isOver) await slice.pause();
+      parts.push(Buffer.from(`${parts.length > 0 ? ',' : ''}${textOf(result)}`));
+    }
+    const [start, end] = [JSON.stringify({ ...head, data: { counts: data.counts } }).slice(0, -2), ']}}'];
+    const text = Buffer.concat([Buffer.from(`${start},"results":[`), ...parts, Buffer.from(end)]);
+    return reply.type('application/json; charset=utf-8').send(text);
+  });
 }
 
 export function answerOf(outcomes: readonly (Outcome | ReadOutcome<object>)[]): BatchAnswer {

@@ -4,7 +4,7 @@ import fp from 'fastify-plugin';
 import { DomainError, validationFailed } from '../../errors.ts';
 import { yieldToEventLoop } from '../../process/event-loop.ts';
 import { NoBody } from '../../schemas/base/wire.ts';
-import { parseJson, type JsonLimits } from '../../text/json-text.ts';
+import { parseJson } from '../../text/parse-json.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -19,12 +19,6 @@ declare module 'fastify' {
 
 /** A body of more bytes is large. Large bodies are parsed one per round of the event loop. */
 const largeBytes = 1024 * 1024;
-
-/**
- * What a large body may contain. A batch of 1,000 contacts with the most values that a contact may have is smaller. No
- * schema allows a fifth of these members.
- */
-const largeLimits: JsonLimits = { names: 175_000, values: 400_000, members: 5_000 };
 
 const nothing = Buffer.alloc(0);
 
@@ -45,14 +39,12 @@ export default fp(
       request.bodyBytes = bytes;
       if (bytes.length === 0) return done(null, undefined);
       if (isEncoded(request)) return done(new DomainError('unsupported_media_type', 'The body must not be compressed'));
-      const isLarge = bytes.length > largeBytes;
       const parse = (): void => {
         if (!isUtf8(bytes)) return done(refusal('is not valid UTF-8'));
-        const text = withoutMark(bytes);
-        const { value, fault } = parseJson(text.toString(), text, isLarge ? largeLimits : {});
+        const { value, fault } = parseJson(withoutMark(bytes).toString());
         return fault === undefined ? done(null, value) : done(refusal(fault));
       };
-      if (!isLarge) return parse();
+      if (bytes.length <= largeBytes) return parse();
       // Large bodies that arrive together would block the event loop together.
       const { signal } = request.requester;
       return void yieldToEventLoop()
