@@ -1,3 +1,6 @@
+import { LRUCache } from 'lru-cache';
+import type { SharedDatabase, Sql } from './db.ts';
+
 /**
  * Returns a function that loads one record by its key, or undefined. Calls in the same round of the event loop share
  * one call of `load`.
@@ -39,4 +42,25 @@ export function batchLookups<K, V>(
     if (keys.size >= maxKeys) batch = undefined;
     return (await loaded).get(name);
   };
+}
+
+/** Maximum number of records that one statement reads. */
+const maxRecords = 16;
+
+/**
+ * Returns a function that reads one record of a customer, or undefined. Reads for the same customer in the same round of
+ * the event loop share one statement.
+ */
+export function recordReader<Row extends { id: string }>(
+  db: Pick<SharedDatabase, 'for'>,
+  find: (sql: Sql, customerId: string, ids: string[]) => Promise<Row[]>,
+): (customerId: string, id: string) => Promise<Row | undefined> {
+  const readers = new LRUCache<string, (id: string) => Promise<Row | undefined>>({ max: 1_000 });
+  const open = (customerId: string) => {
+    const load = (ids: string[]) => db.for({ customerId }, null).lookup((sql) => find(sql, customerId, ids));
+    const reader = batchLookups(String, load, ({ id }) => id, maxRecords);
+    readers.set(customerId, reader);
+    return reader;
+  };
+  return (customerId, id) => (readers.get(customerId) ?? open(customerId))(id);
 }

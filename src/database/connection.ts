@@ -67,14 +67,12 @@ const silenceMargin = 2;
 const clientCheckInterval = '250ms';
 
 /**
- * Options for a group of database connections. The option `describe_first` exists only in our patched version of the
- * database driver.
+ * Options for a group of database connections.
  */
 export interface ConnectionOptions {
   max: number;
   planner: Record<string, string>;
   prepare?: boolean;
-  describe_first?: boolean;
   /** Age at which a connection is replaced (seconds); default: 20 to 40 minutes. */
   max_lifetime?: number;
   onclose?: () => void;
@@ -90,14 +88,13 @@ export interface ConnectionOptions {
 const plannedOnce = { planner: { plan_cache_mode: 'force_generic_plan', enable_seqscan: 'off' } };
 
 /**
- * Settings of PostgreSQL's query planner for searches: each query is planned for its actual parameter values, except
- * those that `runFrequent` prepares, and runs without parallel workers.
+ * Settings of PostgreSQL's query planner for searches: each query is planned for its actual parameter values, and runs
+ * without parallel workers.
  */
 const plannedAnew = {
   // With less `work_mem`, an index scan of a million records reads whole table pages instead of single rows.
   planner: { plan_cache_mode: 'auto', max_parallel_workers_per_gather: '0', work_mem: '32MB' },
   prepare: false,
-  describe_first: false,
 };
 
 export interface QueryPlans {
@@ -157,7 +154,7 @@ export function connect(config: Config, url: string, { planner, ...lane }: Conne
     },
   };
   const sql = postgres(url, options) as unknown as Sql;
-  if (!('describe_first' in sql.options)) throw new Error('The PostgreSQL driver lacks its patch: run `npm ci` again');
+  if (!('silence_timeout' in sql.options)) throw new Error('The PostgreSQL driver lacks its patch: run `npm ci` again');
   registerArrays(sql);
   if (isTracing()) watchStatements(sql``.constructor);
   return sql;

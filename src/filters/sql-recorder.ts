@@ -1,4 +1,3 @@
-import { FrequentTexts } from './frequent-texts.ts';
 import type { Queryable } from '../database/db.ts';
 import type { Fragment, FragmentMaker } from './sql.ts';
 
@@ -38,8 +37,6 @@ function writePart(part: unknown, parameters: unknown[]): string {
   return `$${parameters.push(part)}`;
 }
 
-const frequent = new FrequentTexts();
-
 export function record(fragment: Fragment): RecordedSql {
   const parameters: unknown[] = [];
   return { text: writeOut(fragment, parameters), parameters };
@@ -49,14 +46,4 @@ export function record(fragment: Fragment): RecordedSql {
 export function run<Row extends object>(sql: Queryable, statement: Fragment): Promise<Row[]> {
   const { text, parameters } = record(statement);
   return sql.unsafe<Row[]>(text, parameters as string[], { prepare: true });
-}
-
-/**
- * Like `run`, for a statement whose plan hardly depends on its values. If its text is frequent, it is prepared on any
- * connection: planning a short search takes longer than executing it.
- */
-export function runFrequent<Row extends object>(sql: Queryable, statement: Fragment): Promise<Row[]> {
-  const { text, parameters } = record(statement);
-  const prepare = (frequent.has(text) ? 'named' : true) as true; // `named` exists only in our patched driver
-  return sql.unsafe<Row[]>(text, parameters as string[], { prepare });
 }

@@ -2,10 +2,11 @@ import type { FastifyRequest } from 'fastify';
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { Static, TSchema } from '@sinclair/typebox';
 import { DomainError, notFound } from '../errors.ts';
-import type { CreateRecord, DeleteRecord, UpdateRecord } from '../queries/records/finders.ts';
+import { unlessAborted } from '../credentials/requester.ts';
+import { recordReader } from '../database/batch-lookups.ts';
+import type { CreateRecord, DeleteRecord, FindRecords, UpdateRecord } from '../queries/records/finders.ts';
 import { findSuccessors } from '../queries/records/merged-records.ts';
 import { GoneBody } from '../schemas/clean-data/merges.ts';
-import type { FindRecords } from './early-reads.ts';
 import type { Scope } from '../schemas/base/scopes.ts';
 import { done, DoneWithId, ErrorBody, IdParams } from '../schemas/base/wire.ts';
 import { etagOf } from '../text/etag.ts';
@@ -58,15 +59,19 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
      * @param texts `nullForUnknown`: the response for an unknown id is null. `mayBeMerged`: the error for an unknown id
      *   names the record into which the record was merged
      */
-    read(record: TSchema, find: FindRecords, texts: About & { nullForUnknown?: true; mayBeMerged?: true }): void {
+    read<Row extends { id: string }>(
+      record: TSchema,
+      find: FindRecords<Row>,
+      texts: About & { nullForUnknown?: true; mayBeMerged?: true },
+    ): void {
       const { nullForUnknown, mayBeMerged } = texts;
+      const read = recordReader(app.db, find);
       app.get(
         `${path}/:id`,
         {
           config: {
             access: { scope: `${scope}:read` },
             etag: true,
-            record: find,
             ...(nullForUnknown && { nullForUnknown }),
           },
           schema: {
@@ -76,7 +81,8 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
           },
         },
         async (request, reply) => {
-          const found = await request.record();
+          const { caller, params, requester } = request;
+          const found = await unlessAborted(read(caller.customerId, params.id), requester.signal);
           if (found) void reply.header('etag', etagOf(found));
           else if (!nullForUnknown) throw await unknown(request, noun, mayBeMerged);
           return reply.send(found ?? null);

@@ -1,4 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { unlessAborted } from '../credentials/requester.ts';
+import { recordReader } from '../database/batch-lookups.ts';
 import { notFound } from '../errors.ts';
 import { etagOf } from '../text/etag.ts';
 import { findPipelines, listPipelines } from '../queries/sales/pipelines.ts';
@@ -26,10 +28,11 @@ const pipelines: FastifyPluginAsyncTypebox = async (app) => {
     async ({ db, caller }) => db.lookup((sql) => listPipelines(sql, caller.customerId)),
   );
 
+  const read = recordReader(app.db, findPipelines);
   app.get(
     '/pipelines/:id',
     {
-      config: { ...config, etag: true, record: findPipelines },
+      config: { ...config, etag: true },
       schema: {
         operationId: 'getPipeline',
         summary: 'Read a pipeline',
@@ -40,7 +43,8 @@ const pipelines: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async (request, reply) => {
-      const pipeline = (await request.record()) as Pipeline | undefined;
+      const { caller, params, requester } = request;
+      const pipeline = await unlessAborted(read(caller.customerId, params.id), requester.signal);
       if (!pipeline) throw notFound('pipeline');
       return reply.header('etag', etagOf(pipeline)).send(pipeline);
     },

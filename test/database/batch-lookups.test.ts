@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { batchLookups } from '../../src/database/batch-lookups.ts';
+import { batchLookups, recordReader } from '../../src/database/batch-lookups.ts';
+import type { SharedDatabase } from '../../src/database/db.ts';
 
 type Found = { key: string; value: string };
 
@@ -75,4 +76,17 @@ test('a failed call rejects all of its look-ups, and none of the next call', asy
   expect(settled.map((one) => one.status)).toEqual(['rejected', 'rejected']);
   failing = false;
   expect(await find('a')).toEqual({ key: 'a', value: 'found' });
+});
+
+test('records of one customer that are read at once share statements, and no customer shares one with another', async () => {
+  const statements: string[] = [];
+  const db = { for: () => ({ lookup: (work: (sql: never) => unknown) => work(undefined as never) }) };
+  const read = recordReader(db as unknown as SharedDatabase, async (_sql, customerId, ids) => {
+    statements.push(`${customerId}: ${ids.length}`);
+    return ids.filter((id) => id !== 'unknown').map((id) => ({ id, of: customerId }));
+  });
+  const asked = [...Array.from({ length: 17 }, (_, i) => ['a', `${i}`]), ['a', 'unknown'], ['b', '0']] as const;
+  const found = await Promise.all(asked.map(([customerId, id]) => read(customerId, id)));
+  expect(found).toEqual(asked.map(([of, id]) => (id === 'unknown' ? undefined : { id, of })));
+  expect(statements.toSorted()).toEqual(['a: 16', 'a: 2', 'b: 1']);
 });

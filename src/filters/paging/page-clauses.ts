@@ -19,8 +19,6 @@ import { singleList } from '../tree.ts';
 export interface PageClauses extends Clauses {
   /** With the company of each contact. */
   from: Fragment;
-  /** True if the best plan of the statement is the same for all values in it. */
-  hasOnePlan?: true;
 }
 
 /** For the records that pass a filter, in any order: `from ${from} where ${where}`. */
@@ -43,8 +41,8 @@ export function newestPageClauses(sql: FragmentMaker, query: RecordQuery, size =
   const { source, customerId, offset } = query;
   const rows = newestRows(sql, query, size);
   const context = pageContextOf(sql, query, { rows });
-  if (offset > 0) return { ...pageOf(context, skipping(newestFirst)), hasOnePlan: true };
-  return { from: fromOf(sql, source, customerId, { rows }), ...newestFirst(context), hasOnePlan: true };
+  if (offset > 0) return pageOf(context, skipping(newestFirst));
+  return { from: fromOf(sql, source, customerId, { rows }), ...newestFirst(context) };
 }
 
 /** Selects those of the newest records that pass the filter, in any order. */

@@ -35,7 +35,6 @@ export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: Una
   const noteUse = usageRecorder(app);
   return async (request) => {
     const hash = presentedHash(request);
-    request.readEarly(asText(hash));
     const key = await unauthenticatedLimit.lookUp(request.address, () => find(hash));
     if (!key) throw new Unauthorized('key', 'unknown');
     if (key.refusal) throw new Unauthorized('key', key.refusal);

@@ -6,7 +6,6 @@ import { UnauthenticatedLimit } from '../../limits/unauthenticated.ts';
 import type { Actor } from '../../schemas/audit.ts';
 import { scopesOf, type Access, type Scope } from '../../schemas/base/scopes.ts';
 import { keyAuthenticator } from './api-key-auth.ts';
-import earlyReads from '../early-reads.ts';
 import { requestCounter } from '../limits/rate-limits.ts';
 import { bearerToken, sessionAuthenticator } from './session-auth.ts';
 import { sessionCookies } from './session-cookie.ts';
@@ -18,7 +17,6 @@ import { sessionCookies } from './session-cookie.ts';
  */
 export default fp(
   async (app) => {
-    await app.register(earlyReads);
     const unauthenticatedLimit = new UnauthenticatedLimit(app.rateLimits.unauthenticated);
     const authenticateKey = keyAuthenticator(app, unauthenticatedLimit);
     const authenticateSession = sessionAuthenticator(app, unauthenticatedLimit, bearerToken);

@@ -21,7 +21,7 @@ import {
 import { defaultOrder } from '../../filters/order.ts';
 import { longTextsOf } from '../../filters/paging/page-context.ts';
 import { nextCursor, positionOf, type RecordQuery } from '../../filters/record-query.ts';
-import { recorder, run, runFrequent } from '../../filters/sql-recorder.ts';
+import { recorder, run } from '../../filters/sql-recorder.ts';
 import { constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { singleList, type Filter } from '../../filters/tree.ts';
 import { storedCountClauses, readCount } from '../records/counters.ts';
@@ -92,10 +92,9 @@ async function readGuarded<Row extends object>(
   projection: (sql: FragmentMaker) => Fragment,
 ): Promise<Row[] | undefined> {
   const statement = statementOf(page, projection);
-  const runPage = page.hasOnePlan ? runFrequent : run;
-  if (!guard) return runPage<Row>(sql, statement);
+  if (!guard) return run<Row>(sql, statement);
   // The row of the guard tells an empty page from stored data that is out of date.
-  const [first, ...others] = await runPage<Guarded>(
+  const [first, ...others] = await run<Guarded>(
     sql,
     recorder`
       select guard.is_exact, page.*

@@ -5,26 +5,6 @@ import { contactBody } from '../../setup/factories.ts';
 
 const app = await startApp();
 
-test('a search of the newest records that is repeated is prepared, and returns the same with other values', async () => {
-  const customer = await app.customer();
-  for (const [i, country] of ['DE', 'FR', 'DE'].entries())
-    await customer.post(
-      '/contacts',
-      contactBody({ first_name: `Ann ${i}`, location_country: country, industry: 'Software' }),
-    );
-  const namesIn = async (location_country: string): Promise<string[]> => {
-    const { body } = await customer.post('/contacts/list', { filters: { location_country, industry: 'software' } });
-    return body.map(({ first_name }: { first_name: string }) => first_name);
-  };
-  const all = [['Ann 2', 'Ann 0'], ['Ann 1']];
-  expect([await namesIn('de'), await namesIn('fr')]).toEqual(all);
-  for (let i = 0; i < 10; i += 1) await namesIn('de');
-  const db = app.db.for({ customerId: customer.id }, null);
-  const prepared = await db.search((sql) => sql`select statement from pg_prepared_statements`);
-  expect(prepared.map(({ statement }) => statement)).toContainEqual(expect.stringContaining('location_country'));
-  expect([await namesIn('de'), await namesIn('fr')]).toEqual(all);
-});
-
 test('a count up to a number is exact below it and ends above it, of few and of many records', async () => {
   const customer = await app.customer();
   const items = Array.from({ length: 90 }, (_, i) =>
