@@ -30,8 +30,7 @@ export interface Requester {
 export const serviceItself = 'service';
 
 /**
- * Used instead of a customer id for work that reads rows of many customers, such as the search for waiting jobs. In a
- * distributed database, such work needs all nodes.
+ * Used instead of a customer id for work that reads rows of many customers, such as the search for waiting jobs.
  */
 export const allCustomers = 'all customers';
 

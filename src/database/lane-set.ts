@@ -43,14 +43,13 @@ export class LaneSet {
   readonly search: ExclusiveLane<Sql>;
   readonly transaction: ExclusiveLane<Sql>;
 
-  /** @param suffix the end of the lanes' names in the metrics, such as a node's name */
-  constructor(source: LaneSource, suffix = '') {
+  constructor(source: LaneSource) {
     const { config, plans } = source;
-    this.lookup = openSharedLane(source, `lookup${suffix}`, config.DATABASE_LOOKUP_CONNECTIONS);
-    this.search = openExclusiveLane(source, `search${suffix}`, config.DATABASE_SEARCH_CONNECTIONS, plans.plannedAnew);
+    this.lookup = openSharedLane(source, 'lookup', config.DATABASE_LOOKUP_CONNECTIONS);
+    this.search = openExclusiveLane(source, 'search', config.DATABASE_SEARCH_CONNECTIONS, plans.plannedAnew);
     this.transaction = openExclusiveLane(
       source,
-      `transaction${suffix}`,
+      'transaction',
       config.DATABASE_TRANSACTION_CONNECTIONS,
       plans.plannedOnce,
     );
@@ -62,9 +61,5 @@ export class LaneSet {
 
   async close(): Promise<void> {
     await Promise.all(this.lanes.map((lane) => lane.close()));
-  }
-
-  abandon(): void {
-    for (const lane of this.lanes) lane.abandon();
   }
 }

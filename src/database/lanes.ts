@@ -43,12 +43,6 @@ export class SharedLane<Sql extends Connections> {
     await this.#sql.end({ timeout: 1 });
   }
 
-  /** Running operations fail with `unavailable`. */
-  abandon(): void {
-    void this.#gate.close();
-    void this.#sql.end({ timeout: 0 });
-  }
-
   #traced<T>(work: (sql: Sql) => Promise<T>): Promise<T> {
     return inLane(this.#gate.name, () => work(this.#sql));
   }
@@ -70,9 +64,6 @@ export class ExclusiveLane<Sql extends Connections> {
   readonly #connect: (onclose: () => void) => Sql;
   readonly #all = new Set<Line<Sql>>();
   readonly #free: Line<Sql>[] = [];
-  /** Functions that make the running operations fail. */
-  readonly #running = new Set<(error: unknown) => void>();
-  #isAbandoned = false;
 
   constructor(connect: (onclose: () => void) => Sql, limits: GateLimits) {
     this.#gate = new Gate(limits);
@@ -101,22 +92,11 @@ export class ExclusiveLane<Sql extends Connections> {
     await Promise.all([...this.#all].map(({ sql }) => sql.end({ timeout: 1 })));
   }
 
-  /** Running and waiting operations fail with `unavailable`. */
-  abandon(): void {
-    void this.#gate.close();
-    this.#isAbandoned = true;
-    // The driver closes only its direction of the connections. It waits with some transactions until the server closes the
-    // other one, which may take as long as the outage.
-    for (const fail of this.#running) fail(databaseUnavailable());
-    for (const { sql } of this.#all) void sql.end({ timeout: 0 });
-  }
-
   async #admitted<T>(
     work: (sql: Sql) => Promise<T>,
     { signal, timeUp }: Requester,
     isToEnd: (reason: unknown) => boolean,
   ): Promise<T> {
-    if (this.#isAbandoned) throw databaseUnavailable();
     const line = this.#free.pop() ?? this.#open();
     let cut: Promise<void> | undefined;
     const cancel = () => void (cut ??= this.#cut(line));
@@ -125,12 +105,9 @@ export class ExclusiveLane<Sql extends Connections> {
     };
     signal?.addEventListener('abort', abort);
     timeUp?.addEventListener('abort', cancel);
-    const { promise: abandoned, reject: fail } = Promise.withResolvers<never>();
-    this.#running.add(fail);
     try {
-      return await Promise.race([inLane(this.#gate.name, () => work(line.sql)), abandoned]);
+      return await inLane(this.#gate.name, () => work(line.sql));
     } finally {
-      this.#running.delete(fail);
       signal?.removeEventListener('abort', abort);
       timeUp?.removeEventListener('abort', cancel);
       if (cut) await cut;

@@ -17,24 +17,13 @@ export function retryingDatabase(db: SharedDatabase, patienceMs = defaultPatienc
     transaction: (work) => retryWhileUnavailable(() => wrapped.transaction(work), patienceMs),
   });
   return {
+    ...db,
     ...patient(db),
     for: (requester, source) => patient(db.for(requester, source)),
-    groupByNode: (ids) => db.groupByNode(ids),
     credentials: (work) => retryWhileUnavailable(() => db.credentials(work), patienceMs),
-    get health() {
-      return db.health;
-    },
-    get gates() {
-      return db.gates;
-    },
-    get nodes() {
-      return db.nodes;
-    },
     get isDiskFull() {
       return db.isDiskFull;
     },
-    logOutages: (log) => db.logOutages(log),
-    close: () => db.close(),
   };
 }
 

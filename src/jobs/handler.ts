@@ -10,10 +10,7 @@ import type { Webhooks } from './webhooks/webhooks.ts';
 export interface JobContext {
   config: Config;
   db: Database;
-  /**
-   * For work that reads the rows of all customers. In a distributed database, it fails while a node is down, so a
-   * customer's turn must not depend on it.
-   */
+  /** For work that reads the rows of all customers. */
   allCustomersDb: Database;
   catalog: Catalog;
   verifier: Verifier;

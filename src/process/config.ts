@@ -82,10 +82,6 @@ export const ConfigSchema = Type.Object({
     10_000,
   ),
   STATEMENT_TIMEOUT_MS: milliseconds('longest run of one SQL statement before 503', 10_000),
-  DATABASE_NODE_SILENCE_MS: milliseconds(
-    'time without a response after which a node of a distributed database counts as down, so that its customers get 503 at once',
-    1_200,
-  ),
   OVERLOAD_MS: integer(
     'delay of the event loop that counts as overload: requests then get 503 (ms); 0 turns the check off',
     1_000,

@@ -122,7 +122,7 @@ test('a login that PostgreSQL refuses makes calls on new connections, and the he
   const url = new URL(database.url);
   [url.username, url.password] = [role, 'p'];
   const db = openDatabase(parseConfig({}), url.href);
-  const health = () => db.health.service((sql) => sql`select 1 as one`);
+  const health = () => db.health((sql) => sql`select 1 as one`);
   expect([await ping(db, 'lookup'), await health()]).toEqual([pong, pong]);
   await asSuperuser((sql) => sql.unsafe(`alter role ${role} nologin`));
   expect(await ping(db, 'lookup')).toEqual(pong); // an open connection is still good

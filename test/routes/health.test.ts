@@ -38,12 +38,12 @@ test('it is not ready without the database, and reports it as down', async () =>
 
 test('a flood of requests makes one check at a time, and each check serves for a while', async () => {
   let [checks, running, most] = [0, 0, 0];
-  const service: typeof testApp.db.health.service = async (work) => {
+  const health: typeof testApp.db.health = async (work) => {
     checks += 1;
     most = Math.max(most, (running += 1));
-    return testApp.db.health.service(work).finally(() => (running -= 1));
+    return testApp.db.health(work).finally(() => (running -= 1));
   };
-  const db = { ...testApp.db, health: { ...testApp.db.health, service } };
+  const db = { ...testApp.db, health };
   const app = buildApp({ config: { ...testApp.config, OVERLOAD_MS: 0 }, db, catalog: testApp.catalog });
   onTestFinished(() => app.close());
   const begun = performance.now();
@@ -51,8 +51,8 @@ test('a flood of requests makes one check at a time, and each check serves for a
     const answers = await Promise.all(Array.from({ length: 50 }, () => inject(app, 'GET', '/readyz')));
     expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
   }
-  expect(most).toBe(1);
-  expect(checks).toBeLessThanOrEqual(1 + (performance.now() - begun) / 250);
+  expect(most).toBe(2); // of the schema and of the jobs
+  expect(checks / 2).toBeLessThanOrEqual(1 + (performance.now() - begun) / 250);
 });
 
 test('it is ready while callers use all connections of the database', async () => {

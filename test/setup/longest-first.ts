@@ -6,7 +6,6 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 const alone: Record<string, number> = {
   'catalog/elasticsearch/faults': 200,
   'chaos/chaos': 150,
-  'database/node-faults': 150,
   'jobs/unlock.faults': 100,
   'model/model': 90,
   'chaos/feed': 65,

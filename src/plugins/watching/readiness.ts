@@ -45,8 +45,8 @@ export default fp(
 
 async function check({ db, catalog, rateLimits, config }: FastifyInstance): Promise<Readiness> {
   const [schema, jobs, isCatalogUp, areLimitsUp] = await Promise.all([
-    db.health.service(checkSchema).catch(() => undefined),
-    db.health.allCustomers(readJobHealth).catch(() => ({ has_workers: true, has_names: true })),
+    db.health(checkSchema).catch(() => undefined),
+    db.health(readJobHealth).catch(() => ({ has_workers: true, has_names: true })),
     catalog.isUp(),
     rateLimits.isUp(),
   ]);

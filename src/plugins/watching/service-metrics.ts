@@ -7,7 +7,7 @@ import { allCustomers } from '../../credentials/requester.ts';
 import type { Readiness } from './readiness.ts';
 
 interface Observed {
-  db: Pick<SharedDatabase, 'for' | 'gates' | 'nodes'>;
+  db: Pick<SharedDatabase, 'for' | 'gates'>;
   catalog: Pick<Catalog, 'engine' | 'gates' | 'isRefusing'>;
   readiness(): Promise<Readiness>;
 }
@@ -29,7 +29,6 @@ export class ServiceMetrics {
     addChecks(state, () => this.#last);
     this.#backlog = new RecentBacklog(observed.db);
     addGates(state, observed);
-    addNodes(state, observed);
     addCatalog(state, observed);
     addBacklog(state, this.#backlog);
     addWebhooks(state, this.#backlog);
@@ -83,13 +82,6 @@ function addGates(state: Registry, { db, catalog }: Observed): void {
   add('sales_data_gate_in_use', 'Slots of a gate in use.', 'inside');
   add('sales_data_gate_waiting', 'Operations waiting for a slot of a gate.', 'waiting');
   add('sales_data_gate_slots', 'Total slots of a gate.', 'limit');
-}
-
-function addNodes(state: Registry, { db }: Observed): void {
-  const help = '1 if this node of a distributed database responds, else 0. Its customers then get 503.';
-  addGauge(state, 'sales_data_database_node_up', help, ['node'], () =>
-    db.nodes.map(({ node, isUp }): Value => [{ node }, isUp ? 1 : 0]),
-  );
 }
 
 function addCatalog(state: Registry, { catalog }: Observed): void {

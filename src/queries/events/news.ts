@@ -1,15 +1,12 @@
+import { allCustomers } from '../../credentials/requester.ts';
 import type { Sql, SharedDatabase } from '../../database/db.ts';
-import { readByNode } from './by-node.ts';
 
 /**
- * Returns the customers that may have events behind these positions, or events that wait for a position. In a
- * distributed database, each node is asked by itself, so one that does not respond concerns only its customers.
+ * Returns the customers that may have events behind these positions, or events that wait for a position.
  * @param waiting positions by customer
  */
-export const findNews = (
-  db: Pick<SharedDatabase, 'for' | 'groupByNode'>,
-  waiting: ReadonlyMap<string, number>,
-): Promise<string[]> => readByNode(db, 'lookup', [...waiting.keys()], (sql, ids) => findNewsOf(sql, ids, waiting));
+export const findNews = (db: Pick<SharedDatabase, 'for'>, waiting: ReadonlyMap<string, number>): Promise<string[]> =>
+  db.for({ customerId: allCustomers }, null).lookup((sql) => findNewsOf(sql, [...waiting.keys()], waiting));
 
 async function findNewsOf(sql: Sql, ids: string[], waiting: ReadonlyMap<string, number>): Promise<string[]> {
   const heads = await sql<{ customer_id: string; position: number; settled: number }[]>`

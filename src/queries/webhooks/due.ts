@@ -1,6 +1,5 @@
 import { allCustomers } from '../../credentials/requester.ts';
-import type { Database, Queryable, SharedDatabase, Sql } from '../../database/db.ts';
-import { readByNode } from '../events/by-node.ts';
+import type { Queryable, SharedDatabase, Sql } from '../../database/db.ts';
 import { maxSetAside, stuckAfter } from '../jobs/endpoint-rows.ts';
 
 /**
@@ -88,37 +87,21 @@ const standings = {
   failing: (sql: Sql) => sql`e.failing_since is not null`,
 };
 
-/**
- * Finds customers with such endpoints to send to, those first that have waited longest for a worker. In a distributed
- * database each node is asked by itself, so one that does not respond concerns only its customers.
- */
+/** Finds customers with such endpoints to send to, those first that have waited longest for a worker. */
 export async function findLongestWaiting(
-  db: Pick<SharedDatabase, 'for' | 'groupByNode' | 'lookup' | 'nodes'>,
+  db: Pick<SharedDatabase, 'for'>,
   standing: keyof typeof standings,
   limit: number,
 ): Promise<string[]> {
-  const rows =
-    db.nodes.length === 0
-      ? await db.for({ customerId: allCustomers }, null).search((sql) => findLongestOf(sql, standing, limit))
-      : await readByNode(db, 'search', await listCustomers(db), (sql, ids) => findLongestOf(sql, standing, limit, ids));
-  return rows
-    .toSorted((a, b) => a.served - b.served)
-    .slice(0, limit)
-    .map(({ customer_id }) => customer_id);
-}
-
-/** Returns the customers that may have endpoints. */
-async function listCustomers(db: Pick<Database, 'lookup'>): Promise<string[]> {
-  const rows = await db.lookup((sql) => sql<{ customer_id: string }[]>`select customer_id from webhook_customers`);
+  const rows = await db.for({ customerId: allCustomers }, null).search((sql) => findLongestOf(sql, standing, limit));
   return rows.map(({ customer_id }) => customer_id);
 }
 
 /**
  * Customers wait since a worker last had one of their endpoints of this standing, also one that has nothing to send now: else
  * those with many new endpoints would come first again and again.
- * @param ids default: all customers
  */
-const findLongestOf = (sql: Sql, standing: keyof typeof standings, limit: number, ids?: string[]) =>
+const findLongestOf = (sql: Sql, standing: keyof typeof standings, limit: number) =>
   sql<{ customer_id: string; served: number }[]>`
     select e.customer_id, coalesce(extract(epoch from max(e.served_at)), 0) as served
     from webhook_endpoints e
@@ -126,7 +109,6 @@ const findLongestOf = (sql: Sql, standing: keyof typeof standings, limit: number
     ${joinFeed(sql)}
     where ${isOn(sql)}
       and ${standings[standing](sql)}
-      ${ids ? sql`and e.customer_id = any(${ids}::uuid[])` : sql``}
     group by e.customer_id
     having bool_or(${isFree(sql)} and ${hasWork(sql)})
     order by served, e.customer_id
