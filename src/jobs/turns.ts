@@ -30,14 +30,11 @@ export type RunContext = Pick<JobContext, 'db' | 'log' | 'stopping'>;
  * Must be idempotent, because a batch may be repeated after an error or crash. Must not catch errors of `settle`; only
  * after an `unavailable` it may store the same results later.
  * @param signal aborted when the batch must stop early: the worker is asked to stop, or lost its lease
- * @param continueInBackground to be called when the batch only waits for other systems: it continues in the background,
- * and the worker takes other runs, of this customer too
  */
 export type RunBatch<Q extends RunQueue, C extends RunContext = JobContext> = (
   context: C,
   run: Leased<Q>,
   signal: AbortSignal,
-  continueInBackground: () => void,
 ) => Promise<void>;
 
 export type JobBatch = RunBatch<JobQueue>;
@@ -84,10 +81,10 @@ async function runNextBatch<Q extends RunQueue>(
   isInTime: () => boolean,
 ): Promise<boolean> {
   const run = await leaseNext(context, queue, customerId);
-  const hasEnded = run && (await runUntilYield(contextOf(context, run), run, batches[run.type as Run<Q>['type']]));
+  if (run) await runBatch(contextOf(context, run), run, batches[run.type as Run<Q>['type']]);
   const goesOn = run !== undefined && isInTime() && !(await mayOthersWait(context, customerId, queue));
   await context.db.transaction(async (sql) => {
-    if (run && hasEnded) await releaseLease(sql, customerId, run);
+    if (run) await releaseLease(sql, customerId, run);
     if (!goesOn) await enqueueNextTurn(sql, queue, customerId, run ? 0 : pauseAfterNothing);
   });
   return goesOn;
@@ -117,7 +114,7 @@ export async function runOneBatch<Q extends RunQueue, C extends RunContext>(
 ): Promise<boolean> {
   const run = await leaseNext(context, queue, customerId, only);
   if (!run) return false;
-  await runBatch(contextOf(context, run), run, batch, () => undefined);
+  await runBatch(contextOf(context, run), run, batch);
   await context.db.transaction((sql) => releaseLease(sql, customerId, run));
   return true;
 }
@@ -144,43 +141,10 @@ const mayOthersWait = ({ allCustomersDb, log }: JobContext, customerId: string, 
       return true;
     });
 
-/**
- * Runs a batch until it ends, or only waits for other systems, such as mail servers, and continues in the background.
- * @returns true if it has ended
- */
-async function runUntilYield<Q extends RunQueue>(
-  context: JobContext,
-  run: Leased<Q>,
-  batch: RunBatch<Q>,
-): Promise<boolean> {
-  const left = Promise.withResolvers<false>();
-  const ended = runBatch(context, run, batch, () => left.resolve(false)).then(() => true);
-  const hasEnded = await Promise.race([ended, left.promise]);
-  if (!hasEnded) {
-    const rest = endInBackground(context, run, ended).finally(() => context.background.delete(rest));
-    context.background.add(rest);
-  }
-  return hasEnded;
-}
-
-async function endInBackground({ db, log }: JobContext, run: Leased, ended: Promise<unknown>): Promise<void> {
-  try {
-    await ended;
-    await db.transaction(async (sql) => {
-      await releaseLease(sql, run.customer_id, run);
-      await enqueueNextTurn(sql, run.queue, run.customer_id);
-    });
-  } catch (err) {
-    // When the turn ended, it enqueued a turn for the time at which this lease expires.
-    log.warn({ err }, 'the lease of a background batch could not be released; it expires by itself');
-  }
-}
-
 export function runBatch<Q extends RunQueue, C extends RunContext>(
   context: C,
   run: Leased<Q>,
   batch: RunBatch<Q, C>,
-  continueInBackground: () => void,
 ): Promise<void> {
   const span = {
     name: `job ${run.type}`,
@@ -190,7 +154,7 @@ export function runBatch<Q extends RunQueue, C extends RunContext>(
   return withOwnAbort(context.stopping, async (ending) => {
     const renewal = keepLease(context, run, () => ending.abort());
     try {
-      await inSpan(span, () => batch(context, run, ending.signal, continueInBackground));
+      await inSpan(span, () => batch(context, run, ending.signal));
       context.log.debug('a batch of a job ended');
     } catch (error) {
       await handleBatchError(context, run, error);

@@ -201,9 +201,9 @@ describe('a turn', () => {
     const job = await begin(app, customer, 10);
     const told = gate();
     const { slice, begun, open } = held();
-    const turn = turnOf(customer, async (context, job, signal, continueInBackground) => {
+    const turn = turnOf(customer, async (context, job, signal) => {
       signal.addEventListener('abort', told.open);
-      await slice(context, job, signal, continueInBackground);
+      await slice(context, job, signal);
     });
     await begun;
     await app.owner`update jobs set leased_until = now() + interval '1 second' where id = ${job}`;

@@ -1,6 +1,4 @@
 import type { Transaction } from '../../database/db.ts';
-import { retryLevel } from '../../database/outages.ts';
-import { isUnavailable } from '../../errors.ts';
 import { saveVerifications, type ContactVerification } from '../../queries/crm/contact-verifications.ts';
 import { lockVerified, sinceOfJob } from '../../queries/records/earlier-verifications.ts';
 import { contactsAtOnce } from '../../queries/memberships/list-rule-limits.ts';
@@ -9,6 +7,7 @@ import {
   findFirstOpenInput,
   findNextEmails,
   findSettledPositions,
+  type EmailInput,
   type JobInput,
 } from '../../queries/jobs/job-inputs.ts';
 import { endWait, hasWaitedTooLong, waitForNameServer } from '../../queries/jobs/job-waits.ts';
@@ -16,45 +15,97 @@ import { backOff, type LeasedJob } from '../../queries/jobs/leases.ts';
 import { reuseHoursOf, type JobRow, type NewResult } from '../../queries/jobs/jobs.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { emailKey } from '../../text/normalise.ts';
-import { EmailsInFlight } from './emails-in-flight.ts';
+import { withOwnAbort } from '../../process/own-abort.ts';
+import { isDoubted } from '../../verification/verifier.ts';
 import type { JobContext } from '../handler.ts';
 import { settle, settledUpTo, underLease, type Delivery } from '../settle.ts';
 import type { JobBatch } from '../turns.ts';
 
-/** After this time a batch that waits for slow mail servers continues in the background. */
-const yieldMs = 10_000;
+/** Maximum number of emails in one batch. */
+const batchSize = 200;
+/**
+ * After this time a batch starts no more mailbox checks (ms). Emails that still wait for one are left to a later batch, so
+ * a slow domain holds up no other.
+ */
+const beginMs = 8_000;
 
 /** Maximum number of contacts with which one transaction stores outcomes: thousands can have the same email. */
 const maxContactsAtOnce = 1_000;
 
 /**
- * Stores each outcome soon after the verification ends, and also with the contacts if the job has the option
- * `sync_crm`.
+ * Verifies the next emails and stores the outcomes, and also with the contacts if the job has the option `sync_crm`.
  */
-export const verifyEmails: JobBatch = async (context, job, signal, continueInBackground) => {
-  const duplicates = await context.db.lookup((sql) => findDuplicateInputs(sql, job.customer_id, job.id));
-  const mayWait =
-    job.waiting_since === null || !(await context.db.lookup((sql) => hasWaitedTooLong(sql, job.customer_id, job.id)));
-  const work = new EmailsInFlight(context, job.customer_id, signal, mayWait);
-  const yieldTimer = setTimeout(continueInBackground, yieldMs);
-  const step = stepOf(context, job, work, new Duplicates(duplicates));
-  let isCompleted = false;
-  try {
-    while (!isCompleted && !work.isOver) {
-      isCompleted = await step().catch(async (error: unknown) => {
-        if (!isUnavailable(error) || work.size === 0 || work.isAbandoned) throw error;
-        context.log[retryLevel(error)]({ err: error }, 'verified emails could not be settled yet; retrying');
-        await work.sleep();
-        return false;
-      });
-    }
-  } finally {
-    clearTimeout(yieldTimer);
-    work.end();
+export const verifyEmails: JobBatch = async (context, job, signal) => {
+  const { db } = context;
+  const { id, customer_id: customerId } = job;
+  const mayWait = job.waiting_since === null || !(await db.lookup((sql) => hasWaitedTooLong(sql, customerId, id)));
+  const next = { after: settledUpTo(job), limit: batchSize, reuseHours: reuseHoursOf(job) };
+  const inputs = await db.lookup((sql) => findNextEmails(sql, customerId, id, next));
+  const { verified, hasDoubts } = await verifyAll(context, inputs, { customerId, signal, mayWait });
+  if (verified.length > 0 || inputs.length === 0) {
+    const duplicates = new Duplicates(await db.lookup((sql) => findDuplicateInputs(sql, customerId, id)));
+    const items =
+      inputs.length === 0 ? duplicates.all : verified.flatMap((email) => [email, ...duplicates.of(email.input)]);
+    const last = await saveAllButLast(context, job, items, duplicates);
+    const settled = await settle(context, job, (sql, held) => deliver(sql, held, items, last));
+    if (settled.isCompleted) return;
   }
-  if (work.fault !== undefined) throw work.fault;
-  if (!isCompleted && !work.isAbandoned) await noteWait(context, job, { hasDoubts: work.hasDoubts, mayWait });
+  await noteWait(context, job, { hasDoubts, mayWait });
 };
+
+interface Batch {
+  customerId: string;
+  /** Aborts when the batch must end. */
+  signal: AbortSignal;
+  /**
+   * False: while the name server is not believed, emails of unknown domains end `unknown`. True: they are left to a later
+   * batch.
+   */
+  mayWait: boolean;
+}
+
+/**
+ * Verifies emails, or takes their earlier results. Ends when all checks that have started have ended. A worker that is
+ * asked to stop waits for them no longer than its shutdown time.
+ * @returns the emails with an outcome. `hasDoubts`: the name server was not believed for one of the others
+ */
+async function verifyAll(
+  { verifier, config, stopping }: JobContext,
+  inputs: readonly EmailInput[],
+  { customerId, signal, mayWait }: Batch,
+): Promise<{ verified: Item[]; hasDoubts: boolean }> {
+  const gaveUp = Promise.withResolvers<undefined>();
+  let hasDoubts = false;
+  const verified = await withOwnAbort(signal, async (late) => {
+    const giveUp = () => void setTimeout(gaveUp.resolve, stopping.aborted ? graceMs(config) : 0, undefined).unref();
+    if (signal.aborted) giveUp();
+    else signal.addEventListener('abort', giveUp, { once: true });
+    const timer = setTimeout(() => late.abort(), beginMs);
+    const verify = async (input: EmailInput): Promise<Item | undefined> => {
+      if (input.earlier) return { input, verification: { ...input.earlier, reused: true } };
+      const verification = await verifier.verify(input.item, late.signal, customerId).catch((error: unknown) => {
+        if (!late.signal.aborted) throw error;
+        return undefined; // it still waited for its mailbox check
+      });
+      if (!verification || !isDoubted(verification)) return verification && { input, verification };
+      hasDoubts = true;
+      if (!mayWait) return { input, verification: { ...verification, status: 'unknown' } };
+      late.abort();
+      return undefined;
+    };
+    try {
+      return await Promise.all(inputs.map((input) => Promise.race([verify(input), gaveUp.promise])));
+    } finally {
+      clearTimeout(timer);
+    }
+  });
+  return { verified: verified.filter((item) => item !== undefined), hasDoubts };
+}
+
+/**
+ * How long a worker that shuts down waits for verifications (ms). The rest of `SHUTDOWN_MS` is for storing the results.
+ */
+const graceMs = ({ SHUTDOWN_MS }: JobContext['config']): number => Math.max(SHUTDOWN_MS / 2, SHUTDOWN_MS - 2_000);
 
 /** After this time a job that waits for the name server tries again (seconds). */
 const waitSeconds = 20;
@@ -74,78 +125,6 @@ async function noteWait(
     });
   } else if (!hasDoubts && job.waiting_since !== null)
     await underLease(db, job, (sql, held) => endWait(sql, customerId, held.id));
-}
-
-/**
- * Returns a step: starts more verifications, waits up to 500 ms, and stores finished ones. The step returns true if the
- * job is COMPLETED.
- */
-function stepOf(
-  context: JobContext,
-  job: LeasedJob,
-  work: EmailsInFlight,
-  duplicates: Duplicates,
-): () => Promise<boolean> {
-  const source = new Source(context, job);
-  return async () => {
-    const isExhausted = await source.takeInto(work);
-    await work.pause();
-    const verified = work.verified;
-    if (verified.length === 0 && !isExhausted) return false;
-    const items = isExhausted ? duplicates.all : verified.flatMap((email) => [email, ...duplicates.of(email.input)]);
-    const last = await saveAllButLast(context, job, items, duplicates);
-    const settled = await settle(context, job, (sql, held) => deliver(sql, held, items, last));
-    source.after = settledUpTo(settled);
-    work.release(verified);
-    return settled.isCompleted;
-  };
-}
-
-/** Reads a job's emails without a result, and starts their verification. */
-class Source {
-  readonly #context: JobContext;
-  readonly #job: LeasedJob;
-  /** Domains of all emails whose verification has not started. Undefined if they are not known. */
-  #rest: readonly string[] | undefined;
-  /** Position up to which all inputs have their results. */
-  after: number;
-
-  constructor(context: JobContext, job: LeasedJob) {
-    this.#context = context;
-    this.#job = job;
-    this.after = settledUpTo(job);
-  }
-
-  /**
-   * Starts more verifications, up to the capacity of `work`.
-   * @returns true if no email of the job is left to verify
-   */
-  async takeInto(work: EmailsInFlight): Promise<boolean> {
-    for (let room = work.capacity, begun = 0; room > 0; room -= begun) {
-      const full = work.fullDomains;
-      // All remaining emails belong to full domains, so a query would find none.
-      if (this.#rest?.every((domain) => full.includes(domain)) && work.size > 0) return false;
-      const limit = room + work.size;
-      const inputs = await this.#read(full, limit);
-      begun = work.begin(inputs, room);
-      // The time to start emails can end during the read. Then nothing was started, and nothing would be next time.
-      if (work.capacity === 0) return false;
-      if (inputs.length === 0 && full.length === 0) return work.size === 0;
-      if (inputs.length < limit && begun < room) {
-        this.#rest = work.fullDomains;
-        return false;
-      }
-    }
-    return false;
-  }
-
-  #read(without: readonly string[], limit: number) {
-    const { customer_id: customerId, id } = this.#job;
-    const reuseHours = reuseHoursOf(this.#job);
-    return this.#context.db.lookup((sql) =>
-      findNextEmails(sql, customerId, id, { after: this.after, without, limit, reuseHours }),
-    );
-  }
 }
 
 /** Inputs whose email also occurs in an earlier one, with which they get their result. */

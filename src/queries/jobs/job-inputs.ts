@@ -70,30 +70,23 @@ export const findNextInputs = (
   limit ${limit}`;
 
 export interface EmailInput extends JobInput {
-  /** After the last `@`, in lower case. */
-  domain: string;
   /** The result to reuse; null if the email must be verified. */
   earlier: Verification | null;
 }
 
 /**
- * Returns the next emails without a result, in order, except duplicates and those of the domains in `without`. All
- * inputs up to the position `after` must have a result.
+ * Returns the next emails without a result, in order, except duplicates. All inputs up to the position `after` must have
+ * a result.
  * @param reuseHours how many hours before its start the job reuses a result; 0: none
  */
 export const findNextEmails = (
   sql: Queryable,
   customerId: string,
   jobId: string,
-  {
-    after,
-    without,
-    limit,
-    reuseHours,
-  }: { after: number; without: readonly string[]; limit: number; reuseHours: number },
+  { after, limit, reuseHours }: { after: number; limit: number; reuseHours: number },
 ): Promise<EmailInput[]> => sql<EmailInput[]>`
   select
-    i.position, i.item, i.address, i.contact_ids, i.is_duplicate, ${domainOf(sql)} as domain,
+    i.position, i.item, i.address, i.contact_ids, i.is_duplicate,
     ${reuseHours > 0 ? earlierVerification(sql, customerId, sql`i.address`, sinceOfJob(sql, jobId, reuseHours)) : sql`null`}
       as earlier
   from job_inputs i
@@ -101,12 +94,9 @@ export const findNextEmails = (
     and i.job_id = ${jobId}
     and i.position > ${after}
     and not i.is_duplicate
-    and ${domainOf(sql)} <> all(${without as string[]}::text[])
     and ${isOpen(sql, customerId, jobId)}
   order by i.position
   limit ${limit}`;
-
-const domainOf = (sql: Queryable) => sql`lower(split_part(btrim(i.item), '@', -1))`;
 
 /** Also those that have a result. */
 export const findDuplicateInputs = (sql: Queryable, customerId: string, jobId: string): Promise<JobInput[]> => sql<

@@ -225,22 +225,6 @@ describe('with a worker', () => {
     expect(transactions.at(-1)!.contacts).toBeLessThanOrEqual(1_000);
   });
 
-  test('results can be read while other emails are in flight', async () => {
-    let go = () => undefined as void;
-    held = new Promise<void>((resolve) => (go = resolve));
-    const id = await verify([`ada@${domain}`, 'nobody', `info@${domain}`]);
-    await expect
-      .poll(async () => await readJob(id), { timeout: 20_000 })
-      .toMatchObject({ status: 'PROCESSING', processed: 2, credits: { charged: 2, refunded: 0 } });
-    expect(await outcomes(id)).toEqual([
-      ['nobody', 'succeeded', 'invalid', 1],
-      [`info@${domain}`, 'succeeded', 'do_not_mail', 1],
-    ]);
-    go();
-    await ended(id);
-    await expectSettled(id);
-  });
-
   test('the limits of a domain hold across the jobs of two customers', async () => {
     const other = await funded();
     crowd = gather(3);
@@ -268,9 +252,8 @@ describe('a worker that ends', () => {
     async (signal) => {
       const worker = await startWorker({ VERIFY_DOMAIN_INTERVAL_MS: '10', VERIFY_DOMAIN_CONNECTIONS: '4' });
       const id = await verify(addresses());
-      await expect
-        .poll(async () => (await readJob(id)).processed, { timeout: 30_000, interval: 20 })
-        .toBeGreaterThan(0);
+      const asked = () => timesAsked(addresses()).filter((times) => times > 0).length;
+      await expect.poll(asked, { timeout: 30_000, interval: 20 }).toBeGreaterThan(20);
       expect(await worker.stop(signal)).toBe(signal === 'SIGKILL' ? null : 0);
       const { status, processed, credits } = await readJob(id);
       expect(status).toBe('PROCESSING');
