@@ -38,10 +38,10 @@ const rooms = [
 
 /** Packages that only the named modules may import. Any module may import their types. */
 const keepers: Record<string, RegExp> = {
-  postgres: /^(database\/(connection|migrate)|embedded-postgres\/presence)\.ts$/,
+  postgres: /^(database\/(connection|migrate)|embedded-postgres\/server)\.ts$/,
   fastify: /^plugins\/http-server\.ts$/,
   ajv: /^validation\/validator\.ts$/,
-  pino: /^process\/logger\.ts$/,
+  pino: /^process\/(logger|log-output)\.ts$/,
   'pino-pretty': /^process\/log-format\.ts$/,
   '@elastic/elasticsearch': /^catalog\/elasticsearch\//,
   commander: /^(cli\.ts|commands\/)/,

@@ -96,8 +96,7 @@ export interface Catalog extends CatalogReads {
   /** Encodes a person for `write`: a row as JSON, or a bulk operation. */
   encode(document: CatalogDocument): string;
   /**
-   * Adds people or replaces those with the same id, except their unlocks. When it resolves, all are stored, and the
-   * caller may reuse the bytes.
+   * Adds people or replaces those with the same id, except their unlocks. When it resolves, all are stored.
    * @param people with distinct ids
    */
   write(people: EncodedPerson[]): Promise<void>;

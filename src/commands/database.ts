@@ -12,8 +12,10 @@ import { keyFromFile } from '../webhooks/key-file.ts';
 interface Server {
   url: string;
   ownerUrl: string;
-  /** From now on, restarts the embedded PostgreSQL if it ends. Does nothing for another server. */
-  keepRunning(log: FastifyBaseLogger): void;
+  /** The id of another process that owns the embedded PostgreSQL. */
+  owner: number | undefined;
+  /** Calls `onEnd` with the reason when the embedded PostgreSQL has ended. Does nothing for another server. */
+  watch(onEnd: (reason: string) => void): void;
   close(): Promise<void>;
 }
 
@@ -24,7 +26,7 @@ export interface OpenServices {
   catalog: Catalog;
   url: string;
   ownerUrl: string;
-  /** From now on, logs outages of the database, and restarts the embedded PostgreSQL if it ends. */
+  /** From now on, logs outages of the database, and ends the process with exit code 1 if the embedded PostgreSQL ends. */
   watchDatabase(log: FastifyBaseLogger): void;
   close(): Promise<void>;
 }
@@ -49,7 +51,12 @@ export async function openServices(
   };
   const watchDatabase = (log: FastifyBaseLogger) => {
     db.logOutages(log);
-    server.keepRunning(log);
+    if (server.owner !== undefined)
+      log.info({ owner: server.owner }, 'another process owns the embedded PostgreSQL, which ends with that process');
+    server.watch((reason) => {
+      log.fatal({ reason }, 'the embedded PostgreSQL has ended; start this process again');
+      process.exit(1);
+    });
   };
   return { config, db, catalog, url: server.url, ownerUrl: server.ownerUrl, watchDatabase, close };
 }
@@ -78,7 +85,8 @@ async function openPlanned(
 
 async function openServer(config: Config): Promise<Server> {
   const { DATABASE_URL: url, MIGRATION_DATABASE_URL: ownerUrl, DATA_DIR } = config;
-  if (url) return { url, ownerUrl: ownerUrl ?? url, keepRunning: () => undefined, close: async () => undefined };
+  if (url)
+    return { url, ownerUrl: ownerUrl ?? url, owner: undefined, watch: () => undefined, close: async () => undefined };
   const { openEmbeddedPostgres } = await import('../embedded-postgres/server.ts');
   const server = await openEmbeddedPostgres(DATA_DIR);
   return { ...server, url: server.serviceUrl };

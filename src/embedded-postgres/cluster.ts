@@ -206,6 +206,14 @@ async function lastPort(cluster: Cluster): Promise<number> {
   return Number(/"-p" "(\d+)"/.exec(options)?.[1] ?? 0);
 }
 
+/**
+ * Returns the last line in which the server says why it ended. Other lines of its log can contain values of customers.
+ */
+export async function reasonOfEnd(cluster: Cluster): Promise<string> {
+  const log = await readFile(join(cluster.data, 'server.log'), 'utf8').catch(() => '');
+  return log.split('\n').findLast((line) => /\b(FATAL|PANIC):/.test(line)) ?? 'see server.log in the data folder';
+}
+
 async function lastWords(cluster: Cluster): Promise<string> {
   const log = await readFile(join(cluster.data, 'server.log'), 'utf8').catch(() => '');
   return log.trim().split('\n').slice(-5).join('\n') || 'there is no log';

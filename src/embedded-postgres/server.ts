@@ -2,11 +2,20 @@ import { randomBytes } from 'node:crypto';
 import { chmod, link, mkdtemp, readdir, readFile, realpath, rm, unlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import type { FastifyBaseLogger } from 'fastify';
-import type postgres from 'postgres';
-import { isAlive, killServer, openCluster, type Cluster } from './cluster.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import postgres from 'postgres';
+import { sessionSettings } from '../database/session-settings.ts';
+import {
+  isAlive,
+  killServer,
+  openCluster,
+  reasonOfEnd,
+  runningPort,
+  startServer,
+  stopServer,
+  type Cluster,
+} from './cluster.ts';
 import { createFolder } from './folders.ts';
-import { Presence, presenceLock } from './presence.ts';
 import { EmbeddedPostgresError } from './programs.ts';
 
 export interface EmbeddedPostgres {
@@ -16,13 +25,11 @@ export interface EmbeddedPostgres {
   serviceUrl: string;
   /** The database `postgres`, as superuser. */
   superuserUrl: string;
-  /**
-   * Until `close`, starts the server again whenever it ends, and retries as long as it does not start, e.g. because the
-   * disk is full.
-   * @param log gets a line when the server has ended, does not start, and runs again
-   */
-  keepRunning(log: FastifyBaseLogger): void;
-  /** The last process that calls this also stops the server. */
+  /** The id of the process that owns the server, if that is another one. The server ends with it. */
+  owner: number | undefined;
+  /** Calls `onEnd` with the reason when the server has ended before `close`. */
+  watch(onEnd: (reason: string) => void): void;
+  /** The process that owns the server also stops it. */
   close(): Promise<void>;
 }
 
@@ -49,6 +56,11 @@ export const logins: Record<keyof Passwords, string> = {
 const throwawayPrefix = 'sales-data-api-throwaway-';
 const throwawayName = /^sales-data-api-throwaway-(\d+)-/;
 
+const openTimeoutMs = 90_000;
+const pollMs = 50;
+/** Interval at which a process checks that the server still runs (ms). */
+const watchMs = 1_000;
+
 const settings = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
@@ -68,16 +80,68 @@ const throwawaySettings = {
 };
 
 /**
- * Starts the server, or connects to it if it runs. Several processes can share one. The data is stored in
- * `dataDir`/postgres, the passwords in `dataDir`/postgres.json.
+ * Starts the server, and owns it until `close`. If another process owns it, uses that one's server. The data is stored
+ * in `dataDir`/postgres, the passwords in `dataDir`/postgres.json.
  * @throws EmbeddedPostgresError if the server is not installed or cannot run here
  */
 export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
   if (options.throwaway) return openThrowaway(options.settings);
   const home = resolve(dataDir);
   await createFolder(home);
-  const { presence, addresses } = await open(home, settings, true);
-  return { ...addresses, keepRunning: (log) => presence.keepRunning(log), close: () => presence.end() };
+  const ownerFile = join(home, 'postgres.owner');
+  const owner = await claim(ownerFile);
+  const hasOwner = () => readFile(ownerFile).then(Boolean, () => false);
+  const opening = open(home, settings, { sync: true, isOwner: owner === undefined, mayCome: hasOwner });
+  const opened = await opening.catch(async (error: unknown) => {
+    if (owner === undefined) await disclaim(ownerFile);
+    throw error;
+  });
+  if (!opened) return openEmbeddedPostgres(dataDir); // its owner has ended meanwhile
+  const { cluster, addresses } = opened;
+  let timer: NodeJS.Timeout | undefined;
+  return {
+    ...addresses,
+    owner,
+    watch: (onEnd) => {
+      const check = async () => {
+        if ((await runningPort(cluster)) === undefined && timer) onEnd(await reasonOfEnd(cluster));
+      };
+      timer = setInterval(() => void check(), watchMs).unref();
+    },
+    close: async () => {
+      clearInterval(timer);
+      timer = undefined;
+      if (owner !== undefined) return;
+      await stopServer(cluster);
+      await disclaim(ownerFile);
+    },
+  };
+}
+
+/**
+ * Makes this process the owner of the server, unless another process that is alive owns it.
+ * @returns the id of that other process
+ */
+async function claim(file: string): Promise<number | undefined> {
+  for (;;) {
+    const error = await writeFile(file, String(process.pid), { flag: 'wx' }).catch((error: unknown) => error);
+    if (!(error instanceof Error)) {
+      owned.add(file);
+      return undefined;
+    }
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    const owner = Number(await readFile(file, 'utf8').catch(() => ''));
+    if (owner > 0 && (owner === process.pid ? owned.has(file) : isAlive(owner))) return owner;
+    await rm(file, { force: true }); // its process was killed
+  }
+}
+
+/** The files that make this process an owner. */
+const owned = new Set<string>();
+
+async function disclaim(file: string): Promise<void> {
+  owned.delete(file);
+  await rm(file, { force: true });
 }
 
 async function openThrowaway(more: Record<string, string> = {}): Promise<EmbeddedPostgres> {
@@ -85,9 +149,9 @@ async function openThrowaway(more: Record<string, string> = {}): Promise<Embedde
   const home = await mkdtemp(join(tmpdir(), `${throwawayPrefix}${process.pid}-`));
   try {
     await chmod(home, 0o755); // the server may have to run as another user
-    const { cluster, presence, addresses } = await open(home, { ...throwawaySettings, ...more }, false);
-    const close = () => presence.leaveRunning().then(() => discard(cluster, home));
-    return { ...addresses, keepRunning: (log) => presence.keepRunning(log), close };
+    const options = { sync: false, isOwner: true, mayCome: async () => true };
+    const { cluster, addresses } = (await open(home, { ...throwawaySettings, ...more }, options))!;
+    return { ...addresses, owner: undefined, watch: () => undefined, close: () => discard(cluster, home) };
   } catch (error) {
     await rm(home, { recursive: true, force: true });
     throw error;
@@ -113,17 +177,83 @@ type Addresses = Pick<EmbeddedPostgres, 'ownerUrl' | 'serviceUrl' | 'superuserUr
 
 interface Opened {
   cluster: Cluster;
-  presence: Presence;
   addresses: Addresses;
 }
 
-async function open(home: string, settings: Record<string, string>, sync: boolean): Promise<Opened> {
+interface Opening {
+  sync: boolean;
+  isOwner: boolean;
+  /** Returns false if nobody starts the server any more. */
+  mayCome: () => Promise<boolean>;
+}
+
+/** @returns undefined if the server does not run and `mayCome` returns false */
+async function open(
+  home: string,
+  settings: Record<string, string>,
+  { sync, isOwner, mayCome }: Opening,
+): Promise<Opened | undefined> {
   const passwords = await readPasswords(join(home, 'postgres.json'));
   const options = { superuser: logins.superuser, password: passwords.superuser, settings, sync };
   const cluster = await openCluster(join(home, 'postgres'), options);
-  const presence = await Presence.begin(cluster, { username: logins.superuser, password: passwords.superuser });
-  await prepareDatabase(presence.sql, database, passwords);
-  return { cluster, presence, addresses: urls(presence.port, passwords) };
+  if (isOwner) {
+    await stopServer(cluster); // it still runs if its owner was killed
+    await startServer(cluster);
+  }
+  const connected = await connectWhenReady(cluster, passwords.superuser, mayCome);
+  if (!connected) return undefined;
+  const { sql, port } = connected;
+  try {
+    if (isOwner) await prepareDatabase(sql, database, passwords);
+  } finally {
+    await sql.end({ timeout: 1 });
+  }
+  return { cluster, addresses: urls(port, passwords) };
+}
+
+/** Connects as superuser. Waits while the server is starting. */
+async function connectWhenReady(
+  cluster: Cluster,
+  password: string,
+  mayCome: () => Promise<boolean>,
+): Promise<{ sql: postgres.Sql; port: number } | undefined> {
+  const deadline = Date.now() + openTimeoutMs;
+  while (Date.now() < deadline) {
+    const port = await runningPort(cluster);
+    const sql = port === undefined ? undefined : await connectAt(port, password);
+    if (sql) return { sql, port: port! };
+    if (!(await mayCome())) return undefined;
+    await sleep(pollMs);
+  }
+  throw new EmbeddedPostgresError(
+    `The PostgreSQL in ${cluster.data} does not accept connections. End its process and try again`,
+  );
+}
+
+async function connectAt(port: number, password: string): Promise<postgres.Sql | undefined> {
+  const sql = postgres({
+    host: '127.0.0.1',
+    port,
+    username: logins.superuser,
+    password,
+    database: 'postgres',
+    max: 1,
+    fetch_types: false,
+    connect_timeout: 10,
+    onnotice: () => {},
+    connection: sessionSettings,
+  });
+  try {
+    await sql`select 1`;
+    return sql;
+  } catch (error) {
+    await sql.end({ timeout: 0 });
+    if ((error as { code?: string }).code !== '28P01') return undefined;
+    throw new EmbeddedPostgresError(
+      'postgres.json does not have the passwords of the data folder beside it. Restore the matching file',
+      error,
+    );
+  }
 }
 
 function urls(port: number, passwords: Passwords): Addresses {
@@ -168,7 +298,6 @@ function parsePasswords(file: string, text: string): Passwords {
 /** Creates an empty database with the roles of its owner and of the service, unless it exists. */
 export async function prepareDatabase(superuser: postgres.Sql, name: string, passwords: Passwords): Promise<void> {
   const { owner, service } = logins;
-  await superuser`select pg_advisory_lock(${presenceLock + 1})`;
   const [made] = await superuser`select from pg_database where datname = ${name}`;
   if (!made) {
     const rows = await superuser<{ rolname: string }[]>`select rolname from pg_roles`;
@@ -181,5 +310,4 @@ export async function prepareDatabase(superuser: postgres.Sql, name: string, pas
     // Created last, so if the database exists, the roles exist too.
     await superuser`create database ${superuser(name)} owner ${superuser(owner)}`;
   }
-  await superuser`select pg_advisory_unlock(${presenceLock + 1})`;
 }

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { unavailable } from '../../errors.ts';
-import { concatenate } from '../import/arena.ts';
 import { importPatienceMs, type SearchNodes } from './cluster.ts';
 import { meaningOf, ClusterRefusal, type Meaning } from './errors.ts';
 
@@ -78,7 +77,7 @@ async function bulkOnce(
     index,
     require_alias: true,
     // The client sends buffers unchanged, but its types only allow objects.
-    operations: concatenate(operations.map(({ bytes }) => bytes)) as unknown as object[],
+    operations: Buffer.concat(operations.map(({ bytes }) => bytes)) as unknown as object[],
     filter_path: 'items.*.status,items.*.result,items.*.error.type',
   };
   const { items } = await nodes.work((client, options) => client.bulk(request, options), patienceMs);

@@ -1,7 +1,6 @@
 import type { ImportState } from '../../queries/catalog/catalog-imports.ts';
 import type { Catalog, EncodedPerson } from '../catalog.ts';
 import type { CatalogDocument } from '../document.ts';
-import { Arena } from './arena.ts';
 
 /** A position in the input, with the numbers of records before it. */
 type Reached = Omit<ImportState, 'started_at'>;
@@ -9,8 +8,6 @@ type Reached = Omit<ImportState, 'started_at'>;
 const batchSize = 1_000;
 /** Batches written at the same time. Limits the memory of an import. */
 const maxWritesInFlight = 6;
-/** Buffer of one batch (bytes): several times what 1,000 people usually need. */
-const arenaSize = 3 * 1024 * 1024;
 /** Minimum time between two saves of the progress (ms). */
 const saveEveryMs = 500;
 
@@ -30,9 +27,6 @@ interface RunningWrite {
 export class BatchWriter {
   readonly #catalog: Pick<Catalog, 'encode' | 'write'>;
   readonly #save: (reached: Reached) => Promise<void>;
-  /** Buffers that no batch uses at the moment. */
-  readonly #arenas: Arena[] = [];
-  #arena = new Arena(arenaSize);
   #reached: Reached;
   #people = new Map<string, EncodedPerson>();
   /**
@@ -79,7 +73,7 @@ export class BatchWriter {
 
   #keep(document: CatalogDocument): void {
     const { id } = document;
-    this.#people.set(id, { id, bytes: this.#arena.keep(this.#catalog.encode(document)) });
+    this.#people.set(id, { id, bytes: Buffer.from(this.#catalog.encode(document)) });
   }
 
   /** Starts to write the current batch. Waits first while too many are being written, or one with a common id. */
@@ -94,18 +88,15 @@ export class BatchWriter {
       await this.#waitForOne();
     await this.#saveProgress();
     const reached = this.#reached;
-    const written = this.#write([...people.values()], reached, this.#arena);
+    const written = this.#write([...people.values()], reached);
     const ended = written.catch(() => void (this.#failed ??= written));
     this.#inFlight.set(reached, { ids, ended });
     this.#ahead.push(reached);
-    this.#arena = this.#arenas.pop() ?? new Arena(arenaSize);
   }
 
-  async #write(people: EncodedPerson[], reached: Reached, arena: Arena): Promise<void> {
+  async #write(people: EncodedPerson[], reached: Reached): Promise<void> {
     await this.#catalog.write(people);
     this.#inFlight.delete(reached);
-    arena.clear();
-    this.#arenas.push(arena);
   }
 
   async #waitForOne(): Promise<void> {

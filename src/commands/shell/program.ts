@@ -2,7 +2,7 @@ import { Command, CommanderError, type OutputConfiguration } from 'commander';
 import packageJson from '../../../package.json' with { type: 'json' };
 import { addJson, exitCodeOf, type CommandModule } from './command.ts';
 
-/** All commands by name. A module is loaded only for its own command, and for `completion`. */
+/** All commands by name. A module is loaded only for its own command. */
 export const commands: Record<string, { about: string; load: () => Promise<CommandModule> }> = {
   serve: { about: 'serve HTTP', load: () => import('../serve.ts') },
   work: { about: 'run a worker that processes jobs', load: () => import('../work.ts') },
@@ -27,10 +27,6 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
     load: () => import('../privacy.ts'),
   },
   audit: { about: 'show the audit log of keys and users', load: () => import('../audit.ts') },
-  completion: {
-    about: 'print a script that completes commands and options in a shell',
-    load: () => import('./completion.ts'),
-  },
   config: { about: 'check the environment variables', load: () => import('../config.ts') },
   openapi: { about: 'print the OpenAPI document', load: () => import('../openapi.ts') },
 };
@@ -48,7 +44,7 @@ export async function buildProgram(words: string[], output: OutputConfiguration 
     .exitOverride();
   for (const [name, { about, load }] of Object.entries(commands)) {
     const command = program.command(name).description(about);
-    if (!words.includes(name) && words[0] !== 'completion') continue;
+    if (!words.includes(name)) continue;
     (await load()).define(command);
     addJson(command);
   }

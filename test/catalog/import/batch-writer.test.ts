@@ -19,7 +19,7 @@ test('the bytes of a batch do not change before its write has ended, however lat
   };
   const writer = new BatchWriter(catalog, start, () => Promise.resolve());
   const expected = new Map<string, string>();
-  // Ten people of each thousand are so long that the arena is too small for the batch. Every tenth person occurs twice.
+  // Ten people of each thousand have very long texts. Every tenth person occurs twice.
   const people = Array.from({ length: 8_000 }, (_, i) =>
     person({ job_title: `Zoë ${i} ${'東京'.repeat(i % 100 === 0 ? 60_000 : 20)}` }),
   );
