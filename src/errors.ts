@@ -37,6 +37,8 @@ export class DomainError extends Error {
   readonly matchingIds: string[] | undefined;
   /** Set if the record of the request was merged into another one: the id of that record. */
   readonly mergedInto: string | undefined;
+  /** Set if an API key lacks a scope: the scopes of which one is enough. */
+  readonly scopes: readonly string[];
 
   constructor(code: ErrorCode, message: string, more: ErrorDetails = {}) {
     super(message, more.cause === undefined ? undefined : { cause: more.cause });
@@ -46,6 +48,7 @@ export class DomainError extends Error {
     this.retryAfter = more.retryAfter;
     this.matchingIds = more.matchingIds;
     this.mergedInto = more.mergedInto;
+    this.scopes = more.scopes ?? [];
   }
 }
 
@@ -54,6 +57,7 @@ interface ErrorDetails {
   retryAfter?: number;
   matchingIds?: string[] | undefined;
   mergedInto?: string | undefined;
+  scopes?: readonly string[];
   cause?: unknown;
 }
 
@@ -152,7 +156,15 @@ interface Shortage {
  * The reason why an API key, session token or password was rejected. The reason is logged, but not sent to the caller.
  */
 export type RefusalCause =
-  'missing' | 'malformed' | 'unknown' | 'expired' | 'revoked' | 'suspended' | 'deactivated' | 'wrong_password';
+  | 'missing'
+  | 'wrong_scheme'
+  | 'malformed'
+  | 'unknown'
+  | 'expired'
+  | 'revoked'
+  | 'suspended'
+  | 'deactivated'
+  | 'wrong_password';
 
 type Credential = 'key' | 'session' | 'login';
 
@@ -177,8 +189,9 @@ const unauthorizedTexts: Record<Credential, string> = {
   login: 'The provided e-mail or password is wrong',
 };
 
-export const forbidden = (): DomainError =>
-  new DomainError('forbidden', 'The user does not have permission to perform this action');
+/** @param scopes the scopes of which the API key lacks one that is enough */
+export const forbidden = (scopes: readonly string[] = []): DomainError =>
+  new DomainError('forbidden', 'The user does not have permission to perform this action', { scopes });
 
 /**
  * Errors for violated database constraints. Key: name of the constraint. Value: a function that creates the error for

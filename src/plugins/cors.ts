@@ -23,6 +23,8 @@ export default fp(
         'ratelimit',
         'ratelimit-policy',
         'retry-after',
+        'www-authenticate',
+        'x-required-scope',
         'x-next-cursor',
         'x-more',
         'x-as-of',

@@ -76,7 +76,8 @@ export default events;
 /** @throws DomainError `forbidden` if the key may not read one of the types */
 function typesOf(own: readonly Scope[], asked: readonly EventType[] | undefined): EventType[] {
   const readable = readableEvents(own);
-  if (!(asked ?? []).every((type) => readable.includes(type))) throw forbidden();
+  const secret = asked?.find((type) => !readable.includes(type));
+  if (secret !== undefined) throw forbidden(eventReaders[secret]);
   return asked ? [...asked] : readable;
 }
 

@@ -2,6 +2,7 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import type { Database, Transaction } from '../database/db.ts';
 import type { Caller } from '../credentials/caller.ts';
 import { forbidden } from '../errors.ts';
+import { firstLacking } from '../schemas/base/scopes.ts';
 import { openErrorsFile } from '../jobs/imports/errors-file.ts';
 import { readFailures } from '../jobs/imports/failures.ts';
 import { previewImport } from '../jobs/imports/preview-import.ts';
@@ -279,5 +280,6 @@ const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind
 /** @throws DomainError `forbidden` if the key lacks a scope that the import requires */
 function requireScopes(caller: Caller, { object, mode }: Pick<ImportCreate, 'object' | 'mode'>): void {
   const scopes: readonly string[] = caller.kind === 'key' ? caller.scopes : [];
-  if (!importScopes(object, mode).every((scope) => scopes.includes(scope))) throw forbidden();
+  const lacking = firstLacking(scopes, importScopes(object, mode));
+  if (lacking.length > 0) throw forbidden(lacking);
 }

@@ -43,7 +43,8 @@ export const statuses: Record<ErrorCode, number> = {
 
 /** Converts Fastify's own errors to the error codes of this API. The keys are Fastify's error codes. */
 const frameworkErrors: Record<string, (request: FastifyRequest) => DomainError> = {
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: () => new DomainError('unsupported_media_type', 'The body must be application/json'),
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: () =>
+    new DomainError('unsupported_media_type', 'The body must be JSON, with the header Content-Type: application/json'),
   FST_ERR_CTP_BODY_TOO_LARGE: ({ routeOptions }) =>
     new DomainError('payload_too_large', `The body is larger than ${sizeOf(routeOptions.bodyLimit)}`),
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: () =>
@@ -91,6 +92,7 @@ export function answerTo(thrown: unknown, request: FastifyRequest, reply: Fastif
   request.refusal = loggedRefusal(error.code, error.faults);
   if (error.code === 'unavailable' && !(error instanceof CallerHungUp)) request.server.refusals.add(request, error);
   if (error instanceof Unauthorized) refuse(error, request, reply);
+  if (error.scopes.length > 0) void reply.header('x-required-scope', error.scopes.join(' '));
   // Fastify closes the connection after a faulty body. The caller who still sends it would not get the response.
   if (error.code === 'payload_too_large') void reply.removeHeader('connection');
   if (error.retryAfter !== undefined) void reply.header('retry-after', error.retryAfter);
@@ -105,7 +107,8 @@ export function answerTo(thrown: unknown, request: FastifyRequest, reply: Fastif
 function refuse({ credential, reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): void {
   request.log.info({ credential, reason }, 'refused');
   const scheme = { key: 'X-API-Key', session: 'Bearer', login: undefined }[credential];
-  if (scheme) void reply.header('www-authenticate', scheme);
+  const isForm = reason === 'missing' || reason === 'wrong_scheme';
+  if (scheme) void reply.header('www-authenticate', isForm ? `${scheme} error="${reason}"` : scheme);
 }
 
 /**

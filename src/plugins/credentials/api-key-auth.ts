@@ -55,8 +55,25 @@ export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: Una
  * @throws Unauthorized if the header is missing or contains no well-formed key.
  */
 function presentedHash({ headers: { authorization }, routeOptions }: FastifyRequest): TokenHash {
-  const form = routeOptions.config.keyAsBearer ? /^(?:x-api-key|bearer) +(\S+)$/i : /^x-api-key +(\S+)$/i;
-  return hashOf('key', authorization && (form.exec(authorization)?.[1] ?? ''));
+  const schemes = routeOptions.config.keyAsBearer ? ['x-api-key', 'bearer'] : ['x-api-key'];
+  return hashOf('key', tokenIn('key', authorization, schemes));
+}
+
+/**
+ * Returns the token in the request header `Authorization: <scheme> <token>`. Returns undefined if the header is missing,
+ * and an empty string if it contains no single token.
+ * @param schemes in lower case
+ * @throws Unauthorized if the header has another scheme
+ */
+export function tokenIn(
+  credential: 'key' | 'session',
+  authorization: string | undefined,
+  schemes: readonly string[],
+): string | undefined {
+  if (authorization === undefined) return undefined;
+  const [scheme = '', token = '', ...more] = authorization.split(/ +/);
+  if (!schemes.includes(scheme.toLowerCase())) throw new Unauthorized(credential, 'wrong_scheme');
+  return more.length === 0 ? token : '';
 }
 
 /** @throws Unauthorized if there is no token, or a text that is none */

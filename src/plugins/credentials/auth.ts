@@ -4,7 +4,7 @@ import type { Caller, SessionCaller } from '../../credentials/caller.ts';
 import { forbidden, Unauthorized } from '../../errors.ts';
 import { UnauthenticatedLimit } from '../../limits/unauthenticated.ts';
 import type { Actor } from '../../schemas/audit.ts';
-import { scopesOf, type Access, type Scope } from '../../schemas/base/scopes.ts';
+import { firstLacking, scopesOf, type Access, type Scope } from '../../schemas/base/scopes.ts';
 import { keyAuthenticator } from './api-key-auth.ts';
 import { requestCounter } from '../limits/rate-limits.ts';
 import { bearerToken, sessionAuthenticator } from './session-auth.ts';
@@ -41,7 +41,7 @@ export default fp(
       await countRequest(request, reply);
       if (mayPass(request.caller, wanted)) return;
       request.log.info({ wanted }, 'forbidden');
-      throw forbidden();
+      throw forbidden(lackingScopes(request.caller, wanted));
     });
   },
   { name: 'auth', dependencies: ['services', 'requester', 'rate-limits'] },
@@ -89,6 +89,12 @@ function mayPass(caller: Caller, wanted: Exclude<Access, { public: true }>): boo
   if (caller.kind === 'session') return role === 'member' || (role === 'admin' && caller.role === 'admin');
   const holds = (scope: Scope): boolean => caller.scopes.includes(scope);
   return 'allScopes' in wanted ? wanted.allScopes.every(holds) : scopesOf(wanted).some(holds);
+}
+
+/** Returns the scopes of which an API key lacks one that is enough for a route. Empty for a user. */
+function lackingScopes(caller: Caller, wanted: Exclude<Access, { public: true }>): readonly Scope[] {
+  if (caller.kind === 'session') return [];
+  return 'allScopes' in wanted ? firstLacking(caller.scopes, wanted.allScopes) : scopesOf(wanted);
 }
 
 /** Returns the role that a logged-in user must have for a route, or undefined if the route requires an API key. */

@@ -5,7 +5,7 @@ import { Unauthorized } from '../../errors.ts';
 import type { UnauthenticatedLimit } from '../../limits/unauthenticated.ts';
 import { findSessions } from '../../queries/accounts/sessions.ts';
 import type { TokenHash } from '../../credentials/tokens.ts';
-import { asText, hashOf } from './api-key-auth.ts';
+import { asText, hashOf, tokenIn } from './api-key-auth.ts';
 
 /**
  * Authenticates a request by its session token. Returns the logged-in user.
@@ -42,7 +42,8 @@ export function sessionAuthenticator(
 
 /**
  * Returns the session token from the request header `Authorization: Bearer <token>` (RFC 6750). The word `Bearer` is
- * case-insensitive. Returns undefined if the header is missing, and an empty string if the header has another form.
+ * case-insensitive. Returns undefined if the header is missing, and an empty string if it contains no single token.
+ * @throws Unauthorized if the header has another scheme
  */
 export const bearerToken = ({ headers: { authorization } }: FastifyRequest): string | undefined =>
-  authorization && (/^bearer +(\S+)$/i.exec(authorization)?.[1] ?? '');
+  tokenIn('session', authorization, ['bearer']);

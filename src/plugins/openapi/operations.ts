@@ -159,6 +159,7 @@ function answerHeaders({ config, schema }: RouteOptions, body: unknown, status: 
     ...(isSuccess && config?.tellsMore ? { 'x-more': headers['x-more'] } : {}),
     ...(isSuccess && config?.isCounted ? { 'x-as-of': headers['x-as-of'] } : {}),
     ...(isSuccess && config?.idempotent ? { 'idempotency-replayed': headers['idempotency-replayed'] } : {}),
+    ...(status === '403' ? { 'x-required-scope': headers['x-required-scope'] } : {}),
     ...(status === '401' ? { 'www-authenticate': headers['www-authenticate'] } : limitHeaders(config)),
     ...(status === '503' || status === '429' ? { 'retry-after': headers['retry-after'] } : {}),
   };
@@ -205,7 +206,17 @@ const headers = {
     enum: ['true'],
     description: 'Present when this is the stored response to an earlier request with the same key.',
   },
-  'www-authenticate': { type: 'string', description: 'How to authenticate (RFC 9110).' },
+  'www-authenticate': {
+    type: 'string',
+    description:
+      'How to authenticate (RFC 9110), with `error="missing"` or `error="wrong_scheme"` if the request has no credential ' +
+      'of this form.',
+  },
+  'x-required-scope': {
+    type: 'string',
+    description:
+      'The scope that the key lacks, or several, separated by blanks, of which one is enough. Absent if none is missing.',
+  },
   'ratelimit-policy': {
     type: 'string',
     pattern: `^${item};q=[0-9]+;w=[0-9]+(, ${item};q=[0-9]+;w=[0-9]+)*$`,

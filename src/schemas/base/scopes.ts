@@ -54,6 +54,10 @@ export function scopesOf(access: Access): readonly Scope[] {
   return 'anyScope' in access ? access.anyScope : [];
 }
 
+/** Returns the first scope that is missing, in an array; an empty array if none is. */
+export const firstLacking = <S extends string>(own: readonly string[], needed: readonly S[]): S[] =>
+  needed.filter((scope) => !own.includes(scope)).slice(0, 1);
+
 declare module 'fastify' {
   interface FastifyContextConfig {
     /** Required: without it, the server does not start. */

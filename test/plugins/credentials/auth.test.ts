@@ -58,6 +58,27 @@ describe('a key is rejected with the same 401 when', () => {
   });
 });
 
+test('a 401 says by its header which credential is expected, and whether the form of the one that was sent is another', async () => {
+  const { key } = await customer();
+  const told = async (authorization?: string, path = summary) =>
+    (await inject(app, 'GET', path, undefined, authorization === undefined ? {} : { authorization })).headers[
+      'www-authenticate'
+    ];
+  const keys = '/api/api-key';
+  expect(await Promise.all([told(), told(`Bearer ${key}`), told(key), told('X-API-Key x'), told('X-API-Key')])).toEqual(
+    [
+      'X-API-Key error="missing"',
+      'X-API-Key error="wrong_scheme"',
+      'X-API-Key error="wrong_scheme"',
+      'X-API-Key',
+      'X-API-Key',
+    ],
+  );
+  expect(
+    await Promise.all([told(undefined, keys), told(`X-API-Key ${key}`, keys), told(`Bearer ${key}`, keys)]),
+  ).toEqual(['Bearer error="missing"', 'Bearer error="wrong_scheme"', 'Bearer']);
+});
+
 describe('a key is accepted', () => {
   test('with the scheme in any case', async () => {
     const { key } = await customer();
@@ -96,6 +117,20 @@ describe('a scope that the key lacks', () => {
       statusCode: 403,
       message: 'The user does not have permission to perform this action',
     });
+    const scopes = async (path: string, body: object) => (await caller.post(path, body)).headers['x-required-scope'];
+    expect([
+      answer.headers['x-required-scope'],
+      await scopes('/contacts/batch/upsert', {}),
+      await scopes('/service-handler/list', {}),
+      await scopes('/imports', { object: 'companies', mode: 'upsert' }),
+      await scopes('/events/list', { types: ['company.updated'] }),
+    ]).toEqual([
+      'customer:read',
+      'contacts:create',
+      'payment_prospect:create verify_email:create list_contacts:read',
+      expect.stringMatching(/companies:create/),
+      'companies:read',
+    ]);
   });
 
   test('is required for HEAD as for GET', async () => {
