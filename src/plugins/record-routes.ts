@@ -9,7 +9,7 @@ import { findSuccessors } from '../queries/records/merged-records.ts';
 import { GoneBody } from '../schemas/clean-data/merges.ts';
 import type { Scope } from '../schemas/base/scopes.ts';
 import { done, DoneWithId, ErrorBody, IdParams } from '../schemas/base/wire.ts';
-import { etagOf } from '../text/etag.ts';
+import { etagOf, readIfMatch } from '../text/etag.ts';
 
 interface Kind {
   path: string;
@@ -103,7 +103,7 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
           },
         },
         async ({ db, caller, params: { id }, body: patch, headers }) => {
-          await db.transaction((sql) => update(sql, caller.customerId, id, patch, headers['if-match']));
+          await db.transaction((sql) => update(sql, caller.customerId, id, patch, ifMatchOf(headers)));
           return done(message('updated'), id);
         },
       );
@@ -121,13 +121,19 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
           },
         },
         async ({ db, caller, params: { id }, headers }) => {
-          await db.transaction((sql) => remove(sql, caller.customerId, id, headers['if-match']));
+          await db.transaction((sql) => remove(sql, caller.customerId, id, ifMatchOf(headers)));
           return done(message('deleted'), id);
         },
       );
     },
   };
 };
+
+/** @throws DomainError `validation_failed` if it is not a list of entity tags, also for an id that belongs to no record */
+function ifMatchOf({ 'if-match': ifMatch }: FastifyRequest['headers']): string | undefined {
+  if (ifMatch !== undefined) readIfMatch(ifMatch);
+  return ifMatch;
+}
 
 /** Returns the error for an id that belongs to no record, with the id of the record into which it was merged. */
 async function unknown(

@@ -414,6 +414,17 @@ describe('a deletion', () => {
 });
 
 describe('ETag and If-Match', () => {
+  test('are entity tags in quotes: another text is 400, also for a record that does not exist', async () => {
+    const id = await create();
+    const { etag } = (await customer.get(`/contacts/${id}`)).headers as { etag: string };
+    const patch = async (header: string, of = id) =>
+      (await customer.patch(`/contacts/${of}`, {}, { 'if-match': header })).status;
+    for (const wrong of ['abc', '', ',', `${etag} ${etag}`, `${etag}, abc`, '"', `W/${etag.slice(1)}`, '*, "a"'])
+      expect([wrong, await patch(wrong), await patch(wrong, absent)]).toEqual([wrong, 400, 400]);
+    const tags = [etag, `"a,b" ,, ${etag}`, ' * ', `W/${etag}`];
+    expect(await Promise.all(tags.map((header) => patch(header)))).toEqual([200, 200, 200, 412]);
+  });
+
   test('allow an update only while the contact is unchanged since it was read', async () => {
     const id = await create();
     const { etag } = (await customer.get(`/contacts/${id}`)).headers as { etag: string };

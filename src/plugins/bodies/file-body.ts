@@ -15,10 +15,15 @@ export function takeFiles(app: FastifyInstance): void {
   app.addContentTypeParser(anyFile, (_request, _body, done) => done(null, undefined));
   // Fastify rejects a content type that is no media type, also if a parser takes all types.
   app.addHook('onRequest', (request, _reply, done) => {
+    if (/^\s*multipart\//i.test(request.headers['content-type'] ?? '')) return done(formRefused());
     request.headers = { 'content-type': anyFile };
     done();
   });
 }
+
+// Its boundaries would be read as records.
+const formRefused = (): DomainError =>
+  new DomainError('unsupported_media_type', 'Send the bytes of the file as the body (curl -T FILE), not a form');
 
 /**
  * Streams the file in the body of a request. Decompresses the file if the request has the header `Content-Encoding:
