@@ -5,6 +5,9 @@ import { fold } from '../text/fold.ts';
 import { canonicalId } from '../text/ids.ts';
 import type { FilterValue } from './tree.ts';
 
+/** Message about a number that JSON does not hold exactly. */
+export const unsafeNumber = `is a number beyond ±${Number.MAX_SAFE_INTEGER}: send it as a text`;
+
 /** The canonical value, or a message that tells what the value must be. */
 type ReadValue = { value: FilterValue } | { fault: string };
 
@@ -25,7 +28,8 @@ const readers: Record<FieldType, (input: unknown) => ReadValue> = {
     return value === undefined ? { fault: 'must be a UUID' } : { value };
   },
   custom: (input) => {
-    if (typeof input === 'boolean' || Number.isFinite(input)) return { value: input as boolean | number };
+    if (typeof input === 'number' && Math.abs(input) > Number.MAX_SAFE_INTEGER) return { fault: unsafeNumber };
+    if (typeof input === 'boolean' || typeof input === 'number') return { value: input };
     return typeof input === 'string' ? readText(input, fold) : { fault: 'must be a string, a number or a boolean' };
   },
   search: (input) => readText(input, fold),

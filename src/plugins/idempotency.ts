@@ -107,6 +107,9 @@ async function findStored(
 ): Promise<StoredAnswer | undefined> {
   const stored = await findIdempotencyRecord(sql, customerId, key);
   if (stored && !stored.fingerprint.equals(fingerprint))
-    throw new DomainError('idempotency_mismatch', 'This Idempotency-Key was used for another request');
+    throw new DomainError(
+      'idempotency_mismatch',
+      'This Idempotency-Key was used for another request: use a new key, or send the same method, path and body',
+    );
   return stored;
 }

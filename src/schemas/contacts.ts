@@ -54,7 +54,11 @@ const writable = {
   location_country: Country(),
   location_region: Text(255, { description: 'State, county or province.', examples: ['England'] }),
   location_postal_code: Nullable(Text(255, { description: 'Postal code.', examples: ['SW1A 1AA'] })),
-  phone_numbers: Type.Array(PhoneNumber, { maxItems: 20, description: 'Phone numbers, at most 20. `[]`: none.' }),
+  phone_numbers: Type.Array(PhoneNumber, {
+    maxItems: 20,
+    description: 'Phone numbers, at most 20. `[]`: none.',
+    examples: [[{ country_code: '+44', number: '20 7946 0000' }]],
+  }),
   mobile_phone: Nullable(Text(255, 'Mobile phone number, as free text.')),
   custom_fields: CustomFields(),
 };
@@ -134,6 +138,7 @@ const CompanyReference = Strict(
   {
     title: 'CompanyReference',
     description: 'The company that the contact works for: by `id`, or by `name`. `{}`: none.',
+    examples: [{ name: 'Analytical Engines Ltd' }],
     dependentRequired: { industry: ['name'] },
     not: {
       type: 'object',

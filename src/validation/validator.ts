@@ -1,8 +1,9 @@
 import { Ajv2020, type ErrorObject, type Options } from 'ajv/dist/2020.js';
 import { maxFaults, validationFailed, type DomainError, type Fault } from '../errors.ts';
 import { fileKeywords } from '../files/keywords.ts';
+import { unsafeNumber } from '../filters/values.ts';
 import { filterKeywords } from '../filters/keywords.ts';
-import { faultKeywords } from '../schemas/base/fault-keywords.ts';
+import { faultKeywords, withParents } from '../schemas/base/fault-keywords.ts';
 import { formats, type Format } from '../schemas/base/formats.ts';
 import { keywords } from '../schemas/base/keywords.ts';
 import { escapePointer } from '../text/json-pointer.ts';
@@ -49,7 +50,7 @@ export function compile(schema: object): Validator {
   const faultsOf = (value: unknown, messageFor: MessageFor = messageOf): Fault[] => {
     if (isValid(value)) return [];
     const find = finder.compile(schema); // cached by Ajv after the first call
-    return find(value) ? [] : toFaults(find.errors!, messageFor);
+    return find(value) ? [] : toFaults(withParents(schema, find.errors!) as ErrorObject[], messageFor);
   };
   const validate = (value: unknown) => {
     const faults = faultsOf(value);
@@ -82,13 +83,53 @@ function messageOf(error: Parameters<MessageFor>[0]): string {
       return 'is required';
     case 'additionalProperties':
       return `is not known here; allowed: ${Object.keys(parentSchema?.['properties'] ?? {}).join(', ') || 'nothing'}`;
+    case 'type':
+      return typeMessage(params['type'], parentSchema ?? {});
     case 'enum':
       return `must be one of ${params['allowedValues'].join(', ')}`;
+    case 'maxLength':
+      return parentSchema?.['format'] in formatNames
+        ? `must be ${formatNames[parentSchema!['format'] as Format]}`
+        : `must have at most ${params['limit']} characters`;
+    case 'minLength':
+      return params['limit'] === 1 ? 'must not be empty' : `must have at least ${params['limit']} characters`;
+    case 'minimum':
+    case 'maximum':
+      return Math.abs(params['limit']) === Number.MAX_SAFE_INTEGER ? unsafeNumber : error.message!;
     case 'format':
       return `must be ${formatNames[params['format'] as Format]}`;
     default:
       return error.message ?? 'is not valid';
   }
+}
+
+const typeNames: Record<string, string> = {
+  object: 'an object',
+  array: 'an array',
+  string: 'a string',
+  integer: 'a whole number',
+  number: 'a number',
+  boolean: 'true or false',
+  null: 'null',
+};
+
+/** Names the types that a value may have, and shows the form of such a value. */
+function typeMessage(types: string | string[], schema: Record<string, unknown>): string {
+  const {
+    enum: values,
+    examples: [example] = [],
+    properties,
+  } = schema as {
+    enum?: unknown[];
+    examples?: unknown[];
+    properties?: object;
+  };
+  if (values) return `must be one of ${values.map((value) => JSON.stringify(value)).join(', ')}`;
+  const names = [types].flat().map((type) => typeNames[type] ?? type);
+  const form = example === undefined ? undefined : JSON.stringify(example);
+  const shown = form && form.length <= 200 ? `, such as ${form}` : '';
+  const members = shown === '' && properties ? ` with ${Object.keys(properties).join(', ')}` : '';
+  return `must be ${names.join(' or ')}${members}${shown}`;
 }
 
 const formatNames: Record<Format, string> = {

@@ -149,7 +149,7 @@ const onlyCode: Record<string, RegExp[]> = {
     /must be (start, now, or )?an RFC 3339 date-time/,
   ],
   // `match` decides which members an item has. With `atomic`, the faults of all items are listed with the first one.
-  '/batch/': [/^is required$/, /^is not known here; allowed: /, /^no such /, / has it$/, /^must be string$/],
+  '/batch/': [/^is required$/, /^is not known here; allowed: /, /^no such /, / has it$/, /^must be a string/],
   // `object` and `mode` decide which values `match` has, and which columns a file. The document does not list all labels of
   // encodings.
   '/imports': [

@@ -273,6 +273,26 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
     expect(results.map(({ status }: Json) => status)).toEqual(['created', 'failed']);
   });
 
+  test('refuse a number that JSON does not hold exactly, as single calls and filters do', async () => {
+    const bodies = (value: string) =>
+      JSON.stringify({ items: [bodyOf({ custom_fields: { crm: '#' } })] }).replace('"#"', value);
+    const results = async (value: string) =>
+      (await customer.post(`${path}/batch/create`, bodies(value))).body.data.results[0];
+    expect(await results('9007199254740991')).toMatchObject({ status: 'created' });
+    expect(await results('-9007199254740991')).toMatchObject({ status: 'created' });
+    for (const value of ['9007199254740992', '9007199254740993', '-9007199254740993', '1e300']) {
+      const fault = { path: '/custom_fields/crm', message: expect.stringMatching(/send it as a text$/) };
+      expect((await results(value)).error, value).toMatchObject({ code: 'validation_failed', errors: [fault] });
+      const single = JSON.stringify(bodyOf({ custom_fields: { crm: '#' } })).replace('"#"', value);
+      expect(await customer.post(path, single)).toMatchObject({ status: 400, body: { errors: [fault] } });
+      const filter = `{"filters":{"custom_fields.crm":${value}}}`;
+      expect(await customer.post(`${path}/list`, filter)).toMatchObject({
+        status: 400,
+        body: { errors: [{ path: '/filters/custom_fields.crm', message: fault.message }] },
+      });
+    }
+  });
+
   test('of an upsert need both scopes', async () => {
     const noun = path === '/contacts' ? 'contacts' : 'companies';
     const half = await customer.withScopes([`${noun}:create`]);

@@ -1,5 +1,5 @@
 import type { Ajv, AnySchema, ErrorObject, FuncKeywordDefinition, SchemaValidateFunction } from 'ajv';
-import { escapePointer } from '../../text/json-pointer.ts';
+import { escapePointer, tokensOf } from '../../text/json-pointer.ts';
 
 /**
  * Versions of Ajv keywords, such as `items`, that limit the memory for errors. Ajv's own report the errors of all
@@ -20,7 +20,8 @@ export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] =>
   keyword('items', 'array', max, (schema) => {
     const validate = ajv.compile(schema);
     return function* (array: unknown[]) {
-      for (const [i, element] of array.entries()) if (!validate(element)) yield at(`/${i}`, validate.errors!);
+      for (const [i, element] of array.entries())
+        if (!validate(element)) yield at(`/${i}`, withParents(schema, validate.errors!));
     };
   }),
   keyword('additionalProperties', 'object', max, (schema, parentSchema) => {
@@ -33,7 +34,7 @@ export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] =>
           yield [
             { keyword: 'additionalProperties', instancePath: `/${escapePointer(name)}`, params: {}, parentSchema },
           ];
-        else if (!validate(object[name])) yield at(`/${escapePointer(name)}`, validate.errors!);
+        else if (!validate(object[name])) yield at(`/${escapePointer(name)}`, withParents(schema, validate.errors!));
       }
     };
   }),
@@ -44,6 +45,7 @@ export const faultKeywords = (ajv: Ajv, max: number): FuncKeywordDefinition[] =>
         if (!validate(name))
           yield validate.errors!.map((error) => ({
             ...error,
+            keyword: 'propertyNames',
             instancePath: `/${escapePointer(name)}`,
             message: `has a name that ${error.message}`,
           }));
@@ -76,6 +78,19 @@ function keyword(
       return validate;
     },
   };
+}
+
+/** Adds to each error the part of the schema that it violates, which Ajv itself adds only together with the value. */
+export const withParents = (schema: AnySchema, errors: Partial<ErrorObject>[]): Partial<ErrorObject>[] =>
+  errors.map((error) => {
+    const parentSchema = error.parentSchema ?? parentIn(schema, error.schemaPath);
+    return parentSchema ? { ...error, parentSchema } : error;
+  });
+
+function parentIn(schema: AnySchema, path = ''): Record<string, unknown> | undefined {
+  const tokens = tokensOf(decodeURIComponent(path.replace(/^#/, ''))).slice(0, -1);
+  return tokens.reduce<unknown>((part, token) => (part as Record<string, unknown> | undefined)?.[token], schema) as
+    Record<string, unknown> | undefined;
 }
 
 const at = (pointer: string, errors: Partial<ErrorObject>[]): Partial<ErrorObject>[] =>

@@ -139,10 +139,13 @@ const customFieldsText =
   'Values of your own, by name: strings, numbers and booleans. ' +
   `At most ${customFieldsLimits.keys} keys of 1–64 characters, together at most ${customFieldsLimits.bytes / 1024} KiB of JSON.`;
 
+/** A JSON number beyond ±(2^53 − 1) is whole, and would be stored as another one: two ids would become one. */
+const safeNumbers = { minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
+
 const customFields = (types: string[]) => ({
   type: 'object',
   propertyNames: { type: 'string', minLength: 1, maxLength: 64 },
-  additionalProperties: { type: types },
+  additionalProperties: { type: types, ...safeNumbers },
   maxProperties: customFieldsLimits.keys,
   'x-max-json-bytes': customFieldsLimits.bytes,
   examples: [{ plan: 'gold', seats: 12, trial: false }],

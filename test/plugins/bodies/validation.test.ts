@@ -156,6 +156,18 @@ test('filters, orders and rules are validated completely, or until there are mor
     expect((await faultsOf(name, body)).message).toBe('more than 100 values are not valid');
 });
 
+test.each([
+  ['ContactPatch', { company: 'x' }, 'must be an object or null, such as {"name":"Analytical Engines Ltd"}'],
+  ['ContactPatch', { phone_numbers: '1' }, /^must be an array, such as \[\{"country_code":"\+44",/],
+  ['ContactPatch', { birth_year: '1815' }, 'must be a whole number or null, such as 1815'],
+  ['ContactPatch', { location_country: 'Germany' }, 'must be an ISO 3166-1 alpha-2 country code, or empty'],
+  ['ContactPatch', { gender: 'x'.repeat(256) }, 'must have at most 255 characters'],
+  ['ContactQuery', { order_by: '-x' }, /^must be an object or an array, such as \{"/],
+] as const)('a fault of %s says which form is right: %j', async (name, body, message) => {
+  const [fault] = (await faultsOf(name, body)).errors;
+  expect(fault!.message).toEqual(typeof message === 'string' ? message : expect.stringMatching(message));
+});
+
 test('an overlong property name is a fault of its own', async () => {
   const { errors } = await faultsOf('ContactPatch', { custom_fields: { ['k'.repeat(65)]: 1, ok: 1 } });
   const message = 'has a name that must NOT have more than 64 characters';
