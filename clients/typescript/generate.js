@@ -43,7 +43,7 @@ for (const [path, methods] of Object.entries(document.paths))
   }
 
 await mkdir(folder, { recursive: true });
-await writeFile(new URL('schema.ts', folder), astToString(await openapiTS(document, { defaultNonNullable: false })));
+await writeFile(new URL('schema.ts', folder), astToString(await openapiTS(document)));
 await writeFile(
   new URL('operations.ts', folder),
   `// Generated from the OpenAPI document.\nexport const operations = ${JSON.stringify(operations, null, 2)} as const;\n`,

@@ -254,6 +254,14 @@ describe('under faults', () => {
     expect((await failureOf('insufficient_credits')).name).toBe('InsufficientCreditsError');
   });
 
+  test('what stands beside the body is refused instead of dropped', async () => {
+    const api = await clientOf((_, response) => void response.end('[]'));
+    await expect(api.listContacts({ paginate: { limit: 1 } } as never)).rejects.toThrow(
+      /^listContacts does not take paginate here \(allowed: body\)/,
+    );
+    expect(await api.listContacts({ body: { paginate: { limit: 1 } } })).toEqual([]);
+  });
+
   test('reading pages ends if the cursor does not change', async () => {
     const odd = await clientOf((_, response) => void response.setHeader('x-next-cursor', 'same').end('[{}]'));
     const read = async () => {

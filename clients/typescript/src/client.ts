@@ -116,6 +116,7 @@ export class SalesData {
   async request<K extends Operation>(name: K, input?: Input<K>, options: CallOptions = {}): Promise<Answer<Result<K>>> {
     const operation: OperationEntry = operations[name];
     const { body, isGzip, ...named } = (input ?? {}) as { body?: unknown; isGzip?: boolean; [name: string]: unknown };
+    refuseUnknown(name, operation, named);
     const isUpload = operation.takes === 'application/octet-stream';
     const response = await send(this.#settings, {
       method: operation.method,
@@ -262,6 +263,17 @@ export class SalesData {
 
 // oxlint-disable-next-line typescript/no-unsafe-declaration-merging -- see the class
 export interface SalesData extends Calls {}
+
+/** @throws TypeError if something stands beside `body` that the operation does not take, such as `paginate` */
+function refuseUnknown(name: string, { path, query = [] }: OperationEntry, named: Record<string, unknown>): void {
+  const known = new Set<string>([...query, ...[...path.matchAll(/\{(\w+)\}/g)].map(([, part]) => part!)]);
+  const unknown = Object.keys(named).filter((one) => named[one] !== undefined && !known.has(one));
+  if (unknown.length === 0) return;
+  const allowed = [...known, 'body'].join(', ');
+  throw new TypeError(
+    `${name} does not take ${unknown.join(', ')} here (allowed: ${allowed}). Put it into the body: { body: { … } }`,
+  );
+}
 
 /** Returns the query of a URL, with `?`, or an empty text. */
 function queryOf({ query = [] }: OperationEntry, named: Record<string, unknown>): string {

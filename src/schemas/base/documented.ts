@@ -34,7 +34,7 @@ const shownFormats: typeof documentedFormats = { country: country!, currency: cu
 
 function documented(schema: Schema, formats: typeof documentedFormats): Schema {
   // A boolean that is always true: with its enum, Java clients do not compile.
-  if (schema['type'] === 'boolean') return without(schema, ['enum', 'const']);
+  if (schema['type'] === 'boolean') return withoutDefault(without(schema, ['enum', 'const']));
   const format = formats[schema['format'] as string];
   const {
     'x-distinct-ids': isDistinct,
@@ -43,9 +43,16 @@ function documented(schema: Schema, formats: typeof documentedFormats): Schema {
   } = format ? { ...without(schema, ['format']), ...format } : withKeywords(schema);
   const part = (one: Schema) => documented(one, formats);
   const walked = Object.fromEntries(
-    Object.entries(said).map(([key, value]) => [key, documentedPart(key, value, part)]),
+    Object.entries(withoutDefault(said)).map(([key, value]) => [key, documentedPart(key, value, part)]),
   );
   return isDistinct ? withDistinct(walked) : walked;
+}
+
+/** Moves the default of an optional member to its description: some generated clients would require the member. */
+function withoutDefault({ default: value, ...schema }: Schema): Schema {
+  if (value === undefined) return schema;
+  const { description } = schema as { description?: string };
+  return { ...schema, description: [description, `Default: \`${String(value)}\`.`].filter(Boolean).join(' ') };
 }
 
 const without = (schema: Schema, keywords: string[]): Schema =>
