@@ -21,6 +21,8 @@ const elsewhere: readonly string[] = [
   'Node.js',
   'pico.css', // of the package @picocss/pico
   'postgres.json', // the embedded PostgreSQL writes it
+  'compose.override.yaml', // an operator writes it
+  'webhook_configs', // of Alertmanager
   'clients/dist', // `make clients` writes it
   'clients/dist/*',
   'src/generated', // `npm run client` writes it

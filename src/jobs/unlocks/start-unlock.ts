@@ -11,7 +11,7 @@ import { requireLists } from '../../queries/memberships/list-members.ts';
 import type { Estimate, JobStarted, UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
 import { prospectOrderFields, type Prospect } from '../../schemas/prospects.ts';
 import { startJob, toInputs } from '../start-job.ts';
-import { isFree } from './unlocks.ts';
+import { isFree, type Listing } from './unlocks.ts';
 
 type Costs = Pick<Config, 'UNLOCK_COST'>;
 
@@ -82,9 +82,6 @@ export async function startSelectedUnlock(
   const given = { type: 'unlock_selected_contacts', sync_crm, request: lists, pool, total: ids.length, cost } as const;
   return startJob(sql, spender, { ...given, reserved, inputs });
 }
-
-/** Stored with an unlock job: the lists to which its contacts are added. Missing in most jobs. */
-export type Listing = Pick<UnlockContacts, 'list_ids'>;
 
 /**
  * Returns what of a request says where the unlocked people go.

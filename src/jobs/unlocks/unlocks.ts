@@ -5,11 +5,14 @@ import type { LeasedJob } from '../../queries/jobs/leases.ts';
 import type { JobRow, NewResult } from '../../queries/jobs/jobs.ts';
 import { findUnindexedUnlocksOfJob } from '../../queries/catalog/unlocks.ts';
 import { isEmailAddress } from '../../schemas/base/formats.ts';
+import type { UnlockContacts } from '../../schemas/jobs.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
 import type { JobContext } from '../handler.ts';
 import { settle } from '../settle.ts';
-import type { Listing } from './start-unlock.ts';
+
+/** Stored with an unlock job: the lists to which its contacts are added. Missing in most jobs. */
+export type Listing = Pick<UnlockContacts, 'list_ids'>;
 
 /** Maximum number of prospects that one batch unlocks. With more, other customers wait longer. */
 const maxBatchSize = 250;

@@ -4,7 +4,7 @@ import type { ExportedRecords } from '../../files/open-export.ts';
 import type { Batch, Outcome } from '../../queries/records/batches.ts';
 import type { CreateRecord, DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
 import type { LastWrites } from '../../queries/records/last-writes.ts';
-import type { RecordPage } from '../../queries/crm/record-pages.ts';
+import type { RecordPage } from '../../queries/records/paging.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
 import type { GivenFilters } from '../../schemas/filters.ts';
 import type { ImportObject } from '../../schemas/imports.ts';

@@ -18,7 +18,7 @@ type Condition = Omit<RuleGiven, 'logic_operator'>;
 type Read = { value: string } | { fault: string };
 
 /** Operators that compare whole values. */
-const whole: readonly RuleOperator[] = ['equals', 'not_equals', 'in', 'not_in'];
+const whole: ReadonlySet<RuleOperator> = new Set(['equals', 'not_equals', 'in', 'not_in']);
 
 /** True if the operator takes several values, separated by commas. */
 const isPlural = (operator: RuleOperator): boolean => operator === 'in' || operator === 'not_in';
@@ -36,7 +36,7 @@ export function valueText({ field, operator, value }: Condition, users: readonly
 
 function wordOf({ field, operator, value }: Condition, users: readonly User[]): string {
   if (field === 'assigned_to') return userWord(value, users);
-  if (field === 'location_country' && whole.includes(operator) && /^[A-Z]{2}$/i.test(value))
+  if (field === 'location_country' && whole.has(operator) && /^[A-Z]{2}$/i.test(value))
     return countryName(value.toUpperCase());
   if (field === 'verification_status' && isStatus(value)) return verificationWords[value].word;
   if (typeOf(field) === 'instant' && isInstant(value)) {
@@ -96,7 +96,7 @@ async function readOne({ field, operator, value }: Condition, users: readonly Us
   if (type === 'instant') return readMoment(text, operator);
   if (type === 'integer')
     return /^[+-]?\d{1,9}$/.test(text) ? { value: text } : { fault: `“${text}” is not a whole number` };
-  if (text === '' || !whole.includes(operator)) return { value };
+  if (text === '' || !whole.has(operator)) return { value };
   if (field === 'location_country') {
     const code = (await countryCodes())(text);
     return code === '' ? { fault: `“${text}” is not a country` } : { value: code };

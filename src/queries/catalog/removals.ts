@@ -3,7 +3,7 @@ import type { Column } from '../../filters/columns.ts';
 import { scopeOf } from '../../filters/cursor.ts';
 import { all } from '../../filters/tree.ts';
 import type { Removal, RemovalQuery } from '../../schemas/prospects.ts';
-import type { RecordPage } from '../crm/record-pages.ts';
+import type { RecordPage } from '../records/paging.ts';
 import { cursorAfter, limitAndOffset, positionBefore } from '../records/paging.ts';
 
 /**

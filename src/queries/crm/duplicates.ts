@@ -6,7 +6,7 @@ import { maxDuplicateIds, type DuplicateGroup, type DuplicateKey } from '../../s
 import type { Column } from '../../filters/columns.ts';
 import type { Position } from '../../filters/cursor.ts';
 import { limitAndOffset, readPage, type PageOrCursor } from '../records/paging.ts';
-import type { RecordPage } from './record-pages.ts';
+import type { RecordPage } from '../records/paging.ts';
 import { columnOf } from './merges/merges.ts';
 import {
   askForCount,

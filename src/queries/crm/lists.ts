@@ -14,7 +14,7 @@ import { countStale } from '../memberships/list-counts.ts';
 import { beginRemoval, beginFill, beginCopy } from '../memberships/list-fills.ts';
 import { requireWithinRuleLimits } from '../memberships/list-rule-limits.ts';
 import { lockRulesExclusive, bumpRuleVersion } from '../memberships/list-rules.ts';
-import type { RecordPage } from './record-pages.ts';
+import type { RecordPage } from '../records/paging.ts';
 import { isStale, listState, snapshot, type ListState, type StaleList } from '../memberships/stale-lists.ts';
 
 /** A selected row: a list as the API returns it, and columns that say whether its stored member count is exact. */

@@ -1,3 +1,4 @@
+import type { RecordPage } from '../records/paging.ts';
 import type { Database, Queryable } from '../../database/db.ts';
 import { isLongText, withLongTexts, type Position } from '../../filters/cursor.ts';
 import {
@@ -27,11 +28,6 @@ import { singleList, type Filter } from '../../filters/tree.ts';
 import { storedCountClauses, readCount } from '../records/counters.ts';
 import { countStale } from '../memberships/list-counts.ts';
 import { readExactly, type ExactQuery } from '../memberships/stale-lists.ts';
-
-export interface RecordPage<Row> {
-  rows: Row[];
-  nextCursor: string | undefined;
-}
 
 /**
  * Reads one page of records: those that match the query, with its order and limit.

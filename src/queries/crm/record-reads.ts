@@ -4,7 +4,8 @@ import type { Source } from '../../filters/columns.ts';
 import { parseRecordQuery, type ListRequest } from '../../filters/record-query.ts';
 import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
 import type { Metadata } from '../../schemas/base/wire.ts';
-import { countRecords, readAllRecords, readCustomKeys, readRecordPage, type RecordPage } from './record-pages.ts';
+import { countRecords, readAllRecords, readCustomKeys, readRecordPage } from './record-pages.ts';
+import type { RecordPage } from '../records/paging.ts';
 
 type Selection = Pick<ListRequest, 'filters' | 'order_by'>;
 

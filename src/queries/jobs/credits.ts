@@ -7,7 +7,7 @@ import { all } from '../../filters/tree.ts';
 import { movedCredits } from '../../process/metrics.ts';
 import { pools, type Credits, type EntryKind, type LedgerEntry, type Pool } from '../../schemas/credits.ts';
 import { cursorAfter, limitAndOffset, positionBefore, type PageOrCursor } from '../records/paging.ts';
-import type { RecordPage } from '../crm/record-pages.ts';
+import type { RecordPage } from '../records/paging.ts';
 import { recordEvents } from '../events/recording.ts';
 import { findRoomOfKey, spendWithKey } from './key-spending.ts';
 

@@ -13,7 +13,7 @@ import {
   type PageById,
   type PageOrCursor,
 } from '../records/paging.ts';
-import type { RecordPage } from '../crm/record-pages.ts';
+import type { RecordPage } from '../records/paging.ts';
 
 /** Jobs of other types are hidden from the caller. */
 export type VisibleTypes = readonly JobType[];

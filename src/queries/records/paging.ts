@@ -4,7 +4,11 @@ import { encodeCursor, readPosition, scopeOf, type Position } from '../../filter
 import { constant, type Fragment } from '../../filters/sql.ts';
 import { all } from '../../filters/tree.ts';
 import { defaultLimit, type Paginate } from '../../schemas/base/wire.ts';
-import type { RecordPage } from '../crm/record-pages.ts';
+
+export interface RecordPage<Row> {
+  rows: Row[];
+  nextCursor: string | undefined;
+}
 
 export const limitAndOffset = (sql: Sql, { page = 1, limit = defaultLimit }: Paginate = {}) => sql`
   limit ${limit}

@@ -2,7 +2,7 @@ import type { Database, Queryable, Sql } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import type { StageListItem, StageQuery } from '../../schemas/pipelines.ts';
 import type { Column } from '../../filters/columns.ts';
-import type { RecordPage } from '../crm/record-pages.ts';
+import type { RecordPage } from '../records/paging.ts';
 import { limitAndOffset, readPage, type PageOrCursor } from '../records/paging.ts';
 
 /** As the API returns it, both alone and inside a pipeline. */

@@ -199,14 +199,14 @@ test('an erasure deletes only those who have the given identifier, several only 
   const services = { ...app, notify: () => undefined };
   const noted = { operator: 'tests', case_ref: own };
   const stored = async (...people: Prospect[]) => (await app.catalog.find(people.map(({ _id }) => _id))).length;
-  expect(await erase(services, { kind: 'email', value: one!.work_email }, noted)).toMatchObject({
+  expect(await erase(services, { kind: 'email', value: one.work_email }, noted)).toMatchObject({
     deleted: 1,
     held: 1,
   });
-  expect(await stored(one!, twin!)).toBe(0);
+  expect(await stored(one, twin)).toBe(0);
   await lift(services, toIdentifier('profnet_url', `profnet.example/in/jané-${own}`), noted);
-  expect(await stored(one!, twin!)).toBe(1);
-  expect(await erase(services, { kind: 'email', value: none!.work_email }, noted)).toMatchObject({
+  expect(await stored(one, twin)).toBe(1);
+  expect(await erase(services, { kind: 'email', value: none.work_email }, noted)).toMatchObject({
     deleted: 1,
     held: 0,
   });
