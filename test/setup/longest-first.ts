@@ -14,8 +14,8 @@ const alone: Record<string, number> = {
 /** Other files that run for long. */
 const long: Record<string, number> = {
   'pages/browser': 160,
-  'contract/validation': 145,
-  'contract/auth-matrix': 120,
+  'contract/validation': 40,
+  'contract/auth-matrix': 60,
   'database/citus/distribute': 120,
   'catalog/elasticsearch/engine': 110,
   'catalog/elasticsearch/three-nodes': 95,
@@ -26,10 +26,10 @@ const long: Record<string, number> = {
   'backup/dump': 65,
   'backup/base-backup': 65,
   'contract/clients': 65,
-  'messy/imports': 20,
+  'messy/imports': 30,
   'embedded-postgres/server': 60,
   'tracing/traces': 55,
-  'contract/upper-case-ids': 55,
+  'contract/upper-case-ids': 20,
   'clients/typescript': 50,
   docs: 50,
   'queries/memberships/company-settlements': 50,
