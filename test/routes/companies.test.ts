@@ -75,21 +75,6 @@ describe('a created company', () => {
     expect(again.body).toEqual(first.body);
     expect(again.headers['idempotency-replayed']).toBe('true');
   });
-
-  test.each([
-    [{}, ['/company_name', '/type']],
-    [{ type: '', company_name: ' ' }, ['/company_name', '/type']],
-    [{ type: 't'.repeat(65), company_name: 'n'.repeat(256) }, ['/company_name', '/type']],
-    [companyBody({ size: 's'.repeat(65), location_country: 'XX', score: 1 }), ['/location_country', '/score', '/size']],
-    [
-      companyBody({ id: absent, verification_status: 'verified', last_verified: null }),
-      ['/id', '/last_verified', '/verification_status'],
-    ],
-  ])('is refused as %j, naming every fault', async (body, paths) => {
-    const answer = await customer.post('/company', body);
-    expect(answer).toMatchObject({ status: 400, body: { code: 'validation_failed' } });
-    expect(faultPaths(answer)).toEqual(paths);
-  });
 });
 
 const faultPaths = ({ body }: Answer): string[] =>
@@ -114,23 +99,6 @@ describe('an unknown company', () => {
       });
       expect(answer.headers).not.toHaveProperty('etag');
     }
-  });
-
-  test("is 404 when updated or deleted, the same for another customer's company and an unknown id", async () => {
-    const foreign = await create({}, other);
-    for (const send of [
-      (id: string) => customer.patch(`/company/${id}`, { size: 'x' }),
-      (id: string) => customer.delete(`/company/${id}`),
-    ]) {
-      const answers = [await send(foreign), await send(absent)];
-      expect(answers[0]).toMatchObject({ status: 404, body: { code: 'not_found' } });
-      expect(answers[0]!.body).toEqual(answers[1]!.body);
-    }
-    expect((await read(foreign, other)).size).toBe('');
-  });
-
-  test('is 400 when its id is not a UUID', async () => {
-    expect((await customer.get('/company/5')).status).toBe(400);
   });
 });
 

@@ -137,11 +137,4 @@ describe('duplicates that workers count', () => {
     await forgetting;
     expect((await companies('external_name')).body).toMatchObject([{ count: 2 }]);
   });
-
-  test('need the scope to read', async () => {
-    const reader = await customer.withScopes(['contacts:read']);
-    expect((await reader.post('/company/duplicates', { by: 'name' })).status).toBe(403);
-    expect((await reader.post('/contacts/duplicates', { by: 'work_email' })).status).toBe(200);
-    expect((await contacts('name')).status).toBe(400);
-  });
 });

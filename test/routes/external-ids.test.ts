@@ -63,17 +63,6 @@ describe.each(kinds)('the external_id of %s', (path, bodyOf) => {
     expect((await create('freed')).status).toBe(201);
   });
 
-  test.each([
-    ['empty', ''],
-    ['too long', 'x'.repeat(256)],
-    ['with NUL', '\0'],
-    ['with a lone surrogate', '\ud800'],
-    ['a number', 7],
-  ])('is rejected if it is %s', async (_, external_id) => {
-    const { status, body } = await customer.post(path, { ...bodyOf(), external_id });
-    expect({ status, path: body.errors[0].path }).toEqual({ status: 400, path: '/external_id' });
-  });
-
   test('has up to 255 characters of any script, and is shown as given', async () => {
     for (const given of ['𝒳'.repeat(255), ' \t', 'ÁDA\u0301']) {
       const id = await idOf(create(given));

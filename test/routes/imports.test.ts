@@ -188,12 +188,6 @@ describe('the scopes of an import are those that starting it needs', () => {
     expect((await only.post('/imports/list', {})).body).toHaveLength(1);
     expect((await only.post(`/imports/${id}/cancel`)).status).toBe(200);
   });
-
-  test('a key without any of them gets 403 before its body is read', async () => {
-    const reader = await customer.withScopes(['contacts:read', 'companies:read', 'contacts:delete']);
-    expect((await reader.post('/imports', 'no JSON')).status).toBe(403);
-    expect((await reader.post('/imports/list', {})).status).toBe(403);
-  });
 });
 
 describe('the file of an import', () => {
