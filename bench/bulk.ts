@@ -209,7 +209,6 @@ const copied = (value: unknown): string => {
 async function makeLists(db: Database, { id, adminId }: TestCustomer): Promise<void> {
   for (let i = 0; i < listsWithRules; i += 1)
     await db.transaction((sql) => createList(sql, id, adminId, { name: `List ${i}`, rules: ruleset(i) }));
-  await db.transaction((sql) => sql`update lists set fill_version = null where customer_id = ${id}`); // nothing to fill
 }
 
 function print(contacts: number, rounds: number, results: Record<string, Figures[]>): void {

@@ -1,73 +1,29 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { parseConfig } from '../src/process/config.ts';
-import { openDatabase } from '../src/database/db.ts';
+import { openDatabase, type Database } from '../src/database/db.ts';
 import { migrate } from '../src/database/migrate.ts';
 import { openEmbeddedPostgres } from '../src/embedded-postgres/server.ts';
-import { fillLists } from '../src/jobs/fill-lists.ts';
-import type { JobContext } from '../src/jobs/handler.ts';
-import {
-  updateContact,
-  countContacts,
-  deleteContact,
-  findContacts,
-  listContacts,
-} from '../src/queries/crm/contacts.ts';
-import { createList, deleteList, duplicateList, findList, listLists } from '../src/queries/crm/lists.ts';
+import { createCustomer } from '../src/queries/accounts/customers.ts';
+import { createUser } from '../src/queries/accounts/users.ts';
+import { createContact, deleteContact, updateContact } from '../src/queries/crm/contacts.ts';
+import { commandLine } from '../src/schemas/audit.ts';
 import { createPipeline, salesStages } from '../src/queries/sales/pipelines.ts';
 import { updateProduct, createProduct, deleteProduct, listProducts } from '../src/queries/sales/products.ts';
 import { listStages } from '../src/queries/sales/stages.ts';
-import { makeCustomer, milliseconds, print, watched } from './companies.ts';
+import { fillContacts } from './people.ts';
 
-/** Deletions and copies of what very many records refer to, and what others notice of them. */
-export async function benchDependants(members: number, opportunities: number): Promise<void> {
+/** Changes and deletions of what very many opportunities refer to, and what others notice of them. */
+export async function benchDependants(contacts: number, opportunities: number): Promise<void> {
   const server = await openEmbeddedPostgres('', { throwaway: true });
   await migrate(server.ownerUrl);
   const owner = postgres(server.ownerUrl, { max: 1, onnotice: () => {} });
   const db = openDatabase(parseConfig({ LOG_LEVEL: 'silent' }), server.serviceUrl);
-  const made = await makeCustomer(db, owner, members);
+  const made = await makeCustomer(db, owner, contacts);
   const bench = { db, owner, ...made };
   const { customerId, userId } = made;
-  const context = { db, stopping: new AbortController().signal } as unknown as JobContext;
 
-  const { id: list } = await db.transaction((sql) => createList(sql, customerId, userId, { name: 'All' }));
-  await owner`
-    insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
-    select customer_id, ${list}, id, true, false from contacts where customer_id = ${customerId}`;
-  await owner`insert into counters values (${customerId}, ${list}, 0, ${members})`;
-  await owner`vacuum analyze`;
   print('undisturbed', await watched(bench, async () => sleep(3_000)));
-
-  const reads = async (what: string, id: string) => {
-    const filters = { list_id: id };
-    const [{ id: contact }] = await owner<[{ id: string }]>`
-      select id from contacts where customer_id = ${customerId} order by id limit 1`;
-    const all: Record<string, () => Promise<unknown>> = {
-      'a page of it': () => listContacts(db, customerId, { filters }),
-      'its members counted': () => countContacts(db, customerId, { filters }),
-      'that list': () => findList(db, customerId, id),
-      'a page of lists': () => listLists(db, customerId, {}),
-      'in no list': () => listContacts(db, customerId, { filters: { list_id: null } }),
-      'a contact': () => db.lookup((sql) => findContacts(sql, customerId, [contact])),
-    };
-    for (const [read, work] of Object.entries(all)) print(`${what}: ${read}`, { ms: await milliseconds(work) });
-  };
-  const work = async (what: string) =>
-    print(`${what}: done by a worker`, await watched(bench, () => fillLists(600)(context, { customerId })));
-  let copy = '';
-  print(
-    'a list copied',
-    await watched(bench, async () => {
-      copy = await db.transaction((sql) => duplicateList(sql, customerId, userId, { list_id: list, new_name: 'Copy' }));
-    }),
-  );
-  await reads('copy, not written', copy);
-  await work('a list copied');
-  await reads('copy, written', copy);
-  print('a list deleted', await watched(bench, () => db.transaction((sql) => deleteList(sql, customerId, copy))));
-  await reads('list deleted, not emptied', list);
-  await work('a list deleted');
-
   const product = await db.transaction((sql) => createProduct(sql, customerId, { name: 'P', price: 1, unit: 'piece' }));
   const pipeline = await db.transaction((sql) =>
     createPipeline(sql, customerId, {
@@ -117,4 +73,60 @@ export async function benchDependants(members: number, opportunities: number): P
   await owner.end({ timeout: 1 });
   await db.close();
   await server.close();
+}
+
+async function makeCustomer(db: Database, owner: postgres.Sql, contacts: number) {
+  const { customerId, userId } = await db.transaction(async (sql) => {
+    const { id } = await createCustomer(sql, { business_name: 'Bench', country: null, city: null });
+    const user = { email: `${id}@example.com`, name: 'Bench', role: 'admin' as const, passwordHash: 'none' };
+    return { customerId: id, userId: (await createUser(sql, id, user, commandLine))!.id };
+  });
+  await fillContacts(owner, customerId, contacts);
+  return { customerId, userId };
+}
+
+interface Bench {
+  db: Database;
+  owner: postgres.Sql;
+  customerId: string;
+}
+
+/** Milliseconds of what lasts and, at the same time, of the slowest writes of contacts, one after the other. */
+async function watched({ db, owner, customerId }: Bench, work: () => Promise<void>) {
+  const ids = (
+    await owner`select id from contacts where customer_id = ${customerId} order by hashtext(id::text || 'x') limit 2000`
+  ).map(({ id }) => id as string);
+  const done = new AbortController();
+  let [slowestChange, slowestCreate, writes] = [0, 0, 0];
+  const writer = async (offset: number) => {
+    for (let i = offset; !done.signal.aborted; i += 2, writes += 1) {
+      const id = ids[i % ids.length]!;
+      const change = () => db.transaction((sql) => updateContact(sql, customerId, id, { gender: `${i}` }));
+      slowestChange = Math.max(slowestChange, await milliseconds(change));
+      const body = { first_name: 'A', last_name: 'B', work_email: 'a@b.example', phone_numbers: [] } as never;
+      const create = () => db.transaction((sql) => createContact(sql, customerId, body));
+      if (i % 5 === 0) slowestCreate = Math.max(slowestCreate, await milliseconds(create));
+    }
+  };
+  const writers = [writer(0), writer(1)];
+  await sleep(50);
+  const ms = await milliseconds(work);
+  done.abort();
+  await Promise.all(writers);
+  return { ms, 'slowest PATCH of a contact': slowestChange, 'slowest POST': slowestCreate, writes };
+}
+
+/** How long something takes. */
+export async function milliseconds(work: () => Promise<unknown>): Promise<number> {
+  const start = performance.now();
+  await work();
+  return performance.now() - start;
+}
+
+/** Prints a line of figures. */
+function print(what: string, figures: Record<string, number>): void {
+  const shown = Object.entries(figures).map(
+    ([name, value]) => `${name} ${value < 10 ? value.toFixed(1) : Math.round(value)}`,
+  );
+  process.stdout.write(`  ${what.padEnd(58)}${shown.join('  ')}\n`);
 }

@@ -1,7 +1,7 @@
 import { totalmem } from 'node:os';
 import type { Database } from '../src/database/db.ts';
 import { countContacts, createContact, listContacts } from '../src/queries/crm/contacts.ts';
-import { milliseconds } from './companies.ts';
+import { milliseconds } from './dependants.ts';
 import { importFile, startService } from './importing.ts';
 import { fileOf, type People } from './questions-file.ts';
 import { median } from './run.ts';

@@ -122,6 +122,7 @@ create table companies (
   constraint companies_score_is_percentage check (score >= 0 and score <= 100),
   constraint companies_verification_status_known check (verification_status = any (array['unverified', 'verified', 'invalid', 'accept_all', 'disposable', 'do_not_mail', 'unknown']))
 );
+create index companies_deleted on companies using btree (deleted_at) where deleted_at is not null;
 create unique index companies_external_id_key on companies using btree (customer_id, external_id) where external_id is not null and deleted_at is null;
 create index companies_name on companies using btree (customer_id, (folded ->> 'company_name') collate "C", id);
 create index companies_score on companies using btree (customer_id, score, id);
@@ -140,30 +141,7 @@ grant delete, insert, maintain, select, update on companies to sales_data_api;
 comment on column companies.external_id is 'The caller''s own id, compared byte by byte. Unique among the customer''s companies that are not deleted.';
 comment on column companies.folded is 'The text fields without regard to case and accents, as the service computes them. Written together with the fields, and only ever compared as bytes. Has the key `indexed` if the terms are of the current version.';
 comment on column companies.terms is 'Hashes of the values and of the parts of the texts, by which indexes find the record. A worker computes missing ones. Not compressed: no query reads them.';
-comment on column companies.deleted_at is 'The row of a deleted company stays until no contact and no opportunity refers to it. Nobody is shown it.';
-
-create table company_settlements (
-  customer_id uuid    not null,
-  company_id  uuid    not null,
-  version     uuid    not null default uuidv7(),
-  is_deletion boolean not null,
-  settled_to  uuid,
-  constraint company_settlements_pkey primary key (customer_id, company_id),
-  constraint company_settlements_company_fkey foreign key (customer_id, company_id) references companies(customer_id, id)
-);
-grant delete, insert, select, update on company_settlements to sales_data_api;
-comment on table company_settlements is 'Large companies are changed and deleted at once, and their contacts follow in small transactions of a worker. One row for each company whose contacts have yet to follow. Until the row is gone, list_members.by_rule is not relied on for these contacts: their rules are evaluated on read.';
-comment on column company_settlements.version is 'A new one with every change of the company.';
-comment on column company_settlements.is_deletion is 'Whether the company was deleted: its contacts and opportunities have to be detached.';
-comment on column company_settlements.settled_to is 'The last contact, in the order of ids, that has followed this version.';
-
-create table contact_removals (
-  customer_id uuid not null,
-  contact_id  uuid not null,
-  constraint contact_removals_pkey primary key (customer_id, contact_id)
-);
-grant delete, insert, select, update on contact_removals to sales_data_api;
-comment on table contact_removals is 'One row for each deleted contact that rows of opportunity_contacts still name. No read shows these rows. A contact is always deleted at once, with all that it says about a person; a worker removes it from its opportunities in small transactions.';
+comment on column companies.deleted_at is 'The row of a deleted company, and the references of contacts and opportunities to it, stay for HISTORY_DAYS. Nobody is shown them.';
 
 create table contacts (
   customer_id          uuid           not null,
@@ -234,18 +212,6 @@ comment on column contacts.folded is 'As in companies.';
 comment on column contacts.terms is 'As in companies.';
 comment on column contacts.removal_requested_at is 'When the person, whom the catalog had and the customer unlocked, was erased from the catalog. The contact is the customer''s own.';
 
-create table copied_members (
-  customer_id uuid   not null,
-  list_id     uuid   not null,
-  first_id    uuid   not null,
-  contact_ids uuid[] not null,
-  constraint copied_members_pkey primary key (customer_id, list_id, first_id),
-  constraint copied_members_list_fkey foreign key (customer_id, list_id) references lists(customer_id, id)
-);
-grant delete, insert, select, update on copied_members to sales_data_api;
-comment on table copied_members is 'Contacts that were copied to a list and are not in list_members yet: its members by hand, in parts of consecutive ids. A worker writes them in small transactions. A contact that is deleted may stay here.';
-comment on column copied_members.first_id is 'The first contact that the part was created with.';
-
 create table counters (
   customer_id uuid     not null,
   counted     text     collate "C" not null,
@@ -255,7 +221,7 @@ create table counters (
 );
 grant delete, insert, select, update on counters to sales_data_api;
 comment on table counters is 'Exact counts. A count is the sum over its shards. A backend writes to the shard that its process id selects, so writers do not queue for one row; one shard may be negative.';
-comment on column counters.counted is '`contacts` or `companies` for all of the customer''s records, or the id of a list for its members.';
+comment on column counters.counted is '`contacts` or `companies`.';
 
 create table credit_balances (
   customer_id uuid           not null,
@@ -723,48 +689,46 @@ grant insert, select, update on key_spending to sales_data_api;
 comment on table key_spending is 'What the jobs of a key reserved, less what they released, by the day (UTC) on which they were started.';
 
 create table list_members (
-  customer_id uuid    not null,
-  list_id     uuid    not null,
-  contact_id  uuid    not null,
-  by_hand     boolean not null,
-  by_rule     boolean not null default false,
+  customer_id uuid not null,
+  list_id     uuid not null,
+  contact_id  uuid not null,
   constraint list_members_pkey primary key (customer_id, list_id, contact_id),
   constraint list_members_contact_fkey foreign key (customer_id, contact_id) references contacts(customer_id, id),
-  constraint list_members_list_fkey foreign key (customer_id, list_id) references lists(customer_id, id),
-  constraint list_members_for_a_reason check (by_hand or by_rule)
+  constraint list_members_list_fkey foreign key (customer_id, list_id) references lists(customer_id, id)
 );
 create index list_members_contact on list_members using btree (customer_id, contact_id);
 grant delete, insert, select, update on list_members to sales_data_api;
+comment on table list_members is 'The contacts that were added to a list by hand. Contacts that match the rules of a list are members too, and have no row.';
 
 create table lists (
-  customer_id  uuid           not null,
-  id           uuid           not null default uuidv7(),
-  name         text           not null,
-  description  text           not null default '',
-  owner_id     uuid           not null,
-  source       text           not null default 'MANUAL',
-  rules        jsonb          not null default '[]'::jsonb,
-  rule_count   integer        generated always as (jsonb_array_length(rules)) stored,
-  fill_version uuid,
-  filled_to    uuid,
-  is_copying   boolean        not null default false,
-  deleted_at   timestamptz(3),
-  created_at   timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
-  updated_at   timestamptz(3) not null default clock_timestamp(),
+  customer_id    uuid           not null,
+  id             uuid           not null default uuidv7(),
+  name           text           not null,
+  description    text           not null default '',
+  owner_id       uuid           not null,
+  source         text           not null default 'MANUAL',
+  rules          jsonb          not null default '[]'::jsonb,
+  rule_count     integer        generated always as (jsonb_array_length(rules)) stored,
+  deleted_at     timestamptz(3),
+  created_at     timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
+  updated_at     timestamptz(3) not null default clock_timestamp(),
+  contacts_count integer        not null default 0,
+  counted_at     timestamptz(3),
+  is_count_due   boolean        not null default false,
   constraint lists_pkey primary key (customer_id, id),
   constraint lists_owner_fkey foreign key (customer_id, owner_id) references users(customer_id, id),
-  constraint lists_progress_of_a_fill check (filled_to is null or fill_version is not null),
   constraint lists_rules_are_array check (jsonb_typeof(rules) = 'array'),
   constraint lists_source_known check (source = any (array['MANUAL', 'IMPORT', 'PROSPECT']))
 );
-create index lists_filling on lists using btree (customer_id) where fill_version is not null;
+create index lists_deleted on lists using btree (deleted_at) where deleted_at is not null;
+create index lists_to_count on lists using btree (customer_id) where is_count_due;
 create index lists_with_rules on lists using btree (customer_id, id) include (rule_count) where rule_count > 0;
 grant delete, insert, select, update on lists to sales_data_api;
-comment on column lists.rule_count is 'For the limits of a customer, which are checked without reading the rules: these may be many MiB.';
-comment on column lists.fill_version is 'The change of the rules that is not yet written to list_members. Null once the members are what the rules say. Until then list_members.by_rule is not relied on: the rules are evaluated on read.';
-comment on column lists.filled_to is 'The last contact, in the order of ids, for which the change of the rules has been written.';
-comment on column lists.is_copying is 'Whether contacts may wait in copied_members to become members of the list.';
-comment on column lists.deleted_at is 'The row of a deleted list and its members stay until a worker has removed them. Nobody is shown them.';
+comment on column lists.rule_count is 'For the limit of a customer, which is checked without reading the rules: these may be many MiB.';
+comment on column lists.deleted_at is 'The row of a deleted list and its members stay for HISTORY_DAYS. Nobody is shown them.';
+comment on column lists.contacts_count is 'Number of members of a list with rules when it was counted last. Only the list of lists shows it, and only for customers with many contacts.';
+comment on column lists.counted_at is 'Null if the list was not counted since its rules changed.';
+comment on column lists.is_count_due is 'A read had no time to count the members: a worker counts them.';
 
 create table merged_records (
   customer_id uuid           not null,
@@ -824,7 +788,7 @@ create table opportunity_contacts (
 );
 create index opportunity_contacts_contact on opportunity_contacts using btree (customer_id, contact_id);
 grant delete, insert, select, update on opportunity_contacts to sales_data_api;
-comment on table opportunity_contacts is 'No foreign key to contacts: rows can name a deleted contact until a worker has removed them (see contact_removals).';
+comment on table opportunity_contacts is 'No foreign key to contacts: who deletes a contact deletes its rows here.';
 
 create table opportunity_lines (
   customer_id    uuid          not null,
@@ -966,15 +930,6 @@ create table removals (
 create index removals_latest on removals using btree (customer_id, removed_at, prospect_id);
 grant insert, select, update on removals to sales_data_api;
 comment on table removals is 'People whom the customer had unlocked, and who asked to be erased. The unlocks stay.';
-
-create table rule_versions (
-  customer_id uuid not null,
-  version     uuid not null default uuidv7(),
-  constraint rule_versions_pkey primary key (customer_id),
-  constraint rule_versions_customer_fkey foreign key (customer_id) references customers(id)
-);
-grant delete, insert, select, update on rule_versions to sales_data_api;
-comment on table rule_versions is 'One row for each customer who ever had rules. The version changes with every change of any list''s rules. A process that has compiled the rules of this version need not read them again.';
 
 create table schema_migrations (
   name           text           not null,

@@ -47,10 +47,7 @@ const maintenance = { ...persistent, retryLimit: 3, notify: false } as const;
 export const queues = {
   unlock: turns,
   verify: turns,
-  'settle-companies': turns,
-  // Its name was `fill-list` before it became a queue of turns. The name changed because a queue keeps the policy that
-  // it was created with.
-  'fill-lists': turns,
+  'count-lists': turns,
   import: turns,
   'count-duplicates': turns,
   webhooks: turns,

@@ -2,7 +2,7 @@ import { faker } from '@faker-js/faker/locale/en';
 import type { Transaction } from '../database/db.ts';
 import { findContacts } from '../queries/crm/contacts.ts';
 import { createList } from '../queries/crm/lists.ts';
-import { addMembers } from '../queries/memberships/manual-members.ts';
+import { addMembers } from '../queries/memberships/list-members.ts';
 import { createOpportunity } from '../queries/sales/opportunities.ts';
 import { listPipelinesWithStages } from '../queries/sales/pipelines.ts';
 import { createProduct } from '../queries/sales/products.ts';

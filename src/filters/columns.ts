@@ -1,4 +1,5 @@
 import { companyFilterFields, contactFilterFields, type FieldType, type FilterFields } from '../schemas/filters.ts';
+import { isLive } from './live.ts';
 import { lookUpCompany } from './look-up.ts';
 import { constant, type Fragment, type FragmentMaker } from './sql.ts';
 
@@ -81,7 +82,7 @@ const requiredOfContacts =
   'id first_name last_name work_email industry job_title location_locality location_country location_region score created_at updated_at';
 const requiredOfCompanies = 'id type company_name size industry location_country score created_at updated_at';
 
-/** The id of the contact's company is `co.id`: `c.company_id` names a deleted company until a job has cleared it. */
+/** The id of the contact's company is `co.id`: `c.company_id` can name a deleted company. */
 export const contactSource: Source = {
   fields: contactFilterFields,
   table: 'contacts',
@@ -103,7 +104,7 @@ export const companySource: Source = {
   fields: companyFilterFields,
   table: 'companies',
   alias: 'co',
-  visible: 'co.deleted_at is null',
+  visible: isLive('co'),
   columns: {
     ...namesakes(companyFilterFields, 'co', requiredOfCompanies.split(' ')),
     verification_status: status('co'),

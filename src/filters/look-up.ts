@@ -1,3 +1,4 @@
+import { liveCompanies } from './live.ts';
 import { constant, type Fragment, type FragmentMaker } from './sql.ts';
 
 /**
@@ -29,9 +30,7 @@ export const lookUpCompany = (sql: FragmentMaker, customerId: string, alias: 'c'
       k.industry,
       (k.folded ->> 'company_name') collate "C" as folded_company_name,
       (k.folded ->> 'industry') collate "C" as folded_industry
-    from companies k
-    where k.customer_id = ${customerId}::uuid
-      and k.id = ${constant(sql, alias)}.company_id
-      and k.deleted_at is null`,
+    from ${liveCompanies(sql, customerId, 'k')}
+      and k.id = ${constant(sql, alias)}.company_id`,
     'co',
   );

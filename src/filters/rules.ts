@@ -1,5 +1,4 @@
 import { maxFaults, type Fault } from '../errors.ts';
-import type { TimeSlice } from '../process/event-loop.ts';
 import { contactFilterFields, fieldType, type FieldType, type FilterFields } from '../schemas/filters.ts';
 import { ruleLimits, ruleOperators, unruled, type Rule, type RuleGiven, type RuleOperator } from '../schemas/lists.ts';
 import { lengthOf } from '../text/code-points.ts';
@@ -11,20 +10,11 @@ import { readValue } from './values.ts';
  * Parses a list's rules into the filter of its members. AND is evaluated before OR. Without rules, no contact matches.
  * @returns filter and faults; do not use the filter if there are faults
  */
-export function readRules(fields: FilterFields, input: unknown, pointer = '/rules'): RulesRead {
-  for (const reading = readingRules(fields, input, pointer); ;) {
-    const { done, value } = reading.next();
-    if (done) return value;
-  }
-}
-
-interface RulesRead {
-  filter: Filter;
-  faults: Fault[];
-}
-
-/** Yields after each rule, so that the caller can pause. */
-function* readingRules(fields: FilterFields, input: unknown, pointer: string): Generator<undefined, RulesRead> {
+export function readRules(
+  fields: FilterFields,
+  input: unknown,
+  pointer = '/rules',
+): { filter: Filter; faults: Fault[] } {
   const rules: unknown[] = Array.isArray(input) ? input : []; // the schema checks their number
   const faults: Fault[] = [];
   const alternatives: Filter[][] = [];
@@ -36,35 +26,16 @@ function* readingRules(fields: FilterFields, input: unknown, pointer: string): G
     );
     if (alternatives.length === 0 || rule.logic_operator === 'OR') alternatives.push([]);
     alternatives.at(-1)!.push(condition);
-    yield;
   }
   return { filter: any(alternatives.map(all)), faults };
 }
 
 /**
- * Converts stored rules to the filter of the list's members.
+ * Converts stored rules to the filter of the contacts that match them.
  * @throws Error if a stored rule is invalid
  */
-export const rulesFilter = (fields: FilterFields, rules: readonly Rule[]): Filter =>
-  faultless(readRules(fields, rules));
-
-/**
- * Like `rulesFilter`, with pauses, because many rules could block the event loop for too long.
- * @throws Error if a stored rule is invalid
- */
-export async function rulesFilterInPieces(
-  fields: FilterFields,
-  rules: readonly Rule[],
-  stretch: TimeSlice,
-): Promise<Filter> {
-  for (const reading = readingRules(fields, rules, '/rules'); ;) {
-    const { done, value } = reading.next();
-    if (done) return faultless(value);
-    if (stretch.isOver) await stretch.pause();
-  }
-}
-
-function faultless({ filter, faults }: RulesRead): Filter {
+export function rulesFilter(fields: FilterFields, rules: readonly Rule[]): Filter {
+  const { filter, faults } = readRules(fields, rules);
   if (faults.length > 0) throw new Error(`A stored rule cannot be read: ${faults[0]!.path} ${faults[0]!.message}`);
   return filter;
 }

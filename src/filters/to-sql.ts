@@ -1,5 +1,6 @@
 import { customKey } from '../schemas/filters.ts';
 import type { Column, Source } from './columns.ts';
+import { liveLists } from './live.ts';
 import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
 import type { Comparison, Filter, FilterValue } from './tree.ts';
 
@@ -30,10 +31,6 @@ function print(printing: Printing, filter: Filter): Fragment {
       return printSearch(printing, filter);
     case 'member':
       return printMembership(printing, filter);
-    case 'copied':
-      return printCopied(printing, filter);
-    case 'settling':
-      return printSettling(printing, filter);
     default:
       return printFieldTest(printing, filter);
   }
@@ -45,7 +42,6 @@ const printAll = (printing: Printing, filters: Filter[]): Fragment[] =>
 function printFieldTest(printing: Printing, test: FieldTest): Fragment {
   const key = customKey(test.field);
   if (key !== undefined) return printCustom(printing, test, key);
-  if (test.field === 'list_id') return printListTest(printing, test);
   if (test.field === 'created_at') return printCreation(printing, test);
   const column = printing.source.columns[test.field];
   if (!column) throw new Error(`There is no column for the field ${test.field}`);
@@ -117,29 +113,14 @@ function printSearch({ sql, source }: Printing, { words }: Test<'search'>): Frag
   return sql`(${join(sql, words.map(occurs), 'and', 'true')})`;
 }
 
-function printListTest(printing: Printing, test: FieldTest): Fragment {
-  if (test.kind === 'in')
-    return printMembership(printing, { kind: 'member', lists: test.values.map(String), byHandOnly: [] });
-  if (test.kind !== 'empty') throw new Error(`The field list_id does not support the condition ${test.kind}`);
-  const { sql } = printing;
-  return sql`(${printMembership(printing, { kind: 'member', lists: 'any', byHandOnly: [] })}) is not true`;
+/** The contact was added by hand to one of the lists. Rows of deleted lists stay for a while. */
+function printMembership({ sql, customerId }: Printing, { lists }: Test<'member'>): Fragment {
+  const isOfList =
+    lists === 'any'
+      ? sql`m.list_id = any(array(select l.id from ${liveLists(sql, customerId)}))`
+      : isOneOf(sql, sql`m.list_id`, lists, 'uuid');
+  return sql`exists (select 1 from list_members m where m.customer_id = ${customerId}::uuid and m.contact_id = c.id and ${isOfList})`;
 }
-
-/** The contact is a stored member of one of the lists, manually or by rules. */
-function printMembership({ sql, customerId }: Printing, { lists, byHandOnly, deleted }: Test<'member'>): Fragment {
-  const isOfList = lists === 'any' ? sql`true` : isOneOf(sql, sql`m.list_id`, lists, 'uuid');
-  const isValid = byHandOnly.length === 0 ? sql`` : sql` and (m.by_hand or m.list_id <> all(${byHandOnly}::uuid[]))`;
-  const isKept = deleted ? sql` and m.list_id <> all(${deleted}::uuid[])` : sql``;
-  return sql`exists (select 1 from list_members m where m.customer_id = ${customerId}::uuid and m.contact_id = c.id and ${isOfList}${isValid}${isKept})`;
-}
-
-/** The contact was copied to one of the lists, but no job has stored it as a normal member yet. */
-const printCopied = ({ sql }: Printing, { customerId, lists }: Test<'copied'>): Fragment =>
-  sql`exists (select 1 from unnest(${lists}::uuid[]) copy (id) cross join lateral (select p.contact_ids from copied_members p where p.customer_id = ${customerId}::uuid and p.list_id = copy.id and p.first_id <= c.id order by p.first_id desc limit 1) part where c.id = any(part.contact_ids))`;
-
-/** The contact's company has changed. Without a join, so that an index can be used. */
-const printSettling = ({ sql }: Printing, { customerId }: Test<'settling'>): Fragment =>
-  sql`(c.company_id = any(array(select s.company_id from company_settlements s where s.customer_id = ${customerId}::uuid)))`;
 
 /**
  * Converts a condition on the creation to one on the id, which starts with that time: PostgreSQL can use the primary

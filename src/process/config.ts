@@ -211,6 +211,12 @@ export const ConfigSchema = Type.Object({
     1,
     50,
   ),
+  HISTORY_DAYS: integer(
+    'how long the rows of deleted companies and lists, and what refers to them, stay in the database (days). No answer shows them',
+    90,
+    1,
+    3_650,
+  ),
   CORS_ORIGINS: optionalText('origins that browsers may call from, comma-separated', { minLength: 1 }),
   RATE_LIMITS: onOff('rate limits; `off` turns off every limit below', 'on'),
   RATE_LIMIT_DEFAULT: perMinute('requests of one API key', 6_000),

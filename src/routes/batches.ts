@@ -4,7 +4,7 @@ import { answerOf, batchOf, sendRecords } from '../plugins/bodies/batches.ts';
 import { readCompanyBatch, writeCompanyBatch } from '../queries/crm/company-batches.ts';
 import { readContactBatch, writeContactBatch } from '../queries/crm/contact-batches.ts';
 import type { Batch, Outcome, ReadOutcome } from '../queries/records/batches.ts';
-import { snapshot } from '../queries/memberships/stale-lists.ts';
+import { snapshot } from '../queries/records/batch-matches.ts';
 import { withLastWrites, type LastWrites } from '../queries/records/last-writes.ts';
 import {
   BatchConflict,

@@ -4,12 +4,13 @@ import { notFound } from '../errors.ts';
 import { etagOf } from '../text/etag.ts';
 import { estimateListVerification, startListVerification } from '../jobs/verification/start-verification.ts';
 import { updateList, createList, deleteList, duplicateList, findList, listLists } from '../queries/crm/lists.ts';
-import { addMembers, removeMembers } from '../queries/memberships/manual-members.ts';
+import { addMembers, removeMembers } from '../queries/memberships/list-members.ts';
 import { ListVerification, VerificationEstimate, VerifyList } from '../schemas/jobs.ts';
 import {
   List,
   ListCreate,
   ListCreated,
+  ListedList,
   ListDuplicate,
   ListPatch,
   ListQuery,
@@ -41,12 +42,14 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         operationId: 'listContactLists',
         summary: 'List contact lists',
         description:
-          'Returns one page of the lists, newest first, each with its rules and the exact number of its members. ' +
+          'Returns one page of the lists, newest first, each with its rules and the number of its members. The ' +
+          'numbers are exact, but for lists with rules of a customer with more than 20,000 contacts: their numbers can ' +
+          'be a minute old, and a little older while many of them are counted again; `counted_at` says when each was counted. ' +
           'Here `page` and `limit` stand at the root of the body, not inside `paginate`. To read the members of a ' +
           'list, list contacts with the filter `list_id`.',
         tags,
         body: ListQuery,
-        response: { 200: Type.Array(List) },
+        response: { 200: Type.Array(ListedList) },
       },
     },
     async ({ db, caller, body }, reply) => rowsOf(reply, await listLists(db, caller.customerId, body)),

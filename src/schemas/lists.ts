@@ -1,5 +1,19 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { CreatedAt, Cursor, Enum, Ids, Name, Paginate, Strict, DoneWith, Text, UpdatedAt, Uuid } from './base/wire.ts';
+import {
+  CreatedAt,
+  Cursor,
+  Enum,
+  Ids,
+  Instant,
+  Name,
+  Nullable,
+  Paginate,
+  Strict,
+  DoneWith,
+  Text,
+  UpdatedAt,
+  Uuid,
+} from './base/wire.ts';
 
 /** `not_equals`, `not_contains` and `not_in` also match contacts whose field is empty. */
 export const ruleOperators = [
@@ -21,7 +35,7 @@ export const ruleOperators = [
 export type RuleOperator = (typeof ruleOperators)[number];
 
 /** `values` is per rule, `characters` per value, `lists` counts those with rules of a customer. */
-export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500, rulesOfCustomer: 5_000 } as const;
+export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500 } as const;
 
 /** Fields that rules cannot use: with `list_id`, the members of a list would depend on another list. */
 export const unruled: readonly string[] = ['list_id', 'search'];
@@ -61,7 +75,7 @@ const RulesGiven = Type.Array(RuleGiven, {
   'x-rules': 'contacts',
   description:
     `Contacts that match the rules are members of the list. At most ${ruleLimits.rules}; a customer can have ` +
-    `${ruleLimits.lists} lists with rules, and ${ruleLimits.rulesOfCustomer} rules in all of them.`,
+    `${ruleLimits.lists} lists with rules.`,
 });
 
 export const List = Type.Object(
@@ -81,13 +95,29 @@ export const List = Type.Object(
     rules: Type.Array(Rule, {
       description: 'Contacts that match these rules are members. `[]`: members by hand only.',
     }),
-    contacts_count: Type.Integer({ description: 'Exact number of members, by hand and by rules.' }),
+    contacts_count: Type.Integer({ description: 'Number of members, by hand and by rules.' }),
     created_at: CreatedAt(),
     updated_at: UpdatedAt(),
   },
   { title: 'ContactList' },
 );
 export type List = Static<typeof List>;
+
+/** A list as the list of lists shows it. */
+export const ListedList = Type.Object(
+  {
+    ...List.properties,
+    counted_at: Nullable(
+      Instant({
+        description:
+          'When `contacts_count` was counted: now, but for lists with rules of a customer with more than 20,000 contacts. ' +
+          'Null if it was not counted since the rules changed.',
+      }),
+    ),
+  },
+  { title: 'ListedContactList' },
+);
+export type ListedList = Static<typeof ListedList>;
 
 const { name, description } = List.properties;
 

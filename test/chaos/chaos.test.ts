@@ -128,7 +128,6 @@ describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
         const books = await recount(app.owner, customerId);
         expect(books.contacts.kept).toBe(books.contacts.real);
         expect(books.companies.kept).toBe(books.companies.real);
-        for (const list of books.lists) expect(list).toMatchObject({ wrong: [], kept: list.members.length });
         expect(await netNew(app, customerId)).toBe(prospects.length - (await unlocked(app, customerId)));
       }
       expect(journal.capped, 'starts that a spend cap refused').toBeGreaterThan(0);

@@ -6,6 +6,7 @@ import { companySource, contactSource, type Source } from '../../src/filters/col
 import { countClauses, pageClauses } from '../../src/filters/paging/page-clauses.ts';
 import { nextCursor, parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
 import { readLongTexts } from '../../src/queries/crm/record-pages.ts';
+import { resolveLists } from '../../src/queries/memberships/list-filters.ts';
 import type { GivenFilters } from '../../src/schemas/filters.ts';
 import { createDatabase, type TestDatabase } from '../setup/database.ts';
 import { filtersOf, ordersOf, type Keys } from './arbitraries.ts';
@@ -58,7 +59,7 @@ const readPage = (
   customerId = random.customerId,
 ): Promise<{ ids: string[]; next: string | undefined }> =>
   db.search(async (sql) => {
-    const listing = await readLongTexts(db, parseRecordQuery(source, customerId, request));
+    const listing = await readLongTexts(db, await resolveLists(db, parseRecordQuery(source, customerId, request)));
     const page = pageClauses(sql, listing);
     const rows = await sql<WireRecord[]>`
       select ${projection(sql, source)}
@@ -71,7 +72,8 @@ const readPage = (
 
 const count = (source: Source, filters: GivenFilters): Promise<number> =>
   db.search(async (sql) => {
-    const { from, where } = countClauses(sql, parseRecordQuery(source, random.customerId, { filters }));
+    const query = await resolveLists(db, parseRecordQuery(source, random.customerId, { filters }));
+    const { from, where } = countClauses(sql, query);
     const [row] = await sql<{ count: number }[]>`select count(*)::integer as count from ${from} where ${where}`;
     return row!.count;
   });

@@ -7,7 +7,6 @@ import type { GivenFilters } from '../../src/schemas/filters.ts';
 import { printed } from './printed.ts';
 
 const customerId = '0197a1b2-c3d4-7e5f-8a9b-000000000001';
-const listId = '0197A1B2-C3D4-7E5F-8A9B-0C1D2E3F4A5B';
 
 const contacts = (filters: GivenFilters) =>
   printed(toSql(recorder, contactSource, customerId, parseFilters(contactSource.fields, filters)));
@@ -75,12 +74,6 @@ describe('the SQL of', () => {
       { last_verified: { lt: '2026-01-01T00:00:00Z' } },
       'coalesce(c.last_verified, c.created_at) < $1::timestamptz',
       ['2026-01-01T00:00:00.000Z'],
-    ],
-    [
-      'a list',
-      { list_id: listId },
-      'exists (select 1 from list_members m where m.customer_id = $1::uuid and m.contact_id = c.id and m.list_id = $2::uuid)',
-      [customerId, listId.toLowerCase()],
     ],
     [
       'a company by name, in the form of its index',

@@ -12,7 +12,7 @@ test('fieldsOf returns the fields at every depth, each once', () => {
 });
 
 test('fieldsOf returns list_id for memberships', () => {
-  expect(fieldsOf({ kind: 'member', lists: 'any', byHandOnly: [] })).toEqual(new Set(['list_id']));
+  expect(fieldsOf({ kind: 'member', lists: 'any' })).toEqual(new Set(['list_id']));
 });
 
 test('fieldsOf returns the names that the rules use', () => {

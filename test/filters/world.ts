@@ -181,7 +181,20 @@ async function insertRecords(
   await sql`insert into contacts ${sql(contacts.map((row, i) => encoded(row, contactColumns(row, i))))}`;
 }
 
-/** Adds every contact to none, one or several of the three lists. */
+/** Which contacts match the rules of the second and third list. The first has no rules. */
+const rulesOfLists: { rules: object[]; matches: (contact: ContactRow) => boolean }[] = [
+  { rules: [], matches: () => false },
+  {
+    rules: [{ field: 'birth_year', operator: 'is_empty', value: '', logic_operator: 'AND' }],
+    matches: ({ birth_year }) => birth_year === null,
+  },
+  {
+    rules: [{ field: 'score', operator: 'greater_than', value: '1', logic_operator: 'AND' }],
+    matches: ({ score }) => score > 1,
+  },
+];
+
+/** Adds every contact by hand to none, one or several of the three lists. Returns the lists of each, also by rules. */
 async function insertMembers(
   sql: postgres.Sql,
   { customerId, owner }: { customerId: string; owner: string },
@@ -192,9 +205,19 @@ async function insertMembers(
   const rows = [...chosen].flatMap(([contact_id, ids]) =>
     ids.map((list_id) => ({ customer_id: customerId, list_id, contact_id })),
   );
-  await sql`insert into lists ${sql(lists.map((id) => ({ customer_id: customerId, id, name: 'List', owner_id: owner })))}`;
-  await sql`insert into list_members ${sql(rows.map((row, i) => ({ ...row, by_hand: i % 2 === 0, by_rule: i % 2 === 1 })))}`;
-  return chosen;
+  const made = lists.map((id, i) => ({
+    customer_id: customerId,
+    id,
+    name: 'List',
+    owner_id: owner,
+    rules: sql.json(rulesOfLists[i]!.rules as never),
+  }));
+  await sql`insert into lists ${sql(made)}`;
+  await sql`insert into list_members ${sql(rows)}`;
+  const byRule = (contact: ContactRow) => lists.filter((_, j) => rulesOfLists[j]!.matches(contact));
+  return new Map(
+    contacts.map((contact) => [contact.id, [...new Set([...chosen.get(contact.id)!, ...byRule(contact)])]]),
+  );
 }
 
 function shown(row: CompanyRow | ContactRow): WireRecord {

@@ -433,7 +433,7 @@ describe('several workers', () => {
     await app.db.transaction((sql) =>
       withLastWrites(sql, customer.id, async (last) => {
         const settings = { object: 'contacts', match: 'work_email' } as const;
-        const { companies } = await lockForBatches(sql, customer.id, settings, batches.flat(), last);
+        const { companies } = await lockForBatches(sql, customer.id, settings, batches.flat());
         await customer.patch(`/company/${older}`, { company_name: 'Acme' });
         for (const items of batches)
           await writeContactBatch(

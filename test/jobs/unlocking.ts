@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
-import { recount } from '../queries/memberships/recount.ts';
+import { recount, wrongCounts } from '../queries/memberships/recount.ts';
 import type { TestApp } from '../setup/app.ts';
 import { contactBody, make, unique, type TestCustomer } from '../setup/factories.ts';
 import { customerWith } from './calls.ts';
@@ -241,12 +241,8 @@ export function unlocks(app: TestApp): void {
       { kept: 280, real: 280 },
       { kept: 7, real: 7 },
     ]);
-    for (const { kept, members, shouldBe, wrong } of lists) {
-      expect(wrong).toEqual([]);
-      expect(members).toEqual(shouldBe);
-      expect(kept).toBe(members.length);
-      expect(kept).toBeGreaterThan(30);
-    }
+    expect(await wrongCounts(customer, app.owner)).toEqual([]);
+    for (const { shouldBe } of lists) expect(shouldBe.length).toBeGreaterThan(30);
   });
 
   test('an already unlocked prospect becomes a contact for free when it is requested again', async () => {

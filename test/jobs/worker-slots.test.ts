@@ -90,12 +90,12 @@ describe('the slots of two worker processes', () => {
       await startServerProcess(app.url, {}, command),
     ];
     const places = async (kind: string) => (await shown()).filter((place) => place['kind'] === kind).length;
-    expect(await places('fill-lists')).toBe(8);
+    expect(await places('unlock')).toBe(8);
     expect(await stopped.stop()).toBe(0);
-    expect(await places('fill-lists')).toBe(4);
+    expect(await places('unlock')).toBe(4);
     await killed.stop('SIGKILL');
 
-    const [mine, second] = placesOf('fill-lists', 2);
+    const [mine, second] = placesOf('unlock', 2);
     expect(await take(customer, mine!)).toBe(true);
     expect(await take(customer, second!)).toBe(true); // the four slots of the dead process count as free
     await give(customer, second!);
@@ -104,7 +104,7 @@ describe('the slots of two worker processes', () => {
     expect(await take(customer, second!)).toBe(false);
     await app.owner`update worker_slots set seen_at = seen_at - interval '1 minute' where process_id <> ${mine!.processId}`;
     await sweepJobs(context, {});
-    expect(await places('fill-lists')).toBe(2);
+    expect(await places('unlock')).toBe(2);
   });
 
   test('are shared by the same rule as slots within a process', async () => {

@@ -182,6 +182,9 @@ async function compareFilters(
     { birth_year: { between: [1900, 1990] } },
     { middle_name: { is_null: true }, first_name: { contains: 'da' } },
     ...lists.slice(0, 2).map(({ id }) => ({ list_id: { ne: anyCase(random, id!) } })),
+    { list_id: lists.slice(0, 5).map(({ id }) => anyCase(random, id!)) },
+    { list_id: { not_in: lists.slice(-5).map(({ id }) => id!) } },
+    { _or: [...lists.slice(0, 3).map(({ id }) => ({ list_id: id!, birth_year: null })), { job_title: null }] },
     ...companies.slice(0, 3).map(({ id }) => ({ company_id: anyCase(random, id!) })),
     { _or: [{ mobile_phone: null }, { job_title: { starts_with: 'z' } }] },
   ];
@@ -218,25 +221,8 @@ async function compareSales({ client, products, opportunities, stages }: World):
 
 const readSales = (client: Client, path: string): Promise<WireRecord[]> => readByNumber(client, path);
 
-/** Compares what is stored, after all background work: counters and memberships. */
-export async function compareStored(owner: postgres.Sql, { id: customerId, callers }: Customer): Promise<void> {
-  const { contacts, companies, orphans, lists } = await recount(owner, customerId);
-  expect({ contacts: contacts.kept, companies: companies.kept, orphans }).toEqual({
-    contacts: contacts.real,
-    companies: companies.real,
-    orphans: [],
-  });
-  const records = new Map(
-    callers.flatMap(({ model }) => [...model.contacts, ...model.lists]).map((one) => [one.id, one]),
-  );
-  for (const { id, kept, members, shouldBe, wrong } of lists) {
-    const isRight = kept === shouldBe.length && isDeepStrictEqual(members, shouldBe) && wrong.length === 0;
-    if (isRight) continue;
-    const rows = await owner`
-      select * from list_members where list_id = ${id} and contact_id = any(${wrong.slice(0, 3)})`;
-    const history = [id, ...wrong.slice(0, 3)].flatMap((one) => [one, ...(records.get(one)?.history ?? [])]);
-    throw new Difference(
-      `List ${id} has ${kept} members by its counter, ${members.length} stored ones instead of ${shouldBe.length}, and ${wrong.length} wrong by its rules: ${[JSON.stringify(rows), JSON.stringify((records.get(id) as List).rules), ...history].join('\n  ')}`,
-    );
-  }
+/** Compares the stored numbers of records. */
+export async function compareStored(owner: postgres.Sql, { id }: Customer): Promise<void> {
+  const { contacts, companies } = await recount(owner, id);
+  expect([contacts.kept, companies.kept]).toEqual([contacts.real, companies.real]);
 }

@@ -2,23 +2,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import type { Random } from '../../src/demo/random.ts';
 
-/** Tables that transactions write or refer to. Copies of lists stop at `users` and `copied_members`. */
+/** Tables that transactions write or refer to. */
 const tables = [
   'users',
-  'users',
-  'users',
-  'copied_members',
   'stages',
   'contacts',
   'companies',
   'lists',
   'list_members',
-  'copied_members',
   'counters',
   'products',
   'opportunities',
-  'company_settlements',
-  'contact_removals',
 ] as const;
 
 /**

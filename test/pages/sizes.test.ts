@@ -73,8 +73,8 @@ async function fillRecords(): Promise<string[]> {
       rules: i >= 70 ? rules : [],
     });
   await app.owner`
-    insert into list_members (customer_id, list_id, contact_id, by_hand)
-    select customer_id, lists.id, contact_id, true
+    insert into list_members (customer_id, list_id, contact_id)
+    select customer_id, lists.id, contact_id
     from lists, unnest(${contacts}::uuid[]) contact_id
     where customer_id = ${customer.id} and rule_count = 0`;
   return contacts;

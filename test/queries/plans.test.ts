@@ -10,8 +10,6 @@ import { jobBatches } from '../../src/jobs/job-batches.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
 import { logger } from '../../src/process/logger.ts';
-import { settleBatch } from '../../src/queries/memberships/company-settlements.ts';
-import { fillNextBatch } from '../../src/queries/memberships/list-fills.ts';
 import { addTerms, indexedSources } from '../../src/queries/records/search-terms.ts';
 import { scopes } from '../../src/schemas/base/scopes.ts';
 import { writePeople } from '../catalog/people.ts';
@@ -288,18 +286,13 @@ async function makeLarge(customer: TestCustomer): Promise<Ids> {
       and id in (select id from contacts where customer_id = ${customer.id} order by hashtext(id::text) limit ${large})`;
   const rule = { field: 'company.industry', operator: 'contains', value: 'industry 1' };
   const list = (await customer.post('/list-contact', { name: 'By industry', rules: [rule] })).body.id;
-  await fill(customer.id);
   const [contact] = await testApp.owner<{ id: string }[]>`
     select id from contacts where customer_id = ${customer.id} and company_id = ${company} limit 1`;
   return { ...(await idsOf(customer)), company, list, contact: contact!.id };
 }
 
-async function fill(customerId: string): Promise<void> {
-  while ((await context.db.transaction((sql) => fillNextBatch(sql, customerId))) === 'more');
-}
-
 test.skipIf(isOnCitus()).each(['settled', 'newcomers'] as const)(
-  'changing, deleting and settling a large company of %s reads only its contacts (needs one server)',
+  'changing and deleting a large company of %s reads few rows, and so do reads meanwhile (needs one server)',
   async (who) => {
     const { id, adminId } = customers[who].at(who === 'settled' ? 1 : 0)!;
     const customer = await clientOf(app, id, adminId, [...scopes]);
@@ -310,16 +303,10 @@ test.skipIf(isOnCitus()).each(['settled', 'newcomers'] as const)(
       expect((await call(customer, ids)).status).toBeLessThan(300);
       expectPlans(most);
     };
-    await ask(2_000, (one, { company }) => one.patch(`/company/${company}`, { industry: 'Industry 1' }));
+    await ask(100, (one, { company }) => one.patch(`/company/${company}`, { industry: 'Industry 1' }));
     for (const [most, call] of meanwhile) await ask(most, call);
-    await ask(2_000, (one, { company }) => one.delete(`/company/${company}`));
+    await ask(100, (one, { company }) => one.delete(`/company/${company}`));
     for (const [most, call] of meanwhile) await ask(most, call);
-    watch.take();
-    const size = 250;
-    for (let outcome = 'more'; outcome !== 'done';) {
-      outcome = await context.db.transaction((sql) => settleBatch(sql, id, size));
-      expectPlans((2 * rules.length + 20) * size);
-    }
   },
 );
 

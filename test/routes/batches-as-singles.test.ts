@@ -221,7 +221,7 @@ async function wholeState(world: World): Promise<Json> {
   };
   const records = async (noun: Noun) => Promise.all(ids[noun].map((id) => stateOf(world, noun, id)));
   const members = await app.owner`
-    select list_id, contact_id, by_hand, by_rule from list_members
+    select list_id, contact_id from list_members
     where customer_id = ${customer.id} order by list_id, contact_id`;
   const counted = await app.owner`
     select counted, sum(records)::integer as records from counters

@@ -353,15 +353,11 @@ describe('verify-contacts', () => {
     ]);
   });
 
-  test('uses the current members by rule while the list is still being filled', async () => {
+  test('uses the current members by rule of a list that was just made', async () => {
     const customer = await customerWith(app, { verification: 10_000 });
     await insertContacts(customer, 3_000, (n) => (n < 7 ? 'Engineer' : 'Clerk'));
-    await app.owner`insert into counters values (${customer.id}, 'contacts', 0, 3000)`;
     const rules = [{ field: 'job_title', operator: 'equals', value: 'engineer' }];
-    const list = (await customer.post('/list-contact', { name: 'Filling', rules })).body.id;
-    const [{ filling }] = await app.owner<[{ filling: boolean }]>`
-      select fill_version is not null as filling from lists where id = ${list}`;
-    expect(filling).toBe(true);
+    const list = (await customer.post('/list-contact', { name: 'New', rules })).body.id;
     const { body } = await verifyList(customer, list);
     expect((await read(customer, body.data.id)).body).toMatchObject({ total: 7, credits: { reserved: 14 } });
   });
@@ -373,15 +369,18 @@ describe('verify-contacts', () => {
     expect((await read(customer, body.data.id)).body).toMatchObject({ total: 0, credits: { reserved: 0 } });
   });
 
-  test('of more than 100,000 members is 409, and changes nothing', async () => {
+  test('of more than 100,000 members is 409, and so is a copy of the list; neither changes anything', async () => {
     const customer = await customerWith(app, { verification: 1_000_000 });
     const { list } = await listOf(customer, []);
     await insertContacts(customer, 100_001);
     await app.owner`
-      insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
-      select customer_id, ${list}, id, true, false from contacts where customer_id = ${customer.id}`;
+      insert into list_members (customer_id, list_id, contact_id)
+      select customer_id, ${list}, id from contacts where customer_id = ${customer.id}`;
     expect(await verifyList(customer, list)).toMatchObject({ status: 409, body: { code: 'conflict' } });
     expect(await countJobs(customer)).toBe(0);
+    const copy = await customer.post('/list-contact/duplicate', { list_id: list, new_name: 'Copy' });
+    expect(copy).toMatchObject({ status: 409, body: { errors: [{ path: '/list_id' }] } });
+    expect((await customer.post('/list-contact/list', {})).body).toHaveLength(1);
     await app.owner`
       delete from list_members
       where list_id = ${list} and contact_id = (select id from contacts where customer_id = ${customer.id} limit 1)`;

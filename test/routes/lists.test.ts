@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
+import { countLists } from '../../src/jobs/count-lists.ts';
 import { contactFilterFields, type FieldType } from '../../src/schemas/filters.ts';
+import { contextOf } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, makeUser, unique, type TestCustomer } from '../setup/factories.ts';
 
@@ -427,19 +429,6 @@ describe('an updated list', () => {
     expect(await read(id)).toEqual(changed);
   });
 
-  test('keeps its members without computing them again, unless its rules change', async () => {
-    const rules = [rule('job_title', 'contains', unique('Analyst'), 'AND'), rule('score', 'equals', '1', 'OR')];
-    const id = await makeList({ rules });
-    const version = async () =>
-      (await app.owner`select version from rule_versions where customer_id = ${customer.id}`)[0]!['version'] as string;
-    const filled = await version();
-    await customer.patch(`/list-contact/${id}`, { name: 'Renamed' });
-    await customer.patch(`/list-contact/${id}`, { rules });
-    expect(await version()).toBe(filled);
-    await customer.patch(`/list-contact/${id}`, { rules: rules.slice(1) });
-    expect(await version()).not.toBe(filled);
-  });
-
   test('gets a new tag with every visible change, also of its count', async () => {
     const id = await makeList();
     const tag = async () => (await customer.get(`/list-contact/${id}`)).headers['etag'] as string;
@@ -479,6 +468,116 @@ describe('an updated list', () => {
       ]);
     const shape = (all: { status: number; body: unknown }[]) => all.map(({ status, body }) => ({ status, body }));
     expect(shape(await answers(foreign))).toEqual(shape(await answers(absent)));
+  });
+});
+
+describe('a filter on lists', () => {
+  const named = (title: string) => [rule('job_title', 'equals', title)];
+
+  test('selects members by hand and by rules: alone, in an array, negated, beside other fields and in _or', async () => {
+    const by = await app.customer();
+    const pilots = await makeList({ rules: named('Pilot') }, by);
+    const [bakers, hand] = [await makeList({ rules: named('Baker') }, by), await makeList({}, by)];
+    const pilot = await makeContact({ job_title: 'Pilot', birth_year: 1990 }, by);
+    const baker = await makeContact({ job_title: 'Baker', list_ids: [pilots] }, by);
+    const clerk = await makeContact({ job_title: 'Clerk', list_ids: [hand] }, by);
+    const diver = await makeContact({ job_title: 'Diver' }, by);
+    const cases: [object, string[]][] = [
+      [{ list_id: pilots }, [pilot, baker]],
+      [{ list_id: [pilots.toUpperCase(), hand, absent] }, [pilot, baker, clerk]],
+      [{ list_id: [] }, []],
+      [{ list_id: absent }, []],
+      [{ list_id: { ne: pilots } }, [clerk, diver]],
+      [{ list_id: { not_in: [bakers, hand] } }, [pilot, diver]],
+      [{ list_id: { is_null: false } }, [pilot, baker, clerk]],
+      [{ list_id: null }, [diver]],
+      [{ list_id: { in: [pilots, bakers], ne: bakers } }, [pilot]],
+      [{ list_id: pilots, birth_year: 1990 }, [pilot]],
+      [{ _or: [{ list_id: hand }, { list_id: bakers }, { birth_year: 1990 }] }, [pilot, baker, clerk]],
+      [{ _or: [{ list_id: { ne: pilots } }, { list_id: bakers }], job_title: { ne: 'Diver' } }, [baker, clerk]],
+    ];
+    for (const [filters, expected] of cases) {
+      const { body } = await by.post('/contacts/list', { filters });
+      const shown = body.map(({ id }: { id: string }) => id).toSorted();
+      expect(shown, JSON.stringify(filters)).toEqual(expected.toSorted());
+      const metadata = await by.post('/contacts/metadata', { filters });
+      expect(metadata.body.pagination.total_records, JSON.stringify(filters)).toBe(expected.length);
+      const order_by = { last_name: 'ASC' };
+      expect((await by.post('/contacts/list', { filters, order_by })).body).toHaveLength(expected.length);
+      const exported = await by.post('/contacts/export', { filters, fields: ['id'], format: 'csv' });
+      expect(String(exported.body).trim().split('\r\n')).toHaveLength(1 + expected.length);
+    }
+  });
+
+  test('can name ten lists with rules and any number without, but not eleven; null names all', async () => {
+    const by = await app.customer();
+    const lists: string[] = [];
+    for (let i = 0; i < 11; i += 1) lists.push(await makeList({ rules: named(`Title ${i}`) }, by));
+    const others = [await makeList({}, by), await makeList({}, by)];
+    await makeContact({ job_title: 'Title 3' }, by);
+    const ask = (list_id: unknown, call = 'list') =>
+      by.post(`/contacts/${call}`, { filters: { list_id }, ...(call === 'export' ? { format: 'csv' } : {}) });
+    expect((await ask([...lists.slice(1), ...others])).body).toHaveLength(1);
+    const refused = { status: 400, body: { code: 'validation_failed', errors: [{ path: '/filters' }] } };
+    for (const call of ['list', 'metadata', 'export']) expect(await ask(lists, call)).toMatchObject(refused);
+    expect(await ask(null)).toMatchObject(refused);
+    const first = { list_id: lists[0]! };
+    const many = { _or: lists.slice(1).map((list_id) => ({ list_id })), ...first };
+    expect(await by.post('/contacts/list', { filters: many })).toMatchObject(refused);
+    await by.delete(`/list-contact/${lists[0]!}`);
+    expect((await ask(null)).body).toEqual([]);
+  });
+});
+
+describe('the numbers in the list of lists', () => {
+  const rules = [rule('job_title', 'equals', 'Smith')];
+  const exact = { counted_at: instant };
+  const numbers = async (by: TestCustomer) => {
+    const { body } = await by.post('/list-contact/list', {});
+    return body.map(({ contacts_count }: { contacts_count: number }) => contacts_count);
+  };
+
+  test('are exact, and tell when they were counted', async () => {
+    const by = await app.customer();
+    await makeContact({ job_title: 'Smith', list_ids: [await makeList({}, by)] }, by);
+    await makeList({ rules }, by);
+    expect((await by.post('/list-contact/list', {})).body).toMatchObject([
+      { contacts_count: 1, ...exact },
+      { contacts_count: 1, ...exact },
+    ]);
+  });
+
+  test('are a minute old at most where a customer has more than 20,000 contacts and the list has rules', async () => {
+    const by = await app.customer();
+    await app.owner`insert into counters values (${by.id}, 'contacts', 99, 20000)`;
+    const [list, hand] = [await makeList({ rules }, by), await makeList({}, by)];
+    await makeContact({ job_title: 'Smith', list_ids: [hand] }, by);
+    expect(await numbers(by)).toEqual([1, 1]);
+    await makeContact({ job_title: 'Smith', list_ids: [hand] }, by);
+    expect(await numbers(by)).toEqual([2, 1]);
+    expect(await count(list, by)).toBe(2);
+    await app.owner`update lists set counted_at = counted_at - interval '61 seconds' where customer_id = ${by.id}`;
+    expect(await numbers(by)).toEqual([2, 2]);
+    await makeContact({ job_title: 'Smith' }, by);
+    await by.patch(`/list-contact/${list}`, { name: 'Renamed' });
+    expect(await numbers(by)).toEqual([2, 2]);
+    await by.patch(`/list-contact/${list}`, { rules: [rule('job_title', 'contains', 'Smith')] });
+    expect(await numbers(by)).toEqual([2, 3]);
+  });
+
+  test('are counted by a worker where a read has no time for it', async () => {
+    const by = await app.customer();
+    await app.owner`insert into counters values (${by.id}, 'contacts', 99, 20000)`;
+    const list = await makeList({ rules }, by);
+    await makeContact({ job_title: 'Smith' }, by);
+    await app.owner`update lists set is_count_due = true where customer_id = ${by.id}`;
+    await countLists(contextOf(app), { customerId: by.id });
+    expect(await app.owner`select contacts_count, is_count_due from lists where customer_id = ${by.id}`).toEqual([
+      { contacts_count: 1, is_count_due: false },
+    ]);
+    await makeContact({ job_title: 'Smith' }, by);
+    expect(await numbers(by)).toEqual([1]);
+    expect(await count(list, by)).toBe(2);
   });
 });
 

@@ -43,17 +43,6 @@ const beginners = `
   insert into stages (customer_id, pipeline_id, name, position, probability_percentage)
     select customer_id, id, 'Stage', g, 10 from pipelines, generate_series(11, 16) g;
   insert into lists (customer_id, name, owner_id) select customer_id, 'List', id from users;
-  insert into rule_versions (customer_id) select id from beginners;
-  with settling as (
-    insert into companies (customer_id, company_name, folded)
-    select b.id, 'Company', '{"company_name": "company"}'
-    from beginners b, generate_series(1, 400)
-    where b.n <= 5
-    returning customer_id, id
-  )
-  insert into company_settlements (customer_id, company_id, is_deletion) select customer_id, id, false from settling;
-  insert into contact_removals (customer_id, contact_id)
-    select id, uuidv7() from beginners, generate_series(1, 400) where n <= 5;
   insert into counters (customer_id, counted, shard, records)
     select id, 'contacts', g, 0 from beginners, generate_series(0, 3) g;
   insert into products (customer_id, name, price, currency, unit)
@@ -87,8 +76,8 @@ const large = `
   ${peopleOfTenants}
   insert into lists (customer_id, name, owner_id)
     select t.id, 'Large', u.id from tenants t join users u on u.customer_id = t.id;
-  insert into list_members (customer_id, list_id, contact_id, by_hand)
-    select customer_id, l.id, c.id, true
+  insert into list_members (customer_id, list_id, contact_id)
+    select customer_id, l.id, c.id
     from tenants t join lists l on l.customer_id = t.id join contacts c using (customer_id)
     where l.name = 'Large' and hashtext(c.id::text) % 3 = 0;
   insert into products (customer_id, name, price, currency, unit)
@@ -132,8 +121,4 @@ const large = `
   insert into counters (customer_id, counted, shard, records)
     select id, 'contacts', 50, (select count(*) from contacts where customer_id = t.id) from tenants t
     union all
-    select id, 'companies', 50, (select count(*) from companies where customer_id = t.id) from tenants t
-    union all
-    select customer_id, list_id::text, 50, count(*)
-    from list_members m join tenants t on t.id = m.customer_id
-    group by customer_id, list_id`;
+    select id, 'companies', 50, (select count(*) from companies where customer_id = t.id) from tenants t`;

@@ -5,8 +5,6 @@ import { findErasures } from '../../queries/catalog/suppressions.ts';
 import { findUnlockingCustomers } from '../../queries/catalog/unlocks.ts';
 import { markRemovalRequested } from '../../queries/crm/removal-requests.ts';
 import { clearUnlockResults } from '../../queries/jobs/unlock-results.ts';
-import { refreshMembers } from '../../queries/memberships/list-members.ts';
-import { lockAndReadRules } from '../../queries/memberships/list-rules.ts';
 import { withLastWrites } from '../../queries/records/last-writes.ts';
 import { toDocument } from '../document.ts';
 import { ofAll, storesOf, type RightsServices } from './stores.ts';
@@ -56,24 +54,22 @@ function byCustomer(customers: Map<string, string[]>): Map<string, string[]> {
   return unlocked;
 }
 
-/** In one transaction. The customer's rules are locked first, as by every writer of contacts. */
+/** In one transaction. */
 const eraseOfCustomer = (
   { db }: RightsServices,
   customerId: string,
   prospectIds: readonly string[],
   erasures: ReadonlyMap<string, string>,
 ): Promise<Effects> =>
-  db.for({ customerId }, 'command').transaction(async (sql) => {
-    const rules = await lockAndReadRules(sql, customerId);
-    return withLastWrites(sql, customerId, async (last) => {
+  db.for({ customerId }, 'command').transaction((sql) =>
+    withLastWrites(sql, customerId, async (last) => {
       const contacts = await markRemovalRequested(sql, customerId, prospectIds, last);
-      await refreshMembers(sql, customerId, rules, contacts, last);
       const results = await clearUnlockResults(sql, customerId, prospectIds);
       const removed = await insertRemovals(sql, customerId, prospectIds, erasures);
       for (const id of removed) last.removed(id);
       return { ...noEffects, told: removed.length, contacts: contacts.length, results };
-    });
-  });
+    }),
+  );
 
 async function removeFromStores(services: RightsServices, ids: readonly string[]): Promise<number> {
   let deleted = 0;

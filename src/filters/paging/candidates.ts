@@ -1,5 +1,6 @@
 import { customKey } from '../../schemas/filters.ts';
 import { companySource, type Source } from '../columns.ts';
+import { liveCompanies } from '../live.ts';
 import { constant, join, type Fragment, type FragmentMaker } from '../sql.ts';
 import { arrayLiteral, hasTextTerms, hasValueTerm, marksOf, minTextLength, Terms } from '../terms.ts';
 import { toSql } from '../to-sql.ts';
@@ -71,8 +72,6 @@ function print(printing: Printing, filter: Filter): Candidates | undefined {
       return printSearch(printing, filter);
     case 'member':
       return printMembers(printing, filter);
-    case 'settling':
-      return { condition: toSql(sql, printing.source, printing.customerId, filter) };
     default:
       return undefined;
   }
@@ -161,15 +160,13 @@ function idsOfCompanies(printing: Printing, companies: Fragment, own: Fragment):
   )`;
 }
 
-/** For a stale list: its stored members, beside those that its rules select. */
-function printMembers({ sql, customerId }: Printing, { lists, byHandOnly }: Test<'member'>): Candidates | undefined {
+function printMembers({ sql, customerId }: Printing, { lists }: Test<'member'>): Candidates | undefined {
   if (lists === 'any') return undefined;
   const ids = sql`
     select m.contact_id
     from list_members m
     where m.customer_id = ${customerId}::uuid
-      and m.list_id = any(${lists}::uuid[])
-      and (m.by_hand or m.list_id <> all(${byHandOnly}::uuid[]))`;
+      and m.list_id = any(${lists}::uuid[])`;
   return { condition: sql`c.id = any(array(${ids}))`, ids };
 }
 
@@ -269,9 +266,7 @@ function companiesThat({ sql, customerId }: Printing, filter: Filter): Fragment 
   const candidates = candidateCondition(sql, companySource, customerId, filter) ?? constant(sql, 'true');
   return sql`
     select co.id
-    from companies co
-    where co.customer_id = ${customerId}::uuid
-      and ${constant(sql, companySource.visible!)}
+    from ${liveCompanies(sql, customerId)}
       and ${candidates}
       and ${toSql(sql, companySource, customerId, filter)}`;
 }

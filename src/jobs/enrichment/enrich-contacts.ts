@@ -15,7 +15,6 @@ import {
 } from '../../queries/crm/enrichment.ts';
 import { findNextInputs, type JobInput } from '../../queries/jobs/job-inputs.ts';
 import type { JobRow, NewResult } from '../../queries/jobs/jobs.ts';
-import { contactsAtOnce } from '../../queries/memberships/list-rule-limits.ts';
 import type { ItemReason } from '../../schemas/jobs.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { settle, settledUpTo } from '../settle.ts';
@@ -39,9 +38,8 @@ export const enrichContacts: JobBatch = async (context, job) => {
   const { db, catalog } = context;
   const codeOf = await countryCodes();
   const options = job.request as EnrichOptions;
-  const limit = await db.lookup((sql) => contactsAtOnce(sql, job.customer_id, maxBatchSize));
   const inputs = await db.lookup((sql) =>
-    findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit }),
+    findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit: maxBatchSize }),
   );
   const last = inputs.at(-1);
   if (!last) return completeUnlocks(context, job);
@@ -59,7 +57,7 @@ export const enrichContacts: JobBatch = async (context, job) => {
     return { results: enriched.results, progress: { position: last.position }, mayComplete: false };
   });
   await catalog.syncUnlocks([...unlocked]);
-  if (inputs.length < limit) await completeUnlocks(context, job);
+  if (inputs.length < maxBatchSize) await completeUnlocks(context, job);
 };
 
 /** A contact that two inputs name, because others were merged into it, is enriched once. */

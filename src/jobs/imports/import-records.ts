@@ -7,7 +7,7 @@ import { endReading, saveReading, type ImportPosition, type ImportRow } from '..
 import { endImport } from '../../queries/imports/imports.ts';
 import { findRememberedMapping, rememberMapping } from '../../queries/imports/remembered-mappings.ts';
 import type { LeasedImport } from '../../queries/jobs/leases.ts';
-import { contactsAtOnce } from '../../queries/memberships/list-rule-limits.ts';
+import { contactsAtOnce } from '../../queries/memberships/list-members.ts';
 import { analyzeTable, findChangedTables, vacuumTable } from '../../queries/records/statistics.ts';
 import { maxFileRecords } from '../../schemas/imports.ts';
 import type { Handler } from '../handler.ts';
@@ -178,7 +178,7 @@ async function endedWell({ db, log }: RunContext, { customer_id: customerId, id 
 /** Yields validated records, one array for each transaction. */
 async function* plansOf(context: RunContext, leased: LeasedImport): AsyncGenerator<readonly PlannedRecord[]> {
   let from = positionOf(leased);
-  const size = await sizeOf(context, leased);
+  const size = sizeOf(leased);
   for await (const some of recordsOf(context, leased, readRecords))
     for (let rest = some; rest.length > 0;) {
       const planned = await planRecords(leased, firstOf(rest, size, from));
@@ -204,10 +204,8 @@ async function* readAhead<T>(values: AsyncGenerator<T, void>): AsyncGenerator<T>
 }
 
 /** Returns how many records one transaction writes. */
-async function sizeOf({ db }: RunContext, { customer_id, object, dry_run, list_ids }: ImportRow): Promise<number> {
-  if (object === 'companies' || dry_run) return batchSize;
-  return db.lookup((sql) => contactsAtOnce(sql, customer_id, batchSize, list_ids.length));
-}
+const sizeOf = ({ object, dry_run, list_ids }: ImportRow): number =>
+  object === 'companies' || dry_run ? batchSize : contactsAtOnce(batchSize, list_ids.length);
 
 /** Returns the records of one transaction: at most `size`, and as many as `batchBytes` allows. */
 function firstOf(records: readonly FileRecord[], size: number, from: ImportPosition): readonly FileRecord[] {

@@ -24,7 +24,7 @@ import {
 } from '../../queries/imports/import-progress.ts';
 import { endImport } from '../../queries/imports/imports.ts';
 import { lockRun, type LeasedImport } from '../../queries/jobs/leases.ts';
-import { addToLists } from '../../queries/memberships/manual-members.ts';
+import { addToLists } from '../../queries/memberships/list-members.ts';
 import { tokensOf } from '../../text/json-pointer.ts';
 import { checkRecords } from './check-records.ts';
 import { maxRounds, Rounds } from './import-rounds.ts';
@@ -99,7 +99,7 @@ async function writeAll(
 ): Promise<boolean> {
   const { customer_id: customerId, id } = row;
   const outcomes = await writeRounds(sql, row, planned, last);
-  if (!row.dry_run) await addContactsToLists(sql, row, outcomes, last);
+  if (!row.dry_run) await addContactsToLists(sql, row, outcomes);
   logRejections(log, planned, outcomes);
   const messages = planned.map((one, i) => messageOf(one, outcomes[i]!));
   const lines = linesOf(row, planned, messages);
@@ -140,7 +140,7 @@ async function writeInOrder(
   let held: HeldLocks | undefined;
   if (needsLocks) {
     // Planned again: an external id that a stored record loses may be the one that a later record of the file gets.
-    held = await lockItems(sql, row, itemsOf(planned), row.dry_run ? undefined : last);
+    held = await lockItems(sql, row, itemsOf(planned));
     rounds = inRounds(new Rounds(row, held.externalIds, aliases), planned);
     if (rounds.length > maxRounds) throw new TooManyRecords();
   }
@@ -195,7 +195,7 @@ async function writeAccepted(
       return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
   }
   // All at once, because the second half must not wait for values while the first half holds records.
-  const locked = { ...how, held: how.held ?? (await lockItems(sql, row, items, last)) };
+  const locked = { ...how, held: how.held ?? (await lockItems(sql, row, items)) };
   const half = Math.ceil(items.length / 2);
   const first = await writeAccepted(sql, row, items.slice(0, half), locked, last);
   return [...first, ...(await writeAccepted(sql, row, items.slice(half), locked, last))];
@@ -212,18 +212,12 @@ const itemsOf = (planned: readonly PlannedRecord[]) => planned.map(({ item }) =>
  * Locks all valid items, so that they can be written in several batches.
  * @returns what is known of them while they are locked
  */
-const lockItems = (
-  sql: Transaction,
-  row: ImportRow,
-  items: Batch['items'],
-  last: LastWrites | undefined,
-): Promise<HeldLocks> =>
+const lockItems = (sql: Transaction, row: ImportRow, items: Batch['items']): Promise<HeldLocks> =>
   lockForBatches(
     sql,
     row.customer_id,
     row,
     items.filter((item) => !(item instanceof DomainError)),
-    last,
   );
 
 type Log = Pick<FastifyBaseLogger, 'warn'>;
@@ -296,11 +290,10 @@ async function addContactsToLists(
   sql: Transaction,
   { customer_id: customerId, list_ids }: ImportRow,
   outcomes: readonly Outcome[],
-  last: LastWrites,
 ): Promise<void> {
   const contactIds = outcomes.flatMap((outcome) => (outcome.status === 'failed' ? [] : [outcome.id]));
   if (contactIds.length === 0 || list_ids.length === 0) return;
-  await addToLists(sql, customerId, { list_ids, contact_ids: [...new Set(contactIds)] }, last);
+  await addToLists(sql, customerId, { list_ids, contact_ids: [...new Set(contactIds)] });
 }
 
 function countsOf(outcomes: readonly Outcome[], messages: readonly (Message | undefined)[]): ImportCounts {

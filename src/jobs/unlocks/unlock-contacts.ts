@@ -14,7 +14,7 @@ interface Progress {
 
 export const unlockContacts: JobBatch = async (context, job) => {
   const { after, isExhausted } = (job.progress ?? {}) as Progress;
-  const limit = Math.min(await unlockBatchSize(context, job), job.total - job.succeeded);
+  const limit = Math.min(unlockBatchSize(job), job.total - job.succeeded);
   if (limit === 0 || isExhausted) return completeUnlocks(context, job);
   const search = searchOf(job.customer_id, job.request as UnlockContacts);
   const found = await context.catalog.search(search, { limit, after });

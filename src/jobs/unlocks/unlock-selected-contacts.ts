@@ -8,7 +8,7 @@ import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './un
 /** A prospect that the customer has already unlocked costs nothing. */
 export const unlockSelectedContacts: JobBatch = async (context, job) => {
   const { db, catalog } = context;
-  const limit = await unlockBatchSize(context, job);
+  const limit = unlockBatchSize(job);
   const inputs = await db.lookup((sql) =>
     findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit }),
   );

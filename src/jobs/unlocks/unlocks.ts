@@ -1,6 +1,6 @@
 import type { Transaction } from '../../database/db.ts';
 import { syncProspects } from '../../queries/crm/crm-sync.ts';
-import { contactsAtOnce } from '../../queries/memberships/list-rule-limits.ts';
+import { contactsAtOnce } from '../../queries/memberships/list-members.ts';
 import type { LeasedJob } from '../../queries/jobs/leases.ts';
 import type { JobRow, NewResult } from '../../queries/jobs/jobs.ts';
 import { findUnindexedUnlocksOfJob } from '../../queries/catalog/unlocks.ts';
@@ -19,10 +19,8 @@ const maxBatchSize = 250;
 
 const listsOf = ({ request }: Pick<JobRow, 'request'>): string[] => (request as Listing).list_ids ?? [];
 
-export const unlockBatchSize = async ({ db }: JobContext, job: LeasedJob): Promise<number> =>
-  job.sync_crm
-    ? db.lookup((sql) => contactsAtOnce(sql, job.customer_id, maxBatchSize, listsOf(job).length))
-    : maxBatchSize;
+export const unlockBatchSize = (job: LeasedJob): number =>
+  job.sync_crm ? contactsAtOnce(maxBatchSize, listsOf(job).length) : maxBatchSize;
 
 /**
  * Creates or updates a contact for each prospect, if the job has the option `sync_crm`, and adds it to the job's lists. A

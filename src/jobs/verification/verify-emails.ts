@@ -1,7 +1,6 @@
 import type { Transaction } from '../../database/db.ts';
 import { saveVerifications, type ContactVerification } from '../../queries/crm/contact-verifications.ts';
 import { lockVerified, sinceOfJob } from '../../queries/records/earlier-verifications.ts';
-import { contactsAtOnce } from '../../queries/memberships/list-rule-limits.ts';
 import {
   findDuplicateInputs,
   findFirstOpenInput,
@@ -162,7 +161,7 @@ async function saveAllButLast(
 ): Promise<readonly Outcome[]> {
   if (!job.sync_crm) return [];
   const outcomes = items.flatMap(forContacts(duplicates));
-  const size = await db.lookup((sql) => contactsAtOnce(sql, job.customer_id, maxContactsAtOnce));
+  const size = maxContactsAtOnce;
   const groups = Array.from({ length: Math.ceil(outcomes.length / size) }, (_, i) =>
     outcomes.slice(i * size, (i + 1) * size),
   );

@@ -4,7 +4,7 @@ import { estimateEmailVerification, startEmailVerification } from '../../jobs/ve
 import { spenderOf } from '../../credentials/caller.ts';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
 import { createList } from '../../queries/crm/lists.ts';
-import { addMembers } from '../../queries/memberships/manual-members.ts';
+import { addMembers } from '../../queries/memberships/list-members.ts';
 import { withLastWrites } from '../../queries/records/last-writes.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate } from '../../schemas/lists.ts';

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
-import type { List } from '../../schemas/lists.ts';
+import type { ListName } from '../../queries/crm/lists.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { forMembers } from '../base/access.ts';
 import { filterChoice, hidden, type Choice } from '../base/forms.ts';
@@ -50,7 +50,7 @@ const importPath = ({ object }: { object: string }): string => `/app/imports/new
 
 const isAdmin = (request: FastifyRequest): boolean => sessionOf(request).role === 'admin';
 
-function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, lists: readonly List[]): Html {
+function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, lists: readonly ListName[]): Html {
   const isFiltered = Object.keys(view.values).length > 0;
   return html`<search>
     <form class="filters" method="get" action="${kind.path}">
@@ -64,7 +64,7 @@ function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, 
   </search>`;
 }
 
-function controlOf({ name, label, control }: FilterControl, value: string, lists: readonly List[]): Html {
+function controlOf({ name, label, control }: FilterControl, value: string, lists: readonly ListName[]): Html {
   if (control === 'hidden') return value === '' ? '' : hidden({ [name]: value });
   if (control === 'search' || control === 'text')
     return html`<label class="${control}"
@@ -74,7 +74,7 @@ function controlOf({ name, label, control }: FilterControl, value: string, lists
   return filterChoice(name, label, [['', 'any'], ...choicesOf(control, lists)], value);
 }
 
-function choicesOf(control: 'country' | 'list' | 'status', lists: readonly List[]): readonly Choice[] {
+function choicesOf(control: 'country' | 'list' | 'status', lists: readonly ListName[]): readonly Choice[] {
   if (control === 'country') return countryChoices;
   if (control === 'status') return verificationStatuses.map((one) => [one, verificationWords[one].word] as const);
   return lists.map(({ id, name }) => [id, name] as const);

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { sendExport } from '../../plugins/answers/send-export.ts';
-import { addMembers, removeMembers } from '../../queries/memberships/manual-members.ts';
+import { addMembers, removeMembers } from '../../queries/memberships/list-members.ts';
 import { notFound } from '../../errors.ts';
 import type { ExportFormat } from '../../schemas/files.ts';
 import { canonicalId } from '../../text/ids.ts';

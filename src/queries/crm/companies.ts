@@ -1,14 +1,14 @@
-import type { Locked, Transaction } from '../../database/db.ts';
+import type { Locked, LockedId, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
-import { companySource, fromOf } from '../../filters/columns.ts';
+import { companySource } from '../../filters/columns.ts';
+import { liveCompanies } from '../../filters/live.ts';
 import { searchColumnsOfCompany } from '../../filters/search-columns.ts';
 import { constant, type FragmentMaker } from '../../filters/sql.ts';
 import { arrayLiteral } from '../../filters/terms.ts';
 import { companyFields, type Company, type CompanyCreate, type CompanyPatch } from '../../schemas/companies.ts';
 import { companyFileFields } from '../../schemas/files.ts';
 import { normalise } from '../../text/normalise.ts';
-import { removeCompanies, updateDependants } from './company-changes.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
 import {
   findByIds,
@@ -17,9 +17,8 @@ import {
   type FindRecords,
   type UpdateRecord,
 } from '../records/finders.ts';
-import { withLastWrites } from '../records/last-writes.ts';
+import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 import { mergeCustomFields } from '../records/custom-fields.ts';
-import { lockAndReadRules } from '../memberships/list-rules.ts';
 import { recordReads } from './record-reads.ts';
 
 /** The columns of a company that callers can set. */
@@ -71,10 +70,8 @@ export const findCompanies: FindRecords<Company> = (sql, customerId, ids) =>
     ids,
     sql`
       select ${projection(sql)}
-      from ${fromOf(sql, companySource, customerId)}
-      where co.customer_id = ${customerId}
-        and co.id = wanted.id
-        and ${sql.unsafe(companySource.visible!)}`,
+      from ${liveCompanies(sql, customerId)}
+        and co.id = wanted.id`,
   );
 
 /**
@@ -108,11 +105,9 @@ export async function lockCompanyForContact(
   path: string,
 ): Promise<string> {
   const [company] = await sql<{ id: string }[]>`
-    select id
-    from companies
-    where customer_id = ${customerId}
-      and id = ${id}
-      and deleted_at is null
+    select co.id
+    from ${liveCompanies(sql, customerId)}
+      and co.id = ${id}
     for share`;
   if (!company) throw notFound('company', [path]);
   return company.id;
@@ -124,8 +119,7 @@ export async function lockCompanyForContact(
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
  */
 export const updateCompany: UpdateRecord<CompanyPatch> = async (sql, customerId, id, patch, ifMatch) => {
-  const rules = await lockAndReadRules(sql, customerId);
-  const { id: locked, ...current } = await lockCompany(sql, customerId, id, 'no key update', ifMatch);
+  const { id: _id, ...current } = await lockCompany(sql, customerId, id, 'no key update', ifMatch);
   if (Object.keys(patch).length === 0) return;
   const columns = patchedCompany(current, patch);
   await sql`
@@ -133,11 +127,9 @@ export const updateCompany: UpdateRecord<CompanyPatch> = async (sql, customerId,
     set ${sql(encodedCompany(sql, customerId, columns))}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
-  const change = { id: locked, before: current, after: columns };
-  await withLastWrites(sql, customerId, async (last) => {
-    await updateDependants(sql, customerId, rules, [change], last);
-    last.updated('company', { id, external_id: columns.external_id }, current, columns);
-  });
+  await withLastWrites(sql, customerId, async (last) =>
+    last.updated('company', { id, external_id: columns.external_id }, current, columns),
+  );
 };
 
 /**
@@ -146,13 +138,31 @@ export const updateCompany: UpdateRecord<CompanyPatch> = async (sql, customerId,
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
  */
 export const deleteCompany: DeleteRecord = async (sql, customerId, id, ifMatch) => {
-  const rules = await lockAndReadRules(sql, customerId);
   const company = await lockCompany(sql, customerId, id, 'update', ifMatch);
   await withLastWrites(sql, customerId, async (last) => {
-    await removeCompanies(sql, customerId, rules, [company.id], last);
+    await removeCompanies(sql, customerId, [company.id], last);
     last.deleted('company', { id, external_id: company.external_id });
   });
 };
+
+/**
+ * Deletes companies, which are locked `for update`: no read finds them any more, also as the company of a contact or an
+ * opportunity. Their rows, and these references, stay for `HISTORY_DAYS`. The caller records the events.
+ */
+export async function removeCompanies(
+  sql: Transaction,
+  customerId: string,
+  ids: readonly LockedId[],
+  last: LastWrites,
+): Promise<void> {
+  if (ids.length === 0) return;
+  await sql`
+    update companies
+    set deleted_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = any(${ids as LockedId[]}::uuid[])`;
+  last.count('companies', -ids.length);
+}
 
 export function patchedCompany(current: CompanyColumns, { custom_fields, ...fields }: CompanyPatch): CompanyColumns {
   return {
@@ -191,12 +201,10 @@ export const lockCompanyRows = (
   ids: readonly string[],
   strength: 'update' | 'no key update',
 ): Promise<Locked<CompanyColumns>[]> => sql<Locked<CompanyColumns>[]>`
-  select id, ${sql(companyFields)}
-  from companies
-  where customer_id = ${customerId}
-    and id = any(${ids as string[]}::uuid[])
-    and deleted_at is null
-  order by id
+  select co.id, ${sql(companyFields)}
+  from ${liveCompanies(sql, customerId)}
+    and co.id = any(${ids as string[]}::uuid[])
+  order by co.id
   for ${sql.unsafe(strength)}`;
 
 export function companyRow(customerId: string, columns: CompanyColumns) {

@@ -21,7 +21,6 @@ import {
   type Outcome,
   type ReadOutcome,
 } from '../records/batches.ts';
-import { removeCompanies, updateDependants, type ChangedCompany } from './company-changes.ts';
 import {
   blankCompany,
   companiesWritten,
@@ -29,10 +28,10 @@ import {
   findCompanies,
   lockCompanyRows,
   patchedCompany,
+  removeCompanies,
   type CompanyColumns,
 } from './companies.ts';
 import type { LastWrites } from '../records/last-writes.ts';
-import { lockAndReadRules } from '../memberships/list-rules.ts';
 import { lockValues } from '../records/value-locks.ts';
 
 const companies: BatchRecords<CompanyColumns, Company> = {
@@ -60,7 +59,6 @@ export const writeCompanyBatch = (
 ): Promise<Outcome[]> =>
   withRepeats(sql, last, async (attempt, own) => {
     const items = openItems<CompanyColumns>(batch, canonicalOf(batch.match));
-    const rules = await lockAndReadRules(attempt, customerId);
     await lockValues(attempt, customerId, [...lockedValuesOf(batch.match, items), ...externalIdsOf(items)]);
     await lockMatching(attempt, customerId, companies, batch, items);
     if (batch.operation !== 'delete') {
@@ -70,8 +68,8 @@ export const writeCompanyBatch = (
     }
     endIfAtomic(batch, items);
     if (batch.operation === 'delete')
-      await removeCompanies(attempt, customerId, rules, setDeleted('company', items, own), own);
-    else await updateDependants(attempt, customerId, rules, await write(attempt, customerId, items, own), own);
+      await removeCompanies(attempt, customerId, setDeleted('company', items, own), own);
+    else await write(attempt, customerId, items, own);
     return outcomesOf(items);
   });
 
@@ -80,7 +78,7 @@ async function write(
   customerId: string,
   items: readonly CompanyItem[],
   last: LastWrites,
-): Promise<ChangedCompany[]> {
+): Promise<void> {
   for (const item of alive(items))
     if (item.stored && isUnchanged(item.stored, item.columns!))
       item.outcome = { status: 'unchanged', id: item.stored.id };
@@ -90,7 +88,6 @@ async function write(
   last.count('companies', created.length);
   for (const item of created) last.created('company', toldOf(item));
   for (const item of changed) last.updated('company', toldOf(item), item.stored!, item.columns!);
-  return changed.map(({ stored, columns }) => ({ id: stored!.id, before: stored!, after: columns! }));
 }
 
 export const readCompanyBatch = (

@@ -1,4 +1,5 @@
 import type { Transaction } from '../../database/db.ts';
+import { isLive } from '../../filters/live.ts';
 import { searchColumnsOfCompany } from '../../filters/search-columns.ts';
 import type { Company } from '../../schemas/companies.ts';
 import { fold } from '../../text/fold.ts';
@@ -77,7 +78,7 @@ export async function lockCompanies(
 const hasName = `
   r.customer_id = $1::uuid
   and (r.folded ->> 'company_name') collate "C" = wanted.name
-  and r.deleted_at is null`;
+  and ${isLive('r')}`;
 
 async function findOldest(
   sql: Transaction,
@@ -149,7 +150,7 @@ const lockStatement = `
     order by given.id
   ) wanted
   cross join lateral (
-    select co.id, co.deleted_at is not null as is_deleted
+    select co.id, not (${isLive('co')}) as is_deleted
     from companies co
     where co.customer_id = $1::uuid
       and co.id = wanted.id

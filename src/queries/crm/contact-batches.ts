@@ -39,8 +39,7 @@ import {
   type ContactColumns,
 } from './contacts.ts';
 import type { LastWrites } from '../records/last-writes.ts';
-import { findManualLists, refreshMembers, setManualLists } from '../memberships/list-members.ts';
-import { lockAndReadRules, lockRulesShared, type LockedRules } from '../memberships/list-rules.ts';
+import { findManualLists, setManualLists } from '../memberships/list-members.ts';
 import { lockValues } from '../records/value-locks.ts';
 
 type ContactItem = Item<ContactColumns>;
@@ -77,7 +76,6 @@ export async function writeContactBatch(
 
 async function deleteAll(sql: Transaction, customerId: string, batch: Batch, last: LastWrites): Promise<Outcome[]> {
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
-  await lockRulesShared(sql, customerId);
   await lockValues(sql, customerId, lockedValuesOf(batch.match, items));
   await lockMatching(sql, customerId, contacts, batch, items);
   endIfAtomic(batch, items);
@@ -93,7 +91,6 @@ async function writeAll(
   last: LastWrites,
 ): Promise<{ outcomes: Outcome[]; byName: LockedCompanies['byName'] }> {
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
-  const rules = await lockAndReadRules(sql, customerId);
   const companies = batch.companies ?? (await lockCompaniesOf(sql, customerId, batch, items));
   await lockMatching(sql, customerId, contacts, batch, items);
   for (const item of alive(items)) setColumnsOf(batch, item, companies);
@@ -101,7 +98,7 @@ async function writeAll(
   await assignExternalIds(sql, customerId, contacts, items);
   endIfAtomic(batch, items);
   const byName = await setNewCompanies(sql, customerId, items, companies, last);
-  await write(sql, customerId, rules, items, last);
+  await write(sql, customerId, items, last);
   return { outcomes: outcomesOf(items), byName };
 }
 
@@ -177,15 +174,14 @@ async function setNewCompanies(
   return ids;
 }
 
-/** Inserts or updates the contact of each item that has not failed. Also updates list memberships and counts. */
+/** Inserts or updates the contact of each item that has not failed, and sets the lists that the item gives. */
 async function write(
   sql: Transaction,
   customerId: string,
-  rules: LockedRules,
   items: readonly ContactItem[],
   last: LastWrites,
 ): Promise<void> {
-  await setUnchanged(sql, customerId, items, last);
+  await setUnchanged(sql, customerId, items);
   const states = await statesOf(sql, customerId, changesOf(items));
   const { created, changed } = await writeItems(sql, customerId, contactsWritten, items, (columns) =>
     contactRow(customerId, columns),
@@ -195,10 +191,8 @@ async function write(
     const wanted = listsOf(item);
     return wanted && (item.stored || wanted.length > 0) ? [[id, wanted] as const] : [];
   });
-  await setManualLists(sql, customerId, new Map(lists), last);
+  await setManualLists(sql, customerId, new Map(lists));
   last.count('contacts', created.length);
-  const ids = written.map(({ id }) => id);
-  await refreshMembers(sql, customerId, rules, ids, last);
   for (const item of created) last.created('contact', toldOf(item));
   for (const [i, item] of changed.entries())
     last.updated('contact', toldOf(item), states[i]!.stored, states[i]!.columns);
@@ -210,15 +204,10 @@ const changesOf = (items: readonly ContactItem[]) =>
 
 const idOf = ({ outcome }: ContactItem): LockedId => (outcome as { id: LockedId }).id;
 
-async function setUnchanged(
-  sql: Transaction,
-  customerId: string,
-  items: readonly ContactItem[],
-  last: LastWrites,
-): Promise<void> {
+async function setUnchanged(sql: Transaction, customerId: string, items: readonly ContactItem[]): Promise<void> {
   const same = alive(items).filter(({ stored, columns }) => stored && isUnchanged(stored, columns!));
   const listed = same.filter((item) => listsOf(item) !== undefined).map(({ stored }) => stored!.id);
-  const manual = await findManualLists(sql, customerId, listed, last);
+  const manual = await findManualLists(sql, customerId, listed);
   for (const item of same) {
     const { id } = item.stored!;
     const wanted = listsOf(item);

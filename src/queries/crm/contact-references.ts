@@ -1,6 +1,6 @@
 import type { Transaction } from '../../database/db.ts';
 import { missingReferences, type DomainError } from '../../errors.ts';
-import { findLists } from '../memberships/list-members.ts';
+import { lockLists } from '../memberships/list-members.ts';
 import { lockReferences } from '../records/references.ts';
 
 interface Referring {
@@ -9,8 +9,8 @@ interface Referring {
 }
 
 /**
- * Checks the lists and users that bodies of contacts refer to, while the rules of the customer's lists are locked (see
- * `findLists`). Call it before the contacts are written, because an unknown id is reported before an external id that
+ * Checks the lists and users that bodies of contacts refer to. None of these lists is deleted until the transaction ends.
+ * Call it before the contacts are written, because an unknown id is reported before an external id that
  * another contact has.
  * @returns for each body the error `not_found` with the JSON pointers of its unknown ids, or undefined
  */
@@ -21,10 +21,11 @@ export async function findUnknownReferences(
 ): Promise<(DomainError | undefined)[]> {
   const userIds = new Set(bodies.flatMap(({ assigned_to }) => assigned_to ?? []));
   const users = [...userIds].map((id) => ({ noun: 'user' as const, id, path: '/assigned_to' }));
-  const [knownLists, unknownUsers] = await Promise.all([
-    findLists(sql, customerId, [...new Set(bodies.flatMap(({ list_ids = [] }) => list_ids))]),
+  const [lists, unknownUsers] = await Promise.all([
+    lockLists(sql, customerId, [...new Set(bodies.flatMap(({ list_ids = [] }) => list_ids))]),
     lockReferences(sql, customerId, users),
   ]);
+  const knownLists = new Set(lists.map(({ id }) => id));
   const unknown = new Map(unknownUsers.map((user) => [user.id, user]));
   return bodies.map(({ list_ids = [], assigned_to }) => {
     const missing = [

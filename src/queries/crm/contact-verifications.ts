@@ -5,8 +5,6 @@ import { RecordsChanged } from '../records/batches.ts';
 import { lockedInOrder } from '../records/contact-locks.ts';
 import { findSuccessors } from '../records/merged-records.ts';
 import { withLastWrites } from '../records/last-writes.ts';
-import { refreshMembers } from '../memberships/list-members.ts';
-import { lockAndReadRules } from '../memberships/list-rules.ts';
 
 export interface ContactVerification {
   address: string;
@@ -15,8 +13,7 @@ export interface ContactVerification {
 }
 
 /**
- * Saves the results of email verifications in contacts, and updates the contacts' list memberships. Skips contacts that
- * were deleted or whose work email has changed.
+ * Saves the results of email verifications in contacts. Skips contacts that were deleted or whose work email has changed.
  * @throws RecordsChanged if a contact was merged into another one while its lock was waited for
  */
 export async function saveVerifications(
@@ -25,7 +22,6 @@ export async function saveVerifications(
   verifications: readonly ContactVerification[],
 ): Promise<void> {
   if (verifications.length === 0) return;
-  const rules = await lockAndReadRules(sql, customerId);
   // A contact that was merged meanwhile has the address of one of the merged contacts, or none of them.
   const named = verifications.map(({ contactId }) => contactId);
   const successors = await findSuccessors(sql, customerId, named);
@@ -57,7 +53,6 @@ export async function saveVerifications(
     where c.customer_id = ${customerId}
       and c.id = v.id`;
   await withLastWrites(sql, customerId, async (last) => {
-    await refreshMembers(sql, customerId, rules, ids, last);
     for (const [id, status] of statuses) {
       const { external_id, verification_status } = stored.get(id)!;
       const after = { verification_status: status, last_verified: 'now', crm_synced_at: 'now' };

@@ -2,6 +2,7 @@ import type { Database, Locked, LockedId, Transaction } from '../../database/db.
 import { notFound, validationFailed, type DomainError } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
+import { isLive, liveLists } from '../../filters/live.ts';
 import { searchColumnsOfContact } from '../../filters/search-columns.ts';
 import { completeRules, rulesFilter } from '../../filters/rules.ts';
 import { parseRecordQuery } from '../../filters/record-query.ts';
@@ -33,15 +34,7 @@ import {
 } from '../records/finders.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 import { mergeCustomFields } from '../records/custom-fields.ts';
-import {
-  changedContact,
-  removeFromAllLists,
-  newContact,
-  refreshMember,
-  setManualLists,
-  type RuleContact,
-} from '../memberships/list-members.ts';
-import { lockAndReadRules, lockRulesShared, type LockedRules } from '../memberships/list-rules.ts';
+import { removeFromAllLists, setManualLists } from '../memberships/list-members.ts';
 import { removeFromOpportunities } from '../sales/opportunity-contacts.ts';
 import { countRecords } from './record-pages.ts';
 import { recordReads } from './record-reads.ts';
@@ -93,32 +86,17 @@ const shown = `
 const projection = (sql: FragmentMaker) => constant(sql, shown);
 
 /**
- * SQL query: a column of the lists to which the contact `c` was added by hand, each value once.
+ * SQL query: a column of the lists to which the contact `c` was added by hand.
  */
 const manualLists = (sql: FragmentMaker, customerId: string, column: 'id' | 'name'): Fragment => sql`
   select l.${constant(sql, column)}
-  from list_members m
-  join lists l on l.customer_id = m.customer_id and l.id = m.list_id
-  where m.customer_id = ${customerId}
-    and m.contact_id = c.id
-    and m.by_hand
-    and l.deleted_at is null
-  union
-  select l.${constant(sql, column)}
-  from lists l
-  cross join lateral (
-    select p.contact_ids
-    from copied_members p
-    where p.customer_id = ${customerId}
-      and p.list_id = l.id
-      and p.first_id <= c.id
-    order by p.first_id desc
-    limit 1
-  ) part
-  where l.customer_id = ${customerId}
-    and l.fill_version is not null
-    and l.deleted_at is null
-    and c.id = any(part.contact_ids)`;
+  from ${liveLists(sql, customerId)}
+    and l.id = any(array(
+      select m.list_id
+      from list_members m
+      where m.customer_id = ${customerId}
+        and m.contact_id = c.id
+    ))`;
 
 export const {
   list: listContacts,
@@ -129,7 +107,7 @@ export const {
   source: contactSource,
   projection,
   withLists: (sql, customerId) =>
-    sql`${projection(sql)}, array(${manualLists(sql, customerId, 'name')} order by name) as ${constant(sql, listNames)}`,
+    sql`${projection(sql)}, array(${manualLists(sql, customerId, 'name')} order by l.name) as ${constant(sql, listNames)}`,
   fields: contactFileFields,
   title: 'Contacts',
 });
@@ -156,7 +134,7 @@ export const findContacts: FindRecords<ContactDetail> = (sql, customerId, ids) =
     sql`
       select
         ${projection(sql)},
-        array(${manualLists(sql, customerId, 'id')} order by id) as list_ids
+        array(${manualLists(sql, customerId, 'id')} order by l.id) as list_ids
       from ${fromOf(sql, contactSource, customerId)}
       where c.customer_id = ${customerId}
         and c.id = wanted.id`,
@@ -171,35 +149,19 @@ export const findContacts: FindRecords<ContactDetail> = (sql, customerId, ids) =
 export const createContact: CreateRecord<ContactCreate> = (sql, customerId, body) =>
   withLastWrites(sql, customerId, async (last) => {
     const { company, list_ids, ...fields } = body;
-    const rules = await lockAndReadRules(sql, customerId);
     last.count('contacts', 1);
     const company_id = await resolveCompany(sql, customerId, company ?? null, last);
     await requireKnown(sql, customerId, body);
     const columns = { ...blank, ...columnsOf(fields), company_id };
     if (!hasIdentity(columns)) throw withoutIdentity();
-    const contact = await insertContact(sql, customerId, columns, rules);
-    if (list_ids?.length) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
-    await refreshMember(sql, customerId, rules, contact, last);
-    last.created('contact', { id: contact.id, external_id: columns.external_id });
-    return contact.id;
+    const [contact] = await sql<{ id: LockedId }[]>`
+      insert into contacts ${sql({ customer_id: customerId, ...encodedContact(sql, customerId, columns) })}
+      returning id`;
+    const { id } = contact!;
+    if (list_ids?.length) await setManualLists(sql, customerId, new Map([[id, list_ids]]));
+    last.created('contact', { id, external_id: columns.external_id });
+    return id;
   });
-
-/**
- * Inserts a contact and returns its id. If the customer has list rules, also returns the fields of the contact that
- * list rules can test.
- */
-async function insertContact(
-  sql: Transaction,
-  customerId: string,
-  columns: ContactColumns,
-  rules: LockedRules,
-): Promise<RuleContact> {
-  const insert = sql`insert into contacts ${sql({ customer_id: customerId, ...encodedContact(sql, customerId, columns) })}`;
-  const [contact] = rules.isEmpty
-    ? await sql<RuleContact[]>`${insert} returning id`
-    : await sql<RuleContact[]>`with contacts as (${insert} returning *) ${newContact(sql, customerId)}`;
-  return contact!;
-}
 
 /**
  * Updates the fields of a contact that `patch` contains. Locks the row first, so no concurrent update is lost.
@@ -209,7 +171,6 @@ async function insertContact(
 export const updateContact: UpdateRecord<ContactPatch> = (sql, customerId, id, patch, ifMatch) =>
   withLastWrites(sql, customerId, async (last) => {
     const { company, list_ids } = patch;
-    const rules = await lockAndReadRules(sql, customerId);
     // The company is locked before the contact: see the order of locks in value-locks.ts.
     const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, last);
     await requireKnown(sql, customerId, patch);
@@ -217,9 +178,8 @@ export const updateContact: UpdateRecord<ContactPatch> = (sql, customerId, id, p
     if (Object.keys(patch).length === 0) return;
     const columns = patchedContact(current, patch, company_id);
     const [state] = await statesOf(sql, customerId, [{ stored: { ...current, id: locked }, columns }]);
-    const contact = await updateContactRow(sql, customerId, locked, columns, rules);
-    if (list_ids) await setManualLists(sql, customerId, new Map([[contact.id, list_ids]]), last);
-    await refreshMember(sql, customerId, rules, contact, last);
+    await updateContactRow(sql, customerId, locked, columns);
+    if (list_ids) await setManualLists(sql, customerId, new Map([[locked, list_ids]]));
     last.updated('contact', { id, external_id: columns.external_id }, state!.stored, state!.columns);
   });
 
@@ -291,29 +251,22 @@ async function requireKnown(sql: Transaction, customerId: string, body: ContactP
   if (unknown) throw unknown;
 }
 
-/**
- * Updates the row of a contact, and returns its id. If the customer has list rules, also returns the fields of the
- * contact that list rules can test.
- */
 async function updateContactRow(
   sql: Transaction,
   customerId: string,
   id: LockedId,
-  columns: ContactColumns,
-  rules: LockedRules,
-): Promise<RuleContact> {
-  const update = sql`
+  { company_id, ...columns }: ContactColumns,
+): Promise<void> {
+  const { company_id: _none, ...encoded } = encodedContact(sql, customerId, { ...columns, company_id });
+  await sql`
     update contacts r
     set
-      ${sql(encodedContact(sql, customerId, columns))},
+      ${sql(encoded)},
+      company_id = ${companyAfter(sql, customerId, 'r', sql`${company_id}::uuid`)},
       ${verificationOf(sql, sql`${fold(columns.work_email)}`)},
       updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
-  const [contact] = rules.isEmpty
-    ? await sql<RuleContact[]>`${update} returning id`
-    : await sql<RuleContact[]>`with contacts as (${update} returning *) ${changedContact(sql, customerId)}`;
-  return contact!;
 }
 
 /**
@@ -322,7 +275,6 @@ async function updateContactRow(
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
  */
 export const deleteContact: DeleteRecord = async (sql, customerId, id, ifMatch) => {
-  await lockRulesShared(sql, customerId);
   const contact = await lockContact(sql, customerId, id, ifMatch);
   await withLastWrites(sql, customerId, async (last) => {
     await removeContacts(sql, customerId, [contact.id], last);
@@ -338,8 +290,8 @@ export async function removeContacts(
   last: LastWrites,
 ): Promise<void> {
   if (ids.length === 0) return;
-  await removeFromOpportunities(sql, customerId, ids, last);
-  await removeFromAllLists(sql, customerId, ids, last);
+  await removeFromOpportunities(sql, customerId, ids);
+  await removeFromAllLists(sql, customerId, ids);
   await sql`
     delete from contacts
     where customer_id = ${customerId}
@@ -367,19 +319,22 @@ async function lockContact(
 
 /**
  * Locks contacts until the transaction ends, and returns their ids and columns. Other transactions cannot add the
- * contacts to a list until then.
+ * contacts to a list until then. A deleted company counts as none.
  */
 export const lockContactRows = (
   sql: Transaction,
   customerId: string,
   ids: readonly string[],
 ): Promise<Locked<ContactColumns>[]> => sql<Locked<ContactColumns>[]>`
-  select id, ${constant(sql, contactFields.join(', '))}, company_id
-  from contacts
-  where customer_id = ${customerId}
-    and id = any(${ids as string[]}::uuid[])
-  order by id
-  for update`;
+  select
+    c.id,
+    ${constant(sql, contactFields.map((name) => `c.${name}`).join(', '))},
+    nullif(c.company_id, ${deletedCompanyOf(sql, customerId, 'c')}) as company_id
+  from contacts c
+  where c.customer_id = ${customerId}
+    and c.id = any(${ids as string[]}::uuid[])
+  order by c.id
+  for update of c`;
 
 /**
  * Returns the company id for the `company` field of a contact, or null for a contact without a company. If the company
@@ -410,10 +365,30 @@ const verificationOf = (sql: Transaction, email: Fragment): Fragment => sql`
   verification_status = case when r.folded ->> 'work_email' = ${email} then r.verification_status else 'unverified' end,
   last_verified = case when r.folded ->> 'work_email' = ${email} then r.last_verified end`;
 
+/** SQL expression: the company of a contact, if it is deleted; else null. */
+const deletedCompanyOf = (sql: Transaction, customerId: string, alias: 'c' | 'r'): Fragment => sql`(
+  select gone.id
+  from companies gone
+  where gone.customer_id = ${customerId}::uuid
+    and gone.id = ${constant(sql, alias)}.company_id
+    and not (${constant(sql, isLive('gone'))})
+)`;
+
+/**
+ * SQL expression for an update of a contact: the id of its company. If it gets none, the id of a deleted company stays:
+ * the company gets its contacts back if its deletion is undone.
+ * @param given SQL expression: the id of the new company
+ */
+export const companyAfter = (sql: Transaction, customerId: string, alias: 'c' | 'r', given: Fragment): Fragment =>
+  sql`coalesce(${given}, ${deletedCompanyOf(sql, customerId, alias)})`;
+
 export const contactsWritten: WrittenTable<ReturnType<typeof contactRow>> = {
   name: 'contacts',
   columns: [...contactFields, 'company_id', 'folded', 'terms'],
-  alsoSet: (sql) => verificationOf(sql, sql`given.folded ->> 'work_email'`),
+  setApart: ['company_id'],
+  alsoSet: (sql, customerId) => sql`
+    company_id = ${companyAfter(sql, customerId, 'r', sql`given.company_id`)},
+    ${verificationOf(sql, sql`given.folded ->> 'work_email'`)}`,
 };
 
 export function encodedContact(sql: Transaction, customerId: string, columns: ContactColumns) {

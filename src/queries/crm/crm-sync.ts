@@ -1,4 +1,5 @@
 import type { Locked, LockedId, Transaction } from '../../database/db.ts';
+import { liveCompanies } from '../../filters/live.ts';
 import type { SearchColumns } from '../../filters/search-columns.ts';
 import { constant } from '../../filters/sql.ts';
 import { contactFields } from '../../schemas/contacts.ts';
@@ -11,9 +12,8 @@ import { findByMergedProspect, findSuccessors } from '../records/merged-records.
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
 import type { LockedValue } from '../records/value-locks.ts';
 import { countryCodes } from '../../files/values/country-codes.ts';
-import { refreshMembers } from '../memberships/list-members.ts';
-import { lockAndReadRules } from '../memberships/list-rules.ts';
-import { addToLists } from '../memberships/manual-members.ts';
+import { addToLists } from '../memberships/list-members.ts';
+import { companyAfter } from './contacts.ts';
 import { companyOf, fillIn, syncedColumns, toContact, toRow, type SyncedContact } from './prospect-contacts.ts';
 
 /** A contact to insert or update, made from one or more prospects of a batch. */
@@ -42,7 +42,6 @@ export async function syncProspects(
   if (prospects.length === 0) return new Map();
   const codeOf = await countryCodes();
   const inCatalog = prospects.map((prospect) => toContact(prospect, codeOf));
-  const rules = await lockAndReadRules(sql, customerId);
   const locked = await lockForSync(sql, customerId, prospects, inCatalog);
   const batch = new SyncBatch(await lockStored(sql, customerId, inCatalog));
   const rows = inCatalog.map((contact) => batch.add(contact));
@@ -50,8 +49,7 @@ export async function syncProspects(
     await fillCompanies(sql, customerId, { prospects, rows, locked }, last);
     await write(sql, customerId, [...new Set(rows)], last);
     const ids = [...new Set(rows.map(({ id }) => id!))];
-    await refreshMembers(sql, customerId, rules, ids, last);
-    if (listIds.length > 0) await addToLists(sql, customerId, { list_ids: listIds, contact_ids: ids }, last);
+    if (listIds.length > 0) await addToLists(sql, customerId, { list_ids: listIds, contact_ids: ids });
   });
   return new Map(prospects.map(({ _id }, i) => [_id, rows[i]!.id!]));
 }
@@ -171,10 +169,8 @@ async function lockStored(sql: Transaction, customerId: string, inCatalog: reado
         last_verified,
         (
           select co.id
-          from companies co
-          where co.customer_id = ${customerId}
+          from ${liveCompanies(sql, customerId)}
             and co.id = contacts.company_id
-            and co.deleted_at is null
         ) as company_id
       from contacts
       where customer_id = ${customerId}
@@ -226,7 +222,9 @@ const searchColumns = { folded: 'jsonb', terms: 'integer[]' } as const satisfies
 
 const columns = Object.keys({ ...syncedColumns, ...searchColumns }).join(', ');
 const typed = Object.entries({ ...syncedColumns, ...searchColumns }).map(([column, type]) => `${column} ${type}`);
-const updates = Object.keys({ ...syncedColumns, ...searchColumns }).map((column) => `${column} = given.${column}`);
+const updates = Object.keys({ ...syncedColumns, ...searchColumns })
+  .filter((column) => column !== 'company_id')
+  .map((column) => `${column} = given.${column}`);
 
 /** Updates the contacts that already exist. Inserts the new contacts, and saves their ids in `rows`. */
 async function write(
@@ -257,7 +255,11 @@ export async function updateSynced(sql: Transaction, customerId: string, stored:
   const rows = stored.map(({ id, contact }) => ({ id: id!, ...toRow(customerId, contact) }));
   await sql`
     update contacts c
-    set ${constant(sql, updates.join(', '))}, crm_synced_at = (select clock_timestamp()), updated_at = (select clock_timestamp())
+    set
+      ${constant(sql, updates.join(', '))},
+      company_id = ${companyAfter(sql, customerId, 'c', sql`given.company_id`)},
+      crm_synced_at = (select clock_timestamp()),
+      updated_at = (select clock_timestamp())
     from jsonb_to_recordset(${sql.json(rows)}) as given (id uuid, ${constant(sql, typed.join(', '))})
     where c.customer_id = ${customerId}
       and c.id = any(${rows.map(({ id }) => id)}::uuid[]) -- else it may go through all the customer has

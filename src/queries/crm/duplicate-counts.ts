@@ -2,6 +2,7 @@ import { crc32 } from 'node:zlib';
 import { findCustomersWith } from '../records/finders.ts';
 import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { lowestId } from '../../database/wire-types.ts';
+import { liveCompanies } from '../../filters/live.ts';
 import { lookUpCompany } from '../../filters/look-up.ts';
 import type { Position } from '../../filters/cursor.ts';
 import { constant, type Fragment } from '../../filters/sql.ts';
@@ -199,12 +200,10 @@ const readers: Record<
     order by c.id
     limit ${recordsAtOnce}`,
   external_name: (sql, customerId, after) => sql`
-    select id, company_name as name, null as company
-    from companies
-    where customer_id = ${customerId}
-      and id > ${after}
-      and deleted_at is null
-    order by id
+    select co.id, co.company_name as name, null as company
+    from ${liveCompanies(sql, customerId)}
+      and co.id > ${after}
+    order by co.id
     limit ${recordsAtOnce}`,
 };
 

@@ -10,8 +10,6 @@ import { RecordsChanged, type LockedCompanies } from '../records/batches.ts';
 import { lockContacts } from '../records/contact-locks.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { findSuccessors } from '../records/merged-records.ts';
-import { refreshMembers } from '../memberships/list-members.ts';
-import { lockAndReadRules, type LockedRules } from '../memberships/list-rules.ts';
 import { findOrCreateNamed, lockCompanies, type NamedCompany } from './company-names.ts';
 import { tellSynced, updateSynced, valuesToLock } from './crm-sync.ts';
 import { companyOf, isEmpty, toContact, type SyncedContact } from './prospect-contacts.ts';
@@ -138,7 +136,6 @@ function withServiceColumns(filled: SyncedContact, before: SyncedContact, inCata
 
 /** Locked contacts, and what their prospects change in them. */
 export interface LockedEnrichments {
-  rules: LockedRules;
   companies: LockedCompanies;
   /** By the id with which the job names the contact. A contact that was deleted is missing. */
   enrichments: Map<string, Enrichment<Locked<EnrichedContact>>>;
@@ -157,7 +154,6 @@ export async function lockEnrichments(
   options: EnrichOptions,
 ): Promise<LockedEnrichments> {
   const prospects = [...matched.values()];
-  const rules = await lockAndReadRules(sql, customerId);
   const names = options.fields.includes('company')
     ? [...new Set(prospects.flatMap((prospect) => companyOf(prospect)?.company_name ?? []).map(fold))]
     : [];
@@ -173,7 +169,7 @@ export async function lockEnrichments(
     const contact = current.get(id);
     if (contact) enrichments.set(id, enrichmentOf(contact, prospect, codeOf, options));
   }
-  return { rules, companies, enrichments };
+  return { companies, enrichments };
 }
 
 /**
@@ -194,7 +190,7 @@ function requireUnmerged(
 export async function writeEnrichments(
   sql: Transaction,
   customerId: string,
-  { rules, companies }: LockedEnrichments,
+  { companies }: LockedEnrichments,
   chosen: readonly Enrichment<Locked<EnrichedContact>>[],
 ): Promise<void> {
   if (chosen.length === 0) return;
@@ -207,8 +203,6 @@ export async function writeEnrichments(
       contact: company ? { ...filled, company_id: ids.get(fold(company.company_name)) ?? null } : filled,
     }));
     await updateSynced(sql, customerId, rows);
-    const contactIds = rows.map(({ id }) => id);
-    await refreshMembers(sql, customerId, rules, contactIds, last);
     for (const row of rows) tellSynced(last, row);
   });
 }

@@ -1,130 +1,165 @@
 import type { Database, Queryable, Transaction } from '../../database/db.ts';
-import { notFound } from '../../errors.ts';
+import { conflict, notFound } from '../../errors.ts';
 import { etagOf, requireMatch } from '../../text/etag.ts';
 import { encodeCursor, readPosition, scopeOf } from '../../filters/cursor.ts';
+import { lookUp } from '../../filters/look-up.ts';
+import { liveLists } from '../../filters/live.ts';
 import { completeRules } from '../../filters/rules.ts';
+import type { Fragment } from '../../filters/sql.ts';
 import { all } from '../../filters/tree.ts';
-import type { List, ListCreate, ListPatch, ListQuery, Rule } from '../../schemas/lists.ts';
+import {
+  ruleLimits,
+  type List,
+  type ListCreate,
+  type ListedList,
+  type ListPatch,
+  type ListQuery,
+  type Rule,
+} from '../../schemas/lists.ts';
 import { defaultLimit } from '../../schemas/base/wire.ts';
-import { storedMembers } from '../records/counters.ts';
 import type { DeleteRecord, UpdateRecord } from '../records/finders.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
-import { copyMembers, isLargeList, removeList, removeNextMembers } from '../memberships/large-lists.ts';
-import { countStale } from '../memberships/list-counts.ts';
-import { beginRemoval, beginFill, beginCopy } from '../memberships/list-fills.ts';
-import { requireWithinRuleLimits } from '../memberships/list-rule-limits.ts';
-import { lockRulesExclusive, bumpRuleVersion } from '../memberships/list-rules.ts';
+import { countedColumns, countMembers, withCounts, type CountedList } from './list-counts.ts';
+import { listedRules } from '../memberships/list-filters.ts';
+import { copyMembers, lockLists } from '../memberships/list-members.ts';
 import type { RecordPage } from '../records/paging.ts';
-import { isStale, listState, snapshot, type ListState, type StaleList } from '../memberships/stale-lists.ts';
 
-/** A selected row: a list as the API returns it, and columns that say whether its stored member count is exact. */
-type Row = List & ListState;
+/** A list without the number of its members. */
+type Row = Omit<List, 'contacts_count'> & CountedList;
 
-const projection = (sql: Queryable, customerId: string) => sql`
-  l.id,
-  l.name,
-  l.description,
-  l.owner_id,
-  u.name as owner_name,
-  case when l.rules = '[]' then l.source else 'RULES' end as source,
-  array[]::uuid[] as collaborators,
-  l.rules,
-  ${storedMembers(sql, customerId)} as contacts_count,
-  l.created_at,
-  l.updated_at,
-  ${listState(sql, customerId)}`;
+/** @param which SQL that continues the clause `where`, and may add others */
+const selectLists = (sql: Queryable, customerId: string, which: Fragment): Promise<Row[]> => sql<Row[]>`
+  select
+    ${listedRules(sql, customerId)},
+    l.name,
+    l.description,
+    l.owner_id,
+    u.name as owner_name,
+    case when l.rules = '[]' then l.source else 'RULES' end as source,
+    array[]::uuid[] as collaborators,
+    l.created_at,
+    l.updated_at,
+    ${countedColumns(sql)}
+  from (select l.* from ${liveLists(sql, customerId)} ${which}) l
+  ${lookUp(sql, sql`select o.name from users o where o.customer_id = ${customerId} and o.id = l.owner_id`, 'u')}
+  order by l.id desc`;
 
-const source = (sql: Queryable) => sql`
-  lists l
-  join users u on u.customer_id = l.customer_id and u.id = l.owner_id`;
+/** Returns a list as the API shows it. */
+const shown = ({ id, name, description, owner_id, owner_name, source, collaborators, rules, ...row }: Row): List => ({
+  id,
+  name,
+  description,
+  owner_id,
+  owner_name,
+  source,
+  collaborators,
+  rules,
+  contacts_count: row.contacts_count,
+  created_at: row.created_at,
+  updated_at: row.updated_at,
+});
 
-export async function listLists(db: Database, customerId: string, query: ListQuery): Promise<RecordPage<List>> {
+/** Returns a page of lists, newest first. `withCounts` says how exact the numbers of their members are. */
+export async function listLists(db: Database, customerId: string, query: ListQuery): Promise<RecordPage<ListedList>> {
   const { page = 1, limit = defaultLimit } = query;
   const scope = scopeOf('list-contact', customerId, all([]), []);
   const after = readPosition(scope, [], query, 'this list', '/cursor');
-  const rows = await readLists(
-    db,
-    customerId,
-    (sql) => sql<Row[]>`
-    select ${projection(sql, customerId)}
-    from ${source(sql)}
-    where l.customer_id = ${customerId}
-      and l.deleted_at is null
-      ${after === undefined ? sql`` : sql`and l.id < ${after.id}`}
-    order by l.id desc
-    limit ${limit}
-    offset ${limit * (page - 1)}`,
+  const rows = await db.lookup((sql) =>
+    selectLists(
+      sql,
+      customerId,
+      sql`
+        ${after === undefined ? sql`` : sql`and l.id < ${after.id}`}
+        order by l.id desc
+        limit ${limit}
+        offset ${limit * (page - 1)}`,
+    ),
   );
+  const counted = await withCounts(db, customerId, rows);
   const isFull = rows.length === limit;
-  return { rows, nextCursor: isFull ? encodeCursor(scope, { id: rows.at(-1)!.id, values: [] }) : undefined };
+  return {
+    rows: counted.map((row) => ({ ...shown(row), counted_at: row.counted_at })),
+    nextCursor: isFull ? encodeCursor(scope, { id: rows.at(-1)!.id, values: [] }) : undefined,
+  };
 }
+
+export interface ListName {
+  id: string;
+  name: string;
+}
+
+/**
+ * Returns the customer's newest lists, up to `limit`, without the numbers of their members.
+ * @param also id of a list to return beside them
+ */
+export const listNames = (db: Database, customerId: string, limit: number, also?: string): Promise<ListName[]> =>
+  db.lookup(
+    (sql) => sql<ListName[]>`
+      with newest as (
+        select l.id, l.name
+        from ${liveLists(sql, customerId)}
+        order by l.id desc
+        limit ${limit}
+      )
+      select id, name
+      from newest
+      union all
+      select l.id, l.name
+      from ${liveLists(sql, customerId)}
+        and l.id = ${also ?? null}
+        and l.id not in (select id from newest)`,
+  );
 
 export async function findList(db: Database, customerId: string, id: string): Promise<List | undefined> {
   const [list] = await findLists(db, customerId, [id]);
   return list;
 }
 
-/** Returns the customer's lists with these ids, in any order. Leaves out unknown ids. */
+/** Returns the customer's lists with these ids, with the exact numbers of their members. Leaves out unknown ids. */
 export const findLists = (db: Database, customerId: string, ids: string[]): Promise<List[]> =>
-  readLists(db, customerId, (sql) => selectLists(sql, customerId, ids));
+  db.search((sql) => readLists(sql, customerId, ids));
 
-const selectLists = (sql: Queryable, customerId: string, ids: string[]) => sql<Row[]>`
-  select ${projection(sql, customerId)}
-  from ${source(sql)}
-  where l.customer_id = ${customerId}
-    and l.id = any(${ids}::uuid[])
-    and l.deleted_at is null`;
-
-/**
- * Reads lists with exact member counts. If a stored count may be out of date, reads the lists again and counts the
- * members, all in one snapshot.
- */
-async function readLists(db: Database, customerId: string, read: (sql: Queryable) => Promise<Row[]>): Promise<List[]> {
-  const rows = await db.lookup(read);
-  if (!rows.some(isStale)) return rows.map((row) => shown(row));
-  return snapshot(db, async (sql) => evaluateCounts(sql, customerId, await read(sql)));
-}
-
-/**
- * Returns lists as the API shows them, with exact member counts. Counts the members of a list only if its stored count
- * is out of date.
- */
-async function evaluateCounts(sql: Queryable, customerId: string, rows: Row[]): Promise<List[]> {
-  const stale = rows.filter((row): row is Row & StaleList => isStale(row));
-  const evaluated = await countStale(sql, customerId, stale);
-  return rows.map((row) => shown(row, evaluated.get(row.id)));
-}
-
-/**
- * Returns a list as the API shows it. The member count is `evaluated`, or the stored count if `evaluated` is undefined.
- */
-function shown(row: Row, evaluated?: number): List {
-  const { stale, is_copying, ...list } = row;
-  void [stale, is_copying];
-  return { ...list, contacts_count: evaluated ?? list.contacts_count };
+async function readLists(sql: Queryable, customerId: string, ids: string[]): Promise<List[]> {
+  const lists: List[] = [];
+  for (const row of await selectLists(sql, customerId, sql`and l.id = any(${ids}::uuid[])`))
+    lists.push(shown({ ...row, contacts_count: await countMembers(sql, customerId, row) }));
+  return lists;
 }
 
 /**
  * Creates a list.
  * @param source how it was made
- * @throws DomainError `conflict` if the customer would then have too many rules, or too many lists with rules
+ * @throws DomainError `conflict` if the customer would then have too many lists with rules
  */
 export const createList = (
   sql: Transaction,
   customerId: string,
   ownerId: string,
-  body: ListCreate,
+  { name, description = '', rules: given = [] }: ListCreate,
   source: 'MANUAL' | 'PROSPECT' = 'MANUAL',
 ): Promise<{ id: string; name: string }> =>
   withLastWrites(sql, customerId, async (last) => {
-    const rules = completeRules(body.rules ?? []);
-    const locked = rules.length > 0 ? await lockRulesExclusive(sql, customerId) : undefined;
-    if (locked) await requireWithinRuleLimits(sql, locked, { before: [], after: rules }, '/rules');
-    const { name, description = '' } = body;
-    const list = await insertList(sql, customerId, ownerId, { name, description, rules, source }, last);
-    if (locked) await beginFill(sql, locked, list.id, rules, last);
-    return list;
+    const rules = completeRules(given);
+    if (rules.length > 0) await requireRoomForRules(sql, customerId, '/rules');
+    return insertList(sql, customerId, ownerId, { name, description, rules, source }, last);
   });
+
+/**
+ * Checks that the customer may have one more list with rules. Other transactions cannot add rules to a list until this
+ * one ends.
+ * @param path JSON pointer to the rules in the request, for the error
+ * @throws DomainError `conflict`
+ */
+async function requireRoomForRules(sql: Transaction, customerId: string, path: string): Promise<void> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`lists with rules:${customerId}`}, 0))`;
+  const [row] = await sql<[{ lists: number }]>`
+    select count(*) as lists
+    from ${liveLists(sql, customerId)}
+      and l.rule_count > 0`;
+  if (row.lists < ruleLimits.lists) return;
+  const message = `a customer can have at most ${ruleLimits.lists} lists with rules`;
+  throw conflict(message[0]!.toUpperCase() + message.slice(1), [{ path, message }]);
+}
 
 async function insertList(
   sql: Transaction,
@@ -145,28 +180,30 @@ async function insertList(
  * Updates the fields of a list that `patch` contains.
  * @throws DomainError `not_found` if the customer has no such list
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
- * @throws DomainError `conflict` if the customer would then have too many rules, or too many lists with rules
+ * @throws DomainError `conflict` if the customer would then have too many lists with rules
  */
 export const updateList: UpdateRecord<ListPatch> = (sql, customerId, id, patch, ifMatch) =>
   withLastWrites(sql, customerId, async (last) => {
-    const locked = patch.rules && (await lockRulesExclusive(sql, customerId));
-    const current = await lockList(sql, customerId, id, ifMatch);
-    const rules = patch.rules ? completeRules(patch.rules) : current.rules;
-    const name = patch.name?.trim() ?? current.name;
+    const current = await lockList(sql, customerId, id, 'no key update', ifMatch);
     if (Object.keys(patch).length === 0) return;
-    if (locked) await requireWithinRuleLimits(sql, locked, { before: current.rules, after: rules }, '/rules');
-    const columns = { name, description: patch.description ?? current.description, rules };
+    const rules = patch.rules ? completeRules(patch.rules) : current.rules;
+    if (current.rules.length === 0 && rules.length > 0) await requireRoomForRules(sql, customerId, '/rules');
+    const columns = {
+      name: patch.name?.trim() ?? current.name,
+      description: patch.description ?? current.description,
+      rules,
+    };
     await sql`
-    update lists
-    set
-      name = ${columns.name},
-      description = ${columns.description},
-      rules = ${sql.json(rules)},
-      updated_at = (select clock_timestamp())
-    where customer_id = ${customerId}
-      and id = ${id}`;
+      update lists
+      set
+        name = ${columns.name},
+        description = ${columns.description},
+        rules = ${sql.json(rules)},
+        counted_at = case when rules = ${sql.json(rules)} then counted_at end,
+        updated_at = (select clock_timestamp())
+      where customer_id = ${customerId}
+        and id = ${id}`;
     last.updated('list', { id }, toldOf(current, current.source), toldOf(columns, current.source));
-    if (locked && !isSame(rules, current.rules)) await beginFill(sql, locked, id, rules, last);
   });
 
 const toldOf = ({ name, description, rules }: ListColumns, source: string) => ({
@@ -175,9 +212,6 @@ const toldOf = ({ name, description, rules }: ListColumns, source: string) => ({
   rules: completeRules(rules),
   source: rules.length > 0 ? 'RULES' : source,
 });
-
-const isSame = (some: Rule[], others: Rule[]): boolean =>
-  JSON.stringify(some) === JSON.stringify(completeRules(others));
 
 interface ListColumns {
   name: string;
@@ -193,7 +227,8 @@ export const listTag = ({ name, description, rules }: ListColumns): string =>
   etagOf({ name, description, rules: completeRules(rules) });
 
 /**
- * Locks a list until the transaction ends and returns its columns. `source` is how it was made.
+ * Locks a list until the transaction ends and returns its columns. `source` is how it was made. With `strength = 'update'`,
+ * other transactions also cannot add contacts to the list.
  * @throws DomainError `not_found` if the customer has no such list
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
  */
@@ -201,45 +236,42 @@ async function lockList(
   sql: Transaction,
   customerId: string,
   id: string,
+  strength: 'update' | 'no key update',
   ifMatch?: string,
 ): Promise<ListColumns & { source: string }> {
   const [list] = await sql<(ListColumns & { source: string })[]>`
-    select name, description, rules, source
-    from lists
-    where customer_id = ${customerId}
-      and id = ${id}
-      and deleted_at is null
-    for no key update`;
+    select l.name, l.description, l.rules, l.source
+    from ${liveLists(sql, customerId)}
+      and l.id = ${id}
+    for ${sql.unsafe(strength)}`;
   if (!list) throw notFound('list');
-  if (ifMatch !== undefined && ifMatch !== listTag(list)) {
-    const [shownNow] = await evaluateCounts(sql, customerId, await selectLists(sql, customerId, [id]));
-    requireMatch(ifMatch, shownNow!);
-  }
+  if (ifMatch !== undefined && ifMatch !== listTag(list))
+    requireMatch(ifMatch, (await readLists(sql, customerId, [id]))[0]!);
   return list;
 }
 
 /**
- * Deletes a list. The members of a large list are removed later by a worker.
+ * Deletes a list: no read finds it any more. Its row and its members stay for `HISTORY_DAYS`.
  * @throws DomainError `not_found` if the customer has no such list
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the list's current ETag
  */
 export const deleteList: DeleteRecord = (sql, customerId, id, ifMatch) =>
   withLastWrites(sql, customerId, async (last) => {
-    const locked = await lockRulesExclusive(sql, customerId);
-    const { rules } = await lockList(sql, customerId, id, ifMatch);
+    await lockList(sql, customerId, id, 'update', ifMatch);
+    await sql`
+      update lists
+      set deleted_at = (select clock_timestamp())
+      where customer_id = ${customerId}
+        and id = ${id}`;
     last.deleted('list', { id });
-    if (rules.length > 0) await bumpRuleVersion(sql, locked);
-    if (await isLargeList(sql, customerId, id)) return beginRemoval(sql, locked, id, last);
-    await removeNextMembers(sql, customerId, id);
-    return removeList(sql, customerId, id);
   });
 
 /**
- * Creates a copy of a list with its description, rules and manually added members. The members of a large list are
- * written later by a worker.
+ * Creates a copy of a list with its description, rules and the members that were added by hand.
  * @returns the id of the copy
  * @throws DomainError `not_found` if the customer has no such list
- * @throws DomainError `conflict` if the customer would then have too many rules, or too many lists with rules
+ * @throws DomainError `conflict` if the list has too many members, or the customer would then have too many lists with
+ *   rules
  */
 export const duplicateList = (
   sql: Transaction,
@@ -248,59 +280,12 @@ export const duplicateList = (
   { list_id, new_name }: { list_id: string; new_name: string },
 ): Promise<string> =>
   withLastWrites(sql, customerId, async (last) => {
-    const isLarge = await isLargeList(sql, customerId, list_id);
-    // A large list is copied without the exclusive lock, because every writer of contacts would wait for that lock.
-    const locked = isLarge ? undefined : await lockRulesExclusive(sql, customerId);
-    const list = await insertList(sql, customerId, ownerId, { name: new_name, description: '', rules: [] }, last);
-    const ends = { from: list_id, to: list.id };
-    if (isLarge) await copyMembers(sql, customerId, ends);
-    else await copyFewMembers(sql, customerId, ends, last);
-    // Read after the members: a list that is not deleted yet had all its members when they were copied.
-    const original = await findOriginal(sql, customerId, list_id);
+    const [original] = await lockLists(sql, customerId, [list_id]);
+    if (!original) throw notFound('list', ['/list_id']);
+    const { description } = original;
     const rules = completeRules(original.rules);
-    const withRules = rules.length > 0 ? (locked ?? (await lockRulesExclusive(sql, customerId))) : undefined;
-    if (withRules) await requireWithinRuleLimits(sql, withRules, { before: [], after: rules }, '/list_id');
-    await sql`
-    update lists
-    set description = ${original.description}, rules = ${sql.json(rules)}, is_copying = ${isLarge}
-    where customer_id = ${customerId}
-      and id = ${list.id}`;
-    if (withRules) await beginFill(sql, withRules, list.id, rules, last);
-    else if (isLarge) await beginCopy(sql, customerId, list.id, last);
-    return list.id;
+    if (rules.length > 0) await requireRoomForRules(sql, customerId, '/list_id');
+    const copy = await insertList(sql, customerId, ownerId, { name: new_name, description, rules }, last);
+    await copyMembers(sql, customerId, { from: list_id, to: copy.id });
+    return copy.id;
   });
-
-/**
- * Returns the fields of a list that are copied when the list is duplicated.
- * @throws DomainError `not_found` if the customer has no such list, or it is deleted
- */
-async function findOriginal(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-): Promise<{ description: string; rules: Rule[] }> {
-  const [original] = await sql<{ description: string; rules: Rule[] }[]>`
-    select description, rules
-    from lists
-    where customer_id = ${customerId}
-      and id = ${id}
-      and deleted_at is null`;
-  if (!original) throw notFound('list', ['/list_id']);
-  return original;
-}
-
-async function copyFewMembers(
-  sql: Transaction,
-  customerId: string,
-  { from, to }: { from: string; to: string },
-  last: LastWrites,
-): Promise<void> {
-  const { count } = await sql`
-    insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
-    select customer_id, ${to}, contact_id, true, false
-    from list_members
-    where customer_id = ${customerId}
-      and list_id = ${from}
-      and by_hand`;
-  last.count(to, count);
-}

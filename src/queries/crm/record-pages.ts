@@ -25,22 +25,22 @@ import { nextCursor, positionOf, type RecordQuery } from '../../filters/record-q
 import { recorder, run } from '../../filters/sql-recorder.ts';
 import { constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { singleList, type Filter } from '../../filters/tree.ts';
-import { storedCountClauses, readCount } from '../records/counters.ts';
-import { countStale } from '../memberships/list-counts.ts';
-import { readExactly, type ExactQuery } from '../memberships/stale-lists.ts';
+import { readCount } from '../records/counters.ts';
+import { resolveLists } from '../memberships/list-filters.ts';
 
 /**
  * Reads one page of records: those that match the query, with its order and limit.
  * @param projection returns the SQL columns to select
- * @throws DomainError `validation_failed` if the cursor needs texts that its row no longer has
+ * @throws DomainError `validation_failed` if the cursor needs texts that its row no longer has, or the filter names too
+ *   many lists with rules, as in all functions here
  */
 export async function readRecordPage<Row extends object>(
   db: Database,
   request: RecordQuery,
   projection: (sql: FragmentMaker) => Fragment,
 ): Promise<RecordPage<Row>> {
-  const query = await readLongTexts(db, request);
-  const rows = await readRecords<Row>(db, laneOf(db, query), query, projection, readRows);
+  const query = await readLongTexts(db, await resolveLists(db, request));
+  const rows = await laneOf(db, query)((sql) => readRows((page) => readPage<Row>(sql, page, projection), sql, query));
   return { rows, nextCursor: nextCursor(query, rows) };
 }
 
@@ -55,68 +55,20 @@ export async function readLongTexts(db: Pick<Database, 'search'>, query: RecordQ
   return { ...query, after: withLongTexts(after, row?.texts) };
 }
 
-/**
- * Reads one page of records. The result is exact even if stored list memberships are out of date.
- * @param strategy builds the SQL statement and runs it
- */
-const readRecords = <Row extends object>(
-  db: Database,
-  lane: Database['search'],
-  query: RecordQuery,
-  projection: (sql: FragmentMaker) => Fragment,
-  strategy: typeof readRows,
-): Promise<Row[]> =>
-  readExactly(db, lane, query, (sql, query) =>
-    strategy((page) => readGuarded<Row>(sql, query, page, projection), sql, query),
-  );
-
-const statementOf = (page: PageClauses, projection: (sql: FragmentMaker) => Fragment): Fragment => recorder`
-  select ${projection(recorder)}
-  from ${page.from}
-  where ${page.where}
-  order by ${page.orderBy}
-  limit ${page.limit}`;
-
-/**
- * Reads a page. Returns undefined if the query's SQL condition `guard` is false, because stored
- * data may then be out of date.
- */
-async function readGuarded<Row extends object>(
+const readPage = <Row extends object>(
   sql: Queryable,
-  { guard }: ExactQuery,
   page: PageClauses,
   projection: (sql: FragmentMaker) => Fragment,
-): Promise<Row[] | undefined> {
-  const statement = statementOf(page, projection);
-  if (!guard) return run<Row>(sql, statement);
-  // The row of the guard tells an empty page from stored data that is out of date.
-  const [first, ...others] = await run<Guarded>(
+): Promise<Row[]> =>
+  run<Row>(
     sql,
     recorder`
-      select guard.is_exact, page.*
-      from (select ${guard(recorder)} as is_exact) guard
-      left join lateral (select true as is_found, shown.* from (${statement}) shown where guard.is_exact) page on true`,
+      select ${projection(recorder)}
+      from ${page.from}
+      where ${page.where}
+      order by ${page.orderBy}
+      limit ${page.limit}`,
   );
-  if (!first!.is_exact) return undefined;
-  return first!.is_found ? ([first!, ...others].map(withoutGuard) as Row[]) : [];
-}
-
-/** A row of a guarded page. There is one row without a record if the page is empty. */
-interface Guarded {
-  is_exact: boolean;
-  is_found: boolean | null;
-}
-
-const withoutGuard = ({ is_exact, is_found, ...row }: Guarded): object => {
-  void [is_exact, is_found];
-  return row;
-};
-
-/**
- * Reads a page of an export. Tests every record, without a search index: an export reads all pages, and it would be
- * slower to select candidates from an index for each page.
- */
-const readOn: typeof readRows = (read, _sql, query) => read(pageClauses(recorder, query));
 
 /**
  * Number of records in one page of an export. Each page is read by one statement, and at most two pages are in memory.
@@ -126,16 +78,18 @@ export const exportPage = 500;
 /**
  * Reads all records that match a query, as a generator of pages. Each page is a separate statement, so no transaction
  * stays open. The data may change between two pages. The next page is read while the caller processes the current one.
- * @param query the query. Its limit, page and cursor are ignored.
+ * @param request the query. Its limit, page and cursor are ignored.
  * @returns the generator, after the first page was read
  */
 export async function readAllRecords<Row extends object>(
   db: Database,
-  query: RecordQuery,
+  request: RecordQuery,
   projection: (sql: FragmentMaker) => Fragment,
 ): Promise<AsyncGenerator<Row[]>> {
+  const query = { ...(await resolveLists(db, request)), limit: exportPage, offset: 0 };
+  // Without a search index: an export reads all pages, and to select candidates for each page would be slower.
   const read = (after: Position | undefined): Promise<Row[]> =>
-    readRecords(db, db.search, { ...query, limit: exportPage, offset: 0, after }, projection, readOn);
+    db.search((sql) => readPage<Row>(sql, pageClauses(recorder, { ...query, after }), projection));
   return followPages(await read(undefined), (last) => read(positionOf(query, last)));
 }
 
@@ -150,11 +104,12 @@ async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise
   }
 }
 
-export async function readCustomKeys(db: Database, query: RecordQuery, most: number): Promise<string[]> {
+export async function readCustomKeys(db: Database, request: RecordQuery, most: number): Promise<string[]> {
+  const query = await resolveLists(db, request);
   const keys = constant(recorder, `jsonb_object_keys(${query.source.alias}.custom_fields)`);
-  return readExactly(db, db.search, query, async (sql, exact) => {
-    const { from, where } = countClauses(recorder, exact);
-    const [row] = await run<{ keys: string[] }>(
+  const { from, where } = countClauses(recorder, query);
+  const [row] = await db.search((sql) =>
+    run<{ keys: string[] }>(
       sql,
       recorder`
       select array(
@@ -164,11 +119,10 @@ export async function readCustomKeys(db: Database, query: RecordQuery, most: num
         where ${where}
         order by key
         limit ${most}::bigint
-      ) as keys
-      ${exact.guard ? recorder`where ${exact.guard(recorder)}` : recorder``}`,
-    );
-    return row?.keys;
-  });
+      ) as keys`,
+    ),
+  );
+  return row!.keys;
 }
 
 /**
@@ -183,17 +137,17 @@ const fairlyMany = 5;
  * candidates are tested. If no index can be used, or if many records match, tests all records.
  */
 async function readRows<Row>(
-  read: (page: PageClauses) => Promise<Row[] | undefined>,
+  read: (page: PageClauses) => Promise<Row[]>,
   sql: Queryable,
-  query: ExactQuery,
-): Promise<Row[] | undefined> {
+  query: RecordQuery,
+): Promise<Row[]> {
   const isNarrow = isIndexable(recorder, query);
   const isNewest = isNarrow && isNewestFirst(query);
-  const isDone = (rows: Row[] | undefined) => rows === undefined || rows.length === query.limit;
+  const isDone = (rows: Row[]) => rows.length === query.limit;
   const first = isNewest ? await read(newestPageClauses(recorder, query)) : [];
   if (isDone(first)) return first;
   if (!isNarrow || !(await hasTerms(sql, query))) return read(pageClauses(recorder, query));
-  if (first!.length >= fairlyMany) {
+  if (first.length >= fairlyMany) {
     const more = await read(newestPageClauses(recorder, query, moreOfNewest));
     if (isDone(more)) return more;
   }
@@ -205,7 +159,7 @@ async function readRows<Row>(
  * Returns true if the index of search terms finds the customer's records. Returns false if too many records are not in
  * the index yet, because each of these records is also a candidate.
  */
-async function hasTerms(sql: Queryable, query: ExactQuery): Promise<boolean> {
+async function hasTerms(sql: Queryable, query: RecordQuery): Promise<boolean> {
   const [row] = await run<{ many: boolean }>(sql, recorder`select ${hasManyWithoutTerms(recorder, query)} as many`);
   return !row!.many;
 }
@@ -234,37 +188,36 @@ async function manyToCount(sql: Queryable, query: RecordQuery, most: number): Pr
  * Returns the number of records that match a query. If the query has no filter, this is the stored count.
  * @param most If more than `most` match, the result is `most` + 1. Costs no more than to find so many.
  */
-export async function countRecords(db: Database, query: RecordQuery, most?: number): Promise<number> {
+export async function countRecords(db: Database, request: RecordQuery, most?: number): Promise<number> {
+  const query = await resolveLists(db, request);
   const total = asksForAll(query.filter)
     ? await db.lookup((sql) => readCount(sql, query.customerId, query.source.table))
-    : await readExactly(db, laneOf(db, query), query, (sql, exact) => countExactly(sql, exact, most));
+    : await db.search((sql) => countMatches(sql, query, most));
   return Math.min(total, (most ?? Infinity) + 1);
 }
 
 /**
- * Returns the number of records that match a query. Returns undefined if the query's SQL condition `guard` is false,
- * because stored data may then be out of date.
+ * Returns the number of records that match a query.
+ * @param query one in which `resolveLists` has replaced the lists
  * @param most stop counting after one more than so many
  */
-async function countExactly(sql: Queryable, query: ExactQuery, most?: number): Promise<number | undefined> {
-  const { customerId, staleList, guard } = query;
-  if (staleList) return (await countStale(sql, customerId, [staleList])).get(staleList.id);
+export async function countMatches(sql: Queryable, query: RecordQuery, most?: number): Promise<number> {
   const list = singleList(query.filter);
   const { total, from, where } =
-    list === undefined ? await countOfMatches(sql, query, most) : storedCountClauses(recorder, customerId, list);
-  const [row] = await run<{ total: number }>(
-    sql,
-    recorder`
-    select ${total} as total
-    from ${from}
-    where ${where}
-    ${guard ? recorder`having ${guard(recorder)}` : recorder``}`,
-  );
-  return row?.total;
+    list === undefined ? await countOfMatches(sql, query, most) : membersClauses(query.customerId, list);
+  const [row] = await run<{ total: number }>(sql, recorder`select ${total} as total from ${from} where ${where}`);
+  return row!.total;
 }
 
+/** Counts without the contacts, because a contact that is deleted is no member any more. */
+const membersClauses = (customerId: string, listId: string) => ({
+  total: recorder`count(*)`,
+  from: recorder`list_members`,
+  where: recorder`customer_id = ${customerId}::uuid and list_id = ${listId}::uuid`,
+});
+
 /** Returns the SQL clauses that count the matching records. Uses an index if this is cheaper. */
-async function countOfMatches(sql: Queryable, query: ExactQuery, most?: number) {
+async function countOfMatches(sql: Queryable, query: RecordQuery, most?: number) {
   const isTooCommon = async () =>
     most === undefined
       ? filterUsesCompany(query.source, query.filter) && (await isCommon(sql, query))
@@ -283,7 +236,7 @@ async function countOfMatches(sql: Queryable, query: ExactQuery, most?: number) 
 const shallow = 1_000;
 
 /**
- * Returns the group of database connections for a query. Cheap queries (the first pages of all records, or of one list)
+ * Returns the group of database connections for a query. Cheap queries (the first pages of all records, or of a list without rules)
  * have their own group, so that expensive queries cannot delay them.
  */
 function laneOf(db: Database, { filter, order, offset }: RecordQuery): Database['search'] {
@@ -294,11 +247,12 @@ function laneOf(db: Database, { filter, order, offset }: RecordQuery): Database[
 
 const asksForAll = (filter: Filter): boolean => filter.kind === 'all' && filter.of.length === 0;
 
-export const readIds = (db: Database, query: RecordQuery, most: number): Promise<string[]> =>
-  readExactly(db, db.search, query, async (sql, exact) => {
-    const { from, where } = countClauses(recorder, exact);
-    const id = constant(recorder, `${query.source.alias}.id`);
-    const rows = await run<{ id: string }>(
+export async function readIds(db: Database, request: RecordQuery, most: number): Promise<string[]> {
+  const query = await resolveLists(db, request);
+  const { from, where } = countClauses(recorder, query);
+  const id = constant(recorder, `${query.source.alias}.id`);
+  const rows = await db.search((sql) =>
+    run<{ id: string }>(
       sql,
       recorder`
       select ${id}
@@ -306,6 +260,7 @@ export const readIds = (db: Database, query: RecordQuery, most: number): Promise
       where ${where}
       order by ${id}
       limit ${most}::bigint`,
-    );
-    return rows.map((row) => row.id);
-  });
+    ),
+  );
+  return rows.map((row) => row.id);
+}

@@ -5,13 +5,9 @@ import { externalIdsOf } from '../records/batch-external-ids.ts';
 import { canonicalOf, companyTable, contactTable, lockedValuesOf, matchItems } from '../records/batch-matches.ts';
 import { openItems, type LockedCompanies } from '../records/batches.ts';
 import { lockCompanyRows } from '../crm/companies.ts';
-import { lockDependants } from '../crm/company-changes.ts';
 import { lockCompanies } from '../crm/company-names.ts';
 import { lockContactRows } from '../crm/contacts.ts';
 import type { ImportSettings } from './imports.ts';
-import { beginSettling } from '../memberships/company-settlements.ts';
-import { lockRulesShared } from '../memberships/list-rules.ts';
-import type { LastWrites } from '../records/last-writes.ts';
 import { lockValues } from '../records/value-locks.ts';
 
 /** What is known of the records that several batches of an import write, while all their locks are held. */
@@ -25,8 +21,6 @@ export interface HeldLocks {
  * Takes all locks that several batches of an import need, at once and in the order that value-locks.ts describes, to
  * avoid deadlocks.
  * @param items the valid items of all batches
- * @param last collects what the transaction writes last; undefined for a dry run, whose batches are rolled back one by
- * one, with their locks
  * @returns the companies to which contacts refer, and external ids of the stored records, by match value (such as an
  * email)
  */
@@ -35,7 +29,6 @@ export async function lockForBatches(
   customerId: string,
   { object, match: given }: Pick<ImportSettings, 'object' | 'match'>,
   items: readonly object[],
-  last?: LastWrites,
 ): Promise<HeldLocks> {
   const match = given ?? 'id';
   const operation = given === null ? 'create' : 'read';
@@ -47,7 +40,6 @@ export async function lockForBatches(
   // Also the names of companies that exist: one that is renamed now is missing for a later batch, which then locks its
   // name, and must not have to wait for it.
   values.push(...wanted.names.map((value) => ({ kind: 'company_name' as const, value })));
-  const rulesVersion = await lockRulesShared(sql, customerId);
   let companies: LockedCompanies | undefined;
   if (object === 'contacts') companies = await lockCompanies(sql, customerId, { ...wanted, values });
   else await lockValues(sql, customerId, values);
@@ -59,8 +51,6 @@ export async function lockForBatches(
     object === 'contacts'
       ? await lockContactRows(sql, customerId, ids)
       : await lockCompanyRows(sql, customerId, ids, 'no key update');
-  if (object === 'companies' && rulesVersion !== undefined && last)
-    await lockDependantsOfAll(sql, customerId, rows, last);
   const byId = new Map<string, string | null>(rows.map(({ id, external_id }) => [id, external_id]));
   const externalIds = new Map(
     [...matched].flatMap(([value, id]) => {
@@ -69,21 +59,6 @@ export async function lockForBatches(
     }),
   );
   return { companies, externalIds };
-}
-
-/**
- * Locks the contacts of companies that several batches may change. Workers settle the large ones: a batch with only some
- * of them could take them for small, and would lock their contacts after those of others.
- */
-async function lockDependantsOfAll(
-  sql: Transaction,
-  customerId: string,
-  companies: readonly Locked<unknown>[],
-  last: LastWrites,
-): Promise<void> {
-  const ids = companies.map(({ id }) => id);
-  const { large } = await lockDependants(sql, customerId, ids);
-  if (large.size > 0) await beginSettling(sql, customerId, [...large], { isDeletion: false }, last);
 }
 
 function companiesOf(items: readonly object[]): { names: string[]; ids: string[] } {

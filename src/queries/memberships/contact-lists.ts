@@ -1,10 +1,11 @@
-import type { Database } from '../../database/db.ts';
+import type { Database, Queryable } from '../../database/db.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
-import { filteredColumns, type FilteredRecord } from '../../filters/matches.ts';
-import { constant } from '../../filters/sql.ts';
+import { liveLists } from '../../filters/live.ts';
+import { rulesFilter } from '../../filters/rules.ts';
+import { recorder, run } from '../../filters/sql-recorder.ts';
+import { join } from '../../filters/sql.ts';
+import { toSql } from '../../filters/to-sql.ts';
 import type { Rule } from '../../schemas/lists.ts';
-import { compileRules } from './list-rules.ts';
-import { isStale, listState, snapshot, type ListState } from './stale-lists.ts';
 
 export interface ListOfContact {
   id: string;
@@ -13,8 +14,10 @@ export interface ListOfContact {
   by_hand: boolean;
 }
 
+type ListWithRules = Omit<ListOfContact, 'by_hand'> & { rules: Rule[] };
+
 /**
- * Returns the lists that a contact is in, by name. The rules of stale lists are evaluated for this contact.
+ * Returns the lists that a contact is in, by name.
  * @param manual ids of the lists to which the contact was added by hand
  */
 export const findListsOfContact = (
@@ -23,32 +26,57 @@ export const findListsOfContact = (
   contactId: string,
   manual: readonly string[],
 ): Promise<ListOfContact[]> =>
-  snapshot(db, async (sql) => {
-    const rows = await sql<(ListState & { id: string; name: string; rules: Rule[] | null; by_rule: boolean })[]>`
-      select id, name, stale, is_copying, case when stale is not null then rules end as rules, by_rule
-      from (
-        select l.id, l.name, l.rules, coalesce(m.by_rule, false) as by_rule, ${listState(sql, customerId)}
-        from lists l
-        left join list_members m
-          on m.customer_id = l.customer_id
-          and m.list_id = l.id
-          and m.contact_id = ${contactId}
-        where l.customer_id = ${customerId}
-          and l.deleted_at is null
-      ) list
-      where by_rule or stale is not null or id = any(${manual as string[]}::uuid[])
-      order by name, id`;
-    const [contact] = rows.some(isStale)
-      ? await sql<FilteredRecord[]>`
-          select ${constant(sql, filteredColumns(contactSource))}
-          from ${fromOf(sql, contactSource, customerId)}
-          where c.customer_id = ${customerId}
-            and c.id = ${contactId}`
-      : [];
-    const isMember = (row: (typeof rows)[number]): boolean =>
-      isStale(row) ? contact !== undefined && compileRules(row.rules!)(contact) : row.by_rule;
-    return rows
-      .map((row) => ({ id: row.id, name: row.name, by_hand: manual.includes(row.id), isMember: isMember(row) }))
-      .filter(({ by_hand, isMember }) => by_hand || isMember)
-      .map(({ id, name, by_hand }) => ({ id, name, by_hand }));
+  db.search(async (sql) => {
+    const lists = await sql<ListWithRules[]>`
+      select l.id, l.name, l.rules
+      from ${liveLists(sql, customerId)}
+        and (l.rule_count > 0 or l.id = any(${manual as string[]}::uuid[]))
+      order by l.name, l.id`;
+    const byHand = new Set(manual);
+    const others = lists.filter(({ id }) => !byHand.has(id));
+    const matching = new Set<string>();
+    for (const group of groupsOf(others))
+      for (const id of await findMatching(sql, customerId, contactId, group)) matching.add(id);
+    return lists.flatMap(({ id, name }) =>
+      byHand.has(id) || matching.has(id) ? [{ id, name, by_hand: byHand.has(id) }] : [],
+    );
   });
+
+/** Number of rules from which on one statement evaluates no further list: many rules take long to plan. */
+const rulesTogether = 500;
+
+function groupsOf(lists: readonly ListWithRules[]): ListWithRules[][] {
+  const groups: ListWithRules[][] = [];
+  let rules = rulesTogether;
+  for (const list of lists) {
+    if (rules >= rulesTogether) {
+      groups.push([]);
+      rules = 0;
+    }
+    groups.at(-1)!.push(list);
+    rules += list.rules.length;
+  }
+  return groups;
+}
+
+/** Returns the lists whose rules the contact matches. Evaluates all of them on its row. */
+async function findMatching(
+  sql: Queryable,
+  customerId: string,
+  contactId: string,
+  lists: readonly ListWithRules[],
+): Promise<string[]> {
+  const tests = lists.map(({ id, rules }) => {
+    const matches = toSql(recorder, contactSource, customerId, rulesFilter(contactSource.fields, rules));
+    return recorder`case when ${matches} then ${id}::uuid end`;
+  });
+  const [row] = await run<{ lists: string[] }>(
+    sql,
+    recorder`
+    select array_remove(array[${join(recorder, tests, ',', '')}], null) as lists
+    from ${fromOf(recorder, contactSource, customerId)}
+    where c.customer_id = ${customerId}::uuid
+      and c.id = ${contactId}::uuid`,
+  );
+  return row?.lists ?? [];
+}

@@ -1,14 +1,13 @@
 import type { Transaction } from '../../database/db.ts';
 import { conflict, notFound } from '../../errors.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
+import { liveLists } from '../../filters/live.ts';
 import { record, recorder } from '../../filters/sql-recorder.ts';
 import type { Fragment } from '../../filters/sql.ts';
 import { toSql } from '../../filters/to-sql.ts';
 import type { Filter } from '../../filters/tree.ts';
-import { usesCompanyFields } from './company-settlements.ts';
 import { earlierVerification, sinceNow } from '../records/earlier-verifications.ts';
-import { lockRulesShared } from './list-rules.ts';
-import { listState, memberOf, type StaleList } from './stale-lists.ts';
+import { listedRules, membersOf, type ListedRules } from './list-filters.ts';
 
 const maxMembers = 100_000;
 
@@ -61,20 +60,16 @@ export async function countListAddresses(
 }
 
 /**
- * Returns the filter for a list's members, who do not change until the transaction ends.
+ * Returns the filter for a list's members.
  * @throws DomainError `not_found` when the list does not exist
  */
 async function findMembers(sql: Transaction, customerId: string, listId: string): Promise<Filter> {
-  await lockRulesShared(sql, customerId);
-  // A company can change until the members are read. So rules that use fields of companies are always evaluated.
-  const [list] = await sql<(StaleList & { is_evaluated: boolean })[]>`
-    select l.id, l.rules, ${listState(sql, customerId)}, l.fill_version is not null or ${usesCompanyFields(sql)} as is_evaluated
-    from lists l
-    where l.customer_id = ${customerId}
-      and l.id = ${listId}
-      and l.deleted_at is null`;
+  const [list] = await sql<ListedRules[]>`
+    select ${listedRules(sql, customerId)}
+    from ${liveLists(sql, customerId)}
+      and l.id = ${listId}`;
   if (!list) throw notFound('list');
-  return memberOf([list.id], { customerId, lists: list.is_evaluated ? [list] : [] });
+  return membersOf([list]);
 }
 
 /**

@@ -1,222 +1,158 @@
 import type { LockedId, Transaction } from '../../database/db.ts';
-import { missingReferences } from '../../errors.ts';
-import { TimeSlice } from '../../process/event-loop.ts';
+import { conflict, missingReferences } from '../../errors.ts';
 import { contactSource, fromOf } from '../../filters/columns.ts';
-import { lookUp } from '../../filters/look-up.ts';
-import { filteredColumns, type FilteredRecord } from '../../filters/matches.ts';
-import { constant } from '../../filters/sql.ts';
+import { liveLists } from '../../filters/live.ts';
+import { rulesFilter } from '../../filters/rules.ts';
+import { record, recorder } from '../../filters/sql-recorder.ts';
+import { toSql } from '../../filters/to-sql.ts';
 import type { Rule } from '../../schemas/lists.ts';
-import type { LastWrites } from '../records/last-writes.ts';
-import { writeCopied } from './large-lists.ts';
-import { compileRules, rulesOf, type LockedRules, type RuleList } from './list-rules.ts';
-import { MemberChanges } from './member-changes.ts';
+import { lockContacts } from '../records/contact-locks.ts';
+import { countUpTo } from '../records/finders.ts';
 
 /*
- * Only a transaction that has locked the customer's rules (shared or exclusive) and the contact's row may change a
- * contact's memberships. All locks are taken in the order that value-locks.ts describes.
+ * The table `list_members` has the contacts that were added to a list by hand. The rules of a list are evaluated on read:
+ * see list-filters.ts. All locks are taken in the order that value-locks.ts describes.
  */
 
+/** Maximum number of memberships that one transaction of a worker writes. */
+const membersAtOnce = 10_000;
+
 /**
- * Updates the list memberships of contacts after a change: evaluates `rules` for these contacts, and saves the
- * differences.
+ * Returns how many contacts one transaction may add to `lists` lists: at most `max`, at least 1.
  */
-export async function refreshMembers(
+export const contactsAtOnce = (max: number, lists: number): number =>
+  Math.min(max, Math.ceil(membersAtOnce / Math.max(1, lists)));
+
+interface ManualMembers {
+  list_id: string;
+  contact_ids: readonly string[];
+}
+
+/**
+ * Adds contacts to a list by hand. They stay members even if they do not match the list's rules.
+ * @returns `added`: number of contacts that became members; `already_members`: number of contacts that were members
+ *   before
+ * @throws DomainError `not_found` with the JSON pointer of every unknown id; nothing is written in this case
+ */
+export async function addMembers(
   sql: Transaction,
   customerId: string,
-  rules: LockedRules,
+  body: ManualMembers,
+): Promise<{ added: number; already_members: number }> {
+  const { rules, contactIds } = await lockListAndContacts(sql, customerId, body);
+  const matching = await findMatching(sql, customerId, rules, contactIds);
+  const added = await addToLists(sql, customerId, { list_ids: [body.list_id], contact_ids: contactIds });
+  const members = added.filter((id) => !matching.has(id)).length;
+  return { added: members, already_members: contactIds.length - members };
+}
+
+/** Returns those of the contacts that match the rules. */
+async function findMatching(
+  sql: Transaction,
+  customerId: string,
+  rules: readonly Rule[],
   contactIds: readonly LockedId[],
-  last: LastWrites,
-): Promise<void> {
-  // It needs statements of its own, because a statement does not see its own writes. The service evaluates the rules, not
-  // the database: for one contact, the maximum number of rules takes about 1 ms, and the number of statements does not
-  // depend on the number of lists.
-  const changes = new MemberChanges(sql, customerId, last);
-  const ids = rules.isEmpty ? [] : [...new Set(contactIds)];
-  for (let i = 0; i < ids.length; i += contactsAtOnce) {
-    const contacts = await readContacts(sql, customerId, ids.slice(i, i + contactsAtOnce));
-    for await (const lists of rules.lists()) await compareMembers(contacts, lists, changes);
-  }
-  await changes.write();
-}
-
-/**
- * Updates the list memberships of one contact after a change: evaluates `rules` for this contact, and saves the
- * differences. Call it last in the transaction that wrote the contact.
- * @param contact the result row of the statement that wrote the contact. This statement must end with the SQL of
- *   `newContact` or `changedContact`
- */
-export async function refreshMember(
-  sql: Transaction,
-  customerId: string,
-  rules: LockedRules,
-  contact: RuleContact,
-  last: LastWrites,
-): Promise<void> {
-  const changes = new MemberChanges(sql, customerId, last);
-  for await (const lists of rules.lists()) await compareMembers([contact], lists, changes);
-  await changes.writeWithCounts();
-}
-
-export interface RuleContact extends FilteredRecord {
-  id: LockedId;
-  /**
-   * Ids of the lists that contain the contact because of their rules, as stored before the rules are evaluated again.
-   */
-  list_ids: readonly string[];
-}
-
-/**
- * SQL `select` that returns a contact which was just inserted, with all fields that the rules of a list can test. Put
- * it after `with contacts as (insert … returning *)`.
- */
-export const newContact = (sql: Transaction, customerId: string) => sql`
-  select ${constant(sql, filteredColumns(contactSource))}, '{}'::uuid[] as list_ids
-  from ${fromOf(sql, contactSource, customerId)}`;
-
-/**
- * SQL `select` that returns each updated contact: the fields that list rules can test, and the ids of the lists that
- * contain the contact because of their rules. Put this SQL after `with contacts as (update … returning *)`. Lock the
- * contacts in an earlier statement, so that all committed list memberships are visible.
- */
-export const changedContact = (sql: Transaction, customerId: string) => sql`
-  select
-    ${constant(sql, filteredColumns(contactSource))},
-    array(
-      select m.list_id
-      from list_members m
-      where m.customer_id = ${customerId}::uuid
-        and m.contact_id = c.id
-        and m.by_rule
-    ) as list_ids
-  from ${fromOf(sql, contactSource, customerId)}`;
-
-/** Number of contacts that one statement reads. The limit saves memory: one contact may take 40 KiB. */
-const contactsAtOnce = 200;
-
-const readContacts = (sql: Transaction, customerId: string, ids: readonly LockedId[]): Promise<RuleContact[]> =>
-  sql<RuleContact[]>`
-    ${changedContact(sql, customerId)}
+): Promise<Set<string>> {
+  if (rules.length === 0) return new Set();
+  const { text, parameters } = record(recorder`
+    select c.id
+    from ${fromOf(recorder, contactSource, customerId)}
     where c.customer_id = ${customerId}::uuid
-      and c.id = any(${ids as LockedId[]}::uuid[])`;
-
-/**
- * Evaluates the rules of lists for contacts. If the result for a contact and a list differs from the stored membership,
- * adds the difference to `changes`.
- */
-async function compareMembers(
-  contacts: readonly RuleContact[],
-  lists: readonly RuleList[],
-  changes: MemberChanges,
-): Promise<void> {
-  const stretch = new TimeSlice();
-  for (const contact of contacts) {
-    const current = new Set(contact.list_ids);
-    for (const { id, matches } of lists) {
-      const isMatch = matches(contact);
-      if (isMatch !== current.has(id)) changes.add(id, contact.id, isMatch);
-      if (stretch.isOver) await stretch.pause();
-    }
-    if (changes.areDue) await changes.write();
-  }
+      and c.id = any(${contactIds as LockedId[]}::uuid[])
+      and ${toSql(recorder, contactSource, customerId, rulesFilter(contactSource.fields, rules))}`);
+  const rows = await sql.unsafe<{ id: string }[]>(text, parameters as string[]);
+  return new Set(rows.map(({ id }) => id));
 }
 
 /**
- * Evaluates the rules of one list for some contacts. Adds the matching contacts to the list, and removes the others,
- * except manually added members.
+ * Adds contacts to lists by hand, in one statement. Ignores lists that do not exist.
+ * @returns the contact of each new membership
  */
-export const refreshList = (
+export async function addToLists(
   sql: Transaction,
   customerId: string,
-  list: { id: string; rules: readonly Rule[] },
-  contactIds: readonly LockedId[],
-  last: LastWrites,
-): Promise<void> =>
-  refreshMembers(sql, customerId, rulesOf([{ id: list.id, matches: compileRules(list.rules) }]), contactIds, last);
+  { list_ids, contact_ids }: { list_ids: readonly string[]; contact_ids: readonly LockedId[] },
+): Promise<string[]> {
+  // From the tables rather than from the arrays: Citus then sends one statement to the worker of the customer.
+  const rows = await sql<{ contact_id: string }[]>`
+    insert into list_members (customer_id, list_id, contact_id)
+    select c.customer_id, listed.id, c.id
+    from (
+      select l.id
+      from ${liveLists(sql, customerId)}
+        and l.id = any(${list_ids as string[]}::uuid[])
+    ) listed
+    cross join contacts c
+    where c.customer_id = ${customerId}
+      and c.id = any(${contact_ids as LockedId[]}::uuid[])
+    on conflict (customer_id, list_id, contact_id) do nothing
+    returning contact_id`;
+  return rows.map(({ contact_id }) => contact_id);
+}
 
 /**
- * Sets the lists to which contacts are added manually: adds each contact to its given lists, and removes it from
- * others. Contacts that match a list's rules stay members of the list. The lists exist: see `findLists`.
- * @param wanted a map from contact id to list ids (in lower case)
+ * Removes contacts from a list to which they were added by hand. Contacts that match the list's rules stay members.
+ * @returns `removed`: number of contacts that had been added by hand
+ * @throws DomainError `not_found` with the JSON pointer of every unknown id; nothing is written in this case
  */
-export async function setManualLists(
+export async function removeMembers(
   sql: Transaction,
   customerId: string,
-  wanted: ReadonlyMap<LockedId, readonly string[]>,
-  last: LastWrites,
-): Promise<void> {
-  const contacts = [...wanted.keys()];
-  if (contacts.length === 0) return;
-  const pairs = [...wanted].flatMap(([contact, lists]) => [...new Set(lists)].map((list) => ({ list, contact })));
-  const [lists, members] = [pairs.map(({ list }) => list), pairs.map(({ contact }) => contact)];
-  const isUnwanted = sql`
-    customer_id = ${customerId}
-    and contact_id = any(${contacts}::uuid[])
-    and (list_id, contact_id) not in (select * from unnest(${lists}::uuid[], ${members}::uuid[]))`;
-  await writeCopied(sql, customerId, contacts, last);
-  const removed = await sql<{ list_id: string }[]>`
+  body: ManualMembers,
+): Promise<{ removed: number }> {
+  const { contactIds } = await lockListAndContacts(sql, customerId, body);
+  const { count } = await sql`
     delete from list_members
-    where ${isUnwanted}
-      and not by_rule
-    returning list_id`;
-  await sql`
-    update list_members
-    set by_hand = false
-    where ${isUnwanted}
-      and by_hand`;
-  const added = await sql<{ list_id: string; is_new: boolean }[]>`
-    insert into list_members (customer_id, list_id, contact_id, by_hand, by_rule)
-    select ${customerId}, given.list_id, given.contact_id, true, false
-    from unnest(${lists}::uuid[], ${members}::uuid[]) as given (list_id, contact_id)
-    on conflict (customer_id, list_id, contact_id) do update
-    set by_hand = true
-    where not list_members.by_hand
-    returning new.list_id, old.list_id is null as is_new`;
-  for (const { list_id } of removed) last.count(list_id, -1);
-  for (const { list_id, is_new } of added) last.count(list_id, is_new ? 1 : 0);
+    where customer_id = ${customerId}
+      and list_id = ${body.list_id}
+      and contact_id = any(${contactIds}::uuid[])`;
+  return { removed: count };
 }
 
 /**
- * Returns the lists to which contacts were added manually, as a map from contact id to list ids. First writes copied
- * memberships of these contacts that are not written yet.
- * @param last collects what the transaction writes last
+ * Locks a list and contacts that will be added to it or removed from it.
+ * @returns the list's rules, and the contacts' ids without duplicates
+ * @throws DomainError `not_found` with the JSON pointer of every unknown id
  */
-export async function findManualLists(
+async function lockListAndContacts(
   sql: Transaction,
   customerId: string,
-  contactIds: readonly LockedId[],
-  last: LastWrites,
-): Promise<Map<string, string[]>> {
-  if (contactIds.length === 0) return new Map();
-  await writeCopied(sql, customerId, contactIds, last);
-  const members = await sql<{ contact_id: string; list_ids: string[] }[]>`
-    select m.contact_id, array_agg(m.list_id) as list_ids
-    from list_members m
-    ${lookUp(sql, sql`select l.deleted_at from lists l where l.customer_id = ${customerId} and l.id = m.list_id`, 'l')}
-    where m.customer_id = ${customerId}
-      and m.contact_id = any(${contactIds as LockedId[]}::uuid[])
-      and m.by_hand
-      and l.deleted_at is null
-    group by m.contact_id`;
-  return new Map(members.map(({ contact_id, list_ids }) => [contact_id, list_ids]));
+  { list_id, contact_ids }: ManualMembers,
+): Promise<{ rules: Rule[]; contactIds: LockedId[] }> {
+  const [list] = await lockLists(sql, customerId, [list_id]);
+  const contactIds = await lockContacts(sql, customerId, [...new Set(contact_ids)]);
+  const missing = [...(list ? [] : [{ noun: 'list', path: '/list_id' }]), ...missingOf(contact_ids, contactIds)];
+  if (!list || missing.length > 0) throw missingReferences(missing);
+  return { rules: list.rules, contactIds };
+}
+
+function missingOf(given: readonly string[], found: readonly string[]): { noun: string; path: string }[] {
+  const known = new Set(found);
+  return given.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'contact', path: `/contact_ids/${i}` }]));
+}
+
+interface LockedList {
+  id: string;
+  description: string;
+  rules: Rule[];
 }
 
 /**
- * Returns those of the given ids (in lower case) that belong to lists of the customer. While the customer's rules are
- * locked, none of them is deleted.
+ * Locks lists, so that none of them is deleted until the transaction ends. Leaves out unknown ids.
+ * @param ids in lower case
  */
-export async function findLists(sql: Transaction, customerId: string, ids: readonly string[]): Promise<Set<string>> {
-  if (ids.length === 0) return new Set();
-  const found = await sql<{ id: string }[]>`
-    select id
-    from lists
-    where customer_id = ${customerId}
-      and id = any(${ids as string[]}::uuid[])
-      and deleted_at is null`;
-  return new Set(found.map(({ id }) => id));
-}
+export const lockLists = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<LockedList[]> =>
+  ids.length === 0
+    ? Promise.resolve([])
+    : sql<LockedList[]>`
+        select l.id, l.description, l.rules
+        from ${liveLists(sql, customerId)}
+          and l.id = any(${ids as string[]}::uuid[])
+        order by l.id
+        for key share`;
 
 /**
- * Returns a request's `list_ids` without duplicates.
+ * Returns a request's `list_ids` without duplicates. None of these lists is deleted until the transaction ends.
  * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
 export async function requireLists(
@@ -224,26 +160,96 @@ export async function requireLists(
   customerId: string,
   ids: readonly string[] = [],
 ): Promise<string[]> {
-  const known = await findLists(sql, customerId, ids);
+  const known = new Set((await lockLists(sql, customerId, ids)).map(({ id }) => id));
   const missing = ids.flatMap((id, i) => (known.has(id) ? [] : [{ noun: 'list', path: `/list_ids/${i}` }]));
   if (missing.length > 0) throw missingReferences(missing);
   return [...new Set(ids)];
 }
 
 /**
- * Deletes all list memberships of contacts. Call it before the contacts are deleted.
- * @param last collects what the transaction writes last
+ * Adds each contact to its given lists by hand, and removes it from others. The lists are locked.
+ * @param wanted a map from contact id to list ids (in lower case)
  */
+export async function setManualLists(
+  sql: Transaction,
+  customerId: string,
+  wanted: ReadonlyMap<LockedId, readonly string[]>,
+): Promise<void> {
+  const contacts = [...wanted.keys()];
+  if (contacts.length === 0) return;
+  const pairs = [...wanted].flatMap(([contact, lists]) => [...new Set(lists)].map((list) => ({ list, contact })));
+  const [lists, members] = [pairs.map(({ list }) => list), pairs.map(({ contact }) => contact)];
+  await sql`
+    delete from list_members
+    where customer_id = ${customerId}
+      and contact_id = any(${contacts}::uuid[])
+      and (list_id, contact_id) not in (select * from unnest(${lists}::uuid[], ${members}::uuid[]))
+      and list_id = any(array(select l.id from ${liveLists(sql, customerId)}))`;
+  if (pairs.length === 0) return;
+  await sql`
+    insert into list_members (customer_id, list_id, contact_id)
+    select ${customerId}, given.list_id, given.contact_id
+    from unnest(${lists}::uuid[], ${members}::uuid[]) as given (list_id, contact_id)
+    on conflict (customer_id, list_id, contact_id) do nothing`;
+}
+
+/** Returns the lists to which contacts were added by hand, as a map from contact id to list ids. */
+export async function findManualLists(
+  sql: Transaction,
+  customerId: string,
+  contactIds: readonly LockedId[],
+): Promise<Map<string, string[]>> {
+  if (contactIds.length === 0) return new Map();
+  const members = await sql<{ contact_id: string; list_ids: string[] }[]>`
+    select m.contact_id, array_agg(m.list_id) as list_ids
+    from list_members m
+    where m.customer_id = ${customerId}
+      and m.contact_id = any(${contactIds as LockedId[]}::uuid[])
+      and m.list_id = any(array(select l.id from ${liveLists(sql, customerId)}))
+    group by m.contact_id`;
+  return new Map(members.map(({ contact_id, list_ids }) => [contact_id, list_ids]));
+}
+
+/** Deletes all memberships of contacts. Call it before the contacts are deleted. */
 export async function removeFromAllLists(
   sql: Transaction,
   customerId: string,
   contactIds: readonly LockedId[],
-  last: LastWrites,
 ): Promise<void> {
-  const removed = await sql<{ list_id: string }[]>`
+  await sql`
     delete from list_members
     where customer_id = ${customerId}
-      and contact_id = any(${contactIds as LockedId[]}::uuid[])
-    returning list_id`;
-  for (const { list_id } of removed) last.count(list_id, -1);
+      and contact_id = any(${contactIds as LockedId[]}::uuid[])`;
+}
+
+/** Maximum number of members that were added by hand to a list that is duplicated. Copying them takes about a second. */
+const maxCopied = 100_000;
+
+/**
+ * Copies the members that were added by hand to the list `from` to the list `to`.
+ * @throws DomainError `conflict` if they are more than `maxCopied`
+ */
+export async function copyMembers(
+  sql: Transaction,
+  customerId: string,
+  { from, to }: { from: string; to: string },
+): Promise<void> {
+  const members = () => sql`from list_members m where m.customer_id = ${customerId} and m.list_id = ${from}`;
+  const [row] = await sql<[{ members: number }]>`select ${countUpTo(sql, members(), maxCopied)} as members`;
+  if (row.members > maxCopied) {
+    const message = `has more than ${maxCopied} members that were added by hand`;
+    throw conflict(`The list ${message}: it cannot be duplicated`, [{ path: '/list_id', message }]);
+  }
+  // The contacts are locked, because the foreign key would refuse one that is deleted meanwhile.
+  await sql`
+    insert into list_members (customer_id, list_id, contact_id)
+    select ${customerId}, ${to}, present.id
+    from (
+      select c.id
+      from contacts c
+      where c.customer_id = ${customerId}
+        and c.id = any(array(select m.contact_id ${members()}))
+      order by c.id
+      for key share
+    ) present`;
 }

@@ -1,5 +1,6 @@
-import type { Locked, Queryable, Transaction } from '../../database/db.ts';
+import type { Database, Locked, Queryable, Transaction } from '../../database/db.ts';
 import { companyBatches, contactBatches, type BatchKind, type MatchField } from '../../schemas/batches.ts';
+import { isLive } from '../../filters/live.ts';
 import { fold } from '../../text/fold.ts';
 import {
   alive,
@@ -74,7 +75,7 @@ export interface BatchRecords<Row extends object, Shown extends { id: string }> 
 }
 
 export const contactTable: RecordTable = { kind: contactBatches, table: 'contacts', visible: 'true' };
-export const companyTable: RecordTable = { kind: companyBatches, table: 'companies', visible: 'r.deleted_at is null' };
+export const companyTable: RecordTable = { kind: companyBatches, table: 'companies', visible: isLive('r') };
 
 const maxMatchingIds = 10;
 
@@ -184,6 +185,10 @@ export async function lockMatching<Row extends object>(
     item.stored = row;
   }
 }
+
+/** Runs `work` in a read-only transaction in which all statements see the same snapshot. */
+export const snapshot = <T>(db: Database, work: (sql: Transaction) => Promise<T>): Promise<T> =>
+  db.search((sql) => sql.begin('isolation level repeatable read read only', work) as Promise<T>);
 
 /**
  * Reads the records that the items identify. Returns one result for each item. Call it in a `snapshot`: between two

@@ -14,7 +14,10 @@ export interface WrittenTable<R extends object> {
   name: 'contacts' | 'companies';
   /** All columns that a batch writes. Every row has a value or null in each of them. */
   columns: readonly (keyof R & string)[];
-  alsoSet?: (sql: Transaction) => Fragment;
+  /** Those of them that an update does not set to the given value: `alsoSet` has their assignments. */
+  setApart?: readonly string[];
+  /** Further assignments of an update of the record `r`; `given` has the values. */
+  alsoSet?: (sql: Transaction, customerId: string) => Fragment;
 }
 
 const rowsOf = (sql: Transaction, table: string, rows: readonly Row[]) =>
@@ -105,14 +108,16 @@ async function updateRows<T, R extends object>(
   records: readonly T[],
   rowOf: (record: T) => Locked<R>,
 ): Promise<void> {
-  const assignments = constant(sql, table.columns.map((name) => `${name} = given.${name}`).join(', '));
+  const { setApart = [], alsoSet } = table;
+  const names = table.columns.filter((name) => !setApart.includes(name));
+  const assignments = constant(sql, names.map((name) => `${name} = given.${name}`).join(', '));
   await writeInParts(
     records,
     ['id', ...table.columns],
     (record) => rowOf(record) as Row,
     (rows) => sql`
       update ${constant(sql, table.name)} r
-      set ${assignments}, ${table.alsoSet ? sql`${table.alsoSet(sql)},` : sql``} updated_at = (select clock_timestamp())
+      set ${assignments}, ${alsoSet ? sql`${alsoSet(sql, customerId)},` : sql``} updated_at = (select clock_timestamp())
       from ${rowsOf(sql, table.name, rows)} given
       where r.customer_id = ${customerId}
         and r.id = given.id`,

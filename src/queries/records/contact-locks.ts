@@ -4,11 +4,9 @@ import type { Fragment } from '../../filters/sql.ts';
 /**
  * SQL clauses for the end of a `select` of contacts: they lock the selected rows, in the order of their ids, until the
  * transaction ends. All transactions lock contacts in this order, to avoid deadlocks.
- * @param limit maximum number of contacts; all by default
  */
-export const lockedInOrder = (sql: Queryable, limit?: number): Fragment => sql`
+export const lockedInOrder = (sql: Queryable): Fragment => sql`
     order by id
-    ${limit === undefined ? sql`` : sql`limit ${limit}`}
     for no key update`;
 
 export async function findContactIds(sql: Sql, customerId: string, ids: readonly string[]): Promise<string[]> {

@@ -1,12 +1,10 @@
 import { sendWithCommit } from '../../database/after-commit.ts';
 import type { Transaction } from '../../database/db.ts';
 import { eventSourceOf } from '../../database/origin.ts';
-import type { TurnKind } from '../../database/queues.ts';
 import type { EventNoun } from '../../schemas/events/types.ts';
 import { changedMembers } from '../events/changes.ts';
 import { insertsOf, type NewEvent } from '../events/recording.ts';
 import { savesOf, type Counted } from './counters.ts';
-import { enqueueTurn } from './turns.ts';
 
 /** What each event tells of a record: its id, and of contacts and companies the caller's own id. */
 type Told<Noun extends EventNoun> = { id: string } & (Noun extends 'contact' | 'company'
@@ -15,9 +13,7 @@ type Told<Noun extends EventNoun> = { id: string } & (Noun extends 'contact' | '
 
 class Writes {
   readonly #counts = new Map<Counted, number>();
-  readonly #queues = new Set<TurnKind>();
   readonly #events: NewEvent[] = [];
-  #areCountsTaken = false;
   readonly #isRecording: boolean;
 
   /** @param isRecording false if events are turned off */
@@ -28,13 +24,7 @@ class Writes {
   /** Adds a change to a counter. */
   count(counted: Counted, change: number): void {
     if (change === 0) return;
-    if (this.#areCountsTaken) throw new Error('The counters of this transaction are saved already');
     this.#counts.set(counted, (this.#counts.get(counted) ?? 0) + change);
-  }
-
-  /** Makes a worker process the customer's work in this queue, after the commit. */
-  enqueue(queue: TurnKind): void {
-    this.#queues.add(queue);
   }
 
   /** Records the event that a record was created. */
@@ -84,24 +74,14 @@ class Writes {
     const own = new Writes(this.#isRecording);
     const result = await work(own);
     for (const [counted, change] of own.#counts) this.count(counted, change);
-    for (const queue of own.#queues) this.enqueue(queue);
     this.#events.push(...own.#events);
     return result;
   }
 
-  /**
-   * Returns the changes of counters as two parallel arrays of names and differences, for the statement that saves them.
-   * No change can be added afterwards, and none is returned again.
-   */
-  takeCounts(): { counted: Counted[]; changes: number[] } {
-    const changed = this.#areCountsTaken ? [] : [...this.#counts].filter(([, change]) => change !== 0);
-    this.#areCountsTaken = true;
+  /** Returns the changes of counters as two parallel arrays of names and differences. */
+  get counts(): { counted: Counted[]; changes: number[] } {
+    const changed = [...this.#counts].filter(([, change]) => change !== 0);
     return { counted: changed.map(([counted]) => counted), changes: changed.map(([, change]) => change) };
-  }
-
-  /** Returns the queues in which the customer has new work. */
-  get queues(): ReadonlySet<TurnKind> {
-    return this.#queues;
   }
 
   get events(): readonly NewEvent[] {
@@ -110,15 +90,15 @@ class Writes {
 }
 
 /**
- * What a transaction of one customer writes last: changes of counters, messages for workers, then events. Only
- * `withLastWrites` creates this object and writes its contents.
+ * What a transaction of one customer writes last: changes of counters, then events. Only `withLastWrites` creates this
+ * object and writes its contents.
  */
 export type LastWrites = Writes;
 
 /**
  * Runs the part of a transaction that changes records, and then writes what it collected. Other transactions of the
- * same customer wait while a counter or a queue is locked, and two that lock them in different orders can wait for each
- * other. So a transaction calls this function once, and as its last step.
+ * same customer wait while a counter is locked, and two that lock counters in different orders can wait for each other.
+ * So a transaction calls this function once, and as its last step.
  * @param sql the transaction itself, not a savepoint of it
  */
 export async function withLastWrites<T>(
@@ -128,9 +108,7 @@ export async function withLastWrites<T>(
 ): Promise<T> {
   const last = new Writes(eventSourceOf(sql) !== undefined);
   const result = await work(last);
-  const counts = savesOf(sql, customerId, last.takeCounts());
-  if (last.queues.size > 0) await Promise.all(counts.splice(0));
-  for (const queue of last.queues) await enqueueTurn(sql, queue, customerId);
+  const counts = savesOf(sql, customerId, last.counts);
   sendWithCommit(sql, [...counts, ...insertsOf(sql, customerId, last.events)]);
   return result;
 }

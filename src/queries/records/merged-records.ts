@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
+import { liveCompanies } from '../../filters/live.ts';
 import { constant } from '../../filters/sql.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
 
@@ -65,10 +66,8 @@ export async function findSuccessors(
         exists (select 1 from contacts c where c.customer_id = ${customerId} and c.id = m.merged_into)
         or exists (
           select 1
-          from companies co
-          where co.customer_id = ${customerId}
+          from ${liveCompanies(sql, customerId)}
             and co.id = m.merged_into
-            and co.deleted_at is null
         )
       )`;
   return new Map(rows.map(({ id, merged_into }) => [id, merged_into]));

@@ -5,16 +5,16 @@ import type { Transaction } from '../../database/db.ts';
  * The order of locks. Every transaction that writes contacts or companies takes its locks in this order, so that no two
  * of them can wait for each other (deadlock):
  *
- * 1. the rules of the customer's lists (list-rules.ts), shared, or exclusive to change rules,
- * 2. values (`lockValues` below), all of them in one call,
- * 3. rows of `companies`, by id,
- * 4. rows of `contacts`, by id,
- * 5. rows of `copied_members`, `company_settlements` and `contact_removals`,
- * 6. rows of `opportunities`, by id,
- * 7. counters, by name, as the last statement.
+ * 1. values (`lockValues` below), all of them in one call,
+ * 2. rows of `companies`, by id,
+ * 3. rows of `contacts`, by id,
+ * 4. rows of `opportunities`, by id,
+ * 5. counters, by name, as the last statement.
+ *
+ * Rows of `lists` are locked at any step: who locks one so that others wait locks no records after it.
  *
  * A transaction may leave out steps. It must not wait for an earlier step after a later one, but a row that it has
- * inserted itself is free: nobody else can see it. With a single row in step 3, a transaction may go back to step 2 if
+ * inserted itself is free: nobody else can see it. With a single row in step 2, a transaction may go back to step 1 if
  * that row did not exist, because then it holds no row.
  */
 

@@ -1,6 +1,7 @@
 import type { Locked, LockedId, Queryable, Sql, Transaction } from '../../database/db.ts';
 import { missingReferences, notFound } from '../../errors.ts';
 import { requireMatch } from '../../text/etag.ts';
+import { liveCompanies } from '../../filters/live.ts';
 import { lookUp, lookUpCompany } from '../../filters/look-up.ts';
 import { canonicalInstant } from '../../filters/values.ts';
 import {
@@ -12,7 +13,7 @@ import {
   type OpportunityPatch,
 } from '../../schemas/opportunities.ts';
 import { normalise } from '../../text/normalise.ts';
-import { addContacts, isPresent, setContacts } from './opportunity-contacts.ts';
+import { addContacts, setContacts } from './opportunity-contacts.ts';
 import {
   findAbsentLines,
   addLines,
@@ -46,7 +47,6 @@ const projection = (sql: Queryable, customerId: string) => sql`
     from opportunity_contacts m
     where m.customer_id = ${customerId}
       and m.opportunity_id = o.id
-      and ${isPresent(sql, customerId)}
     order by m.position
   ) as contacts_ids,
   (
@@ -80,11 +80,9 @@ function matches(sql: Sql, customerId: string, { stage_id, company_id, contact_i
         ? sql``
         : sql`
           and company_id = any(array(
-            select id
-            from companies
-            where customer_id = ${customerId}
-              and id = any(${ids(company_id)}::uuid[])
-              and deleted_at is null
+            select co.id
+            from ${liveCompanies(sql, customerId)}
+              and co.id = any(${ids(company_id)}::uuid[])
           ))`
     }
     ${
@@ -96,7 +94,6 @@ function matches(sql: Sql, customerId: string, { stage_id, company_id, contact_i
             from opportunity_contacts m
             where m.customer_id = ${customerId}
               and m.contact_id = any(${ids(contact_id)}::uuid[])
-              and ${isPresent(sql, customerId)}
           ))`
     }`;
 }
@@ -240,34 +237,27 @@ export const deleteOpportunity: DeleteRecord = async (sql, customerId, id, ifMat
   await withLastWrites(sql, customerId, async (last) => last.deleted('opportunity', { id }));
 };
 
-/**
- * Gives the opportunities of companies to another company, or to none.
- * @param max how many to update; null means all
- * @returns how many were updated
- */
+/** Gives the opportunities of companies to another company. */
 export async function moveOpportunities(
   sql: Transaction,
   customerId: string,
   companyIds: readonly string[],
-  to: LockedId | null,
-  max: number | null = null,
-): Promise<number> {
-  const { count } = await sql`
+  to: LockedId,
+): Promise<void> {
+  await sql`
     with held as (
       select id
       from opportunities
       where customer_id = ${customerId}
         and company_id = any(${companyIds as string[]}::uuid[])
       order by id
-      limit ${max}
       for no key update
     )
     update opportunities o
-    set company_id = ${to}::uuid, updated_at = (select clock_timestamp())
+    set company_id = ${to}, updated_at = (select clock_timestamp())
     from held
     where o.customer_id = ${customerId}
       and o.id = held.id`;
-  return count;
 }
 
 async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<Locked<OpportunityColumns>> {

@@ -1,4 +1,6 @@
+import { isDeepStrictEqual } from 'node:util';
 import type postgres from 'postgres';
+import type { TestCustomer } from '../../setup/factories.ts';
 
 // Computes the members of each list in a simple way: it reads the rows and evaluates the rules in a loop. It shares no
 // code with the service, so that both cannot have the same fault.
@@ -71,21 +73,11 @@ export function matchesRules(contact: PlainContact, rules: readonly PlainRule[])
 export const customFields = (given: Record<string, unknown>): Record<string, unknown> =>
   Object.fromEntries(Object.entries(given).map(([key, value]) => [`custom_fields.${key}`, value]));
 
-/** A customer's stored counts and memberships (`kept`, `members`), and the correct ones (`real`, `shouldBe`). */
+/** A customer's stored counts (`kept`), the correct ones (`real`), and the correct members of each list. */
 export interface Recount {
   contacts: { kept: number; real: number };
   companies: { kept: number; real: number };
-  /** Names of stored counts whose list does not exist. */
-  orphans: string[];
-  lists: {
-    id: string;
-    isFilling: boolean;
-    isDeleted: boolean;
-    kept: number;
-    members: string[];
-    shouldBe: string[];
-    wrong: string[];
-  }[];
+  lists: { id: string; isDeleted: boolean; shouldBe: string[] }[];
 }
 
 /** Recounts a customer's records and memberships in one snapshot. */
@@ -97,38 +89,54 @@ export const recount = (owner: postgres.Sql, customerId: string): Promise<Recoun
     const kept = new Map(counters.map(({ counted, records }) => [counted, records]));
     const [companies] = await sql<{ real: number }[]>`
       select count(*)::integer as real from companies where customer_id = ${customerId} and deleted_at is null`;
-    const lists = await sql<{ id: string; rules: PlainRule[]; filling: boolean; deleted: boolean }[]>`
-      select id, rules, fill_version is not null as filling, deleted_at is not null as deleted from lists where customer_id = ${customerId}`;
-    const members = await sql<{ list_id: string; contact_id: string; by_hand: boolean; by_rule: boolean }[]>`
-      select list_id, contact_id, by_hand, by_rule from list_members where customer_id = ${customerId}`;
-    const copied = await sql<{ list_id: string; contact_id: string }[]>`
-      select list_id, unnest(contact_ids) as contact_id from copied_members where customer_id = ${customerId}`;
-    const existing = new Set(contacts.map(({ id }) => id));
-    const known = new Set(['contacts', 'companies', ...lists.map(({ id }) => id)]);
+    const lists = await sql<{ id: string; rules: PlainRule[]; is_deleted: boolean }[]>`
+      select id, rules, deleted_at is not null as is_deleted from lists where customer_id = ${customerId}`;
+    const members = await sql<{ list_id: string; contact_id: string }[]>`
+      select list_id, contact_id from list_members where customer_id = ${customerId}`;
     return {
       contacts: { kept: kept.get('contacts') ?? 0, real: contacts.length },
       companies: { kept: kept.get('companies') ?? 0, real: companies!.real },
-      orphans: [...kept.keys()].filter((counted) => !known.has(counted)),
-      lists: lists.map(({ id, rules, filling, deleted }) => {
-        const rows = members.filter(({ list_id }) => list_id === id);
-        const byHand = new Set(rows.filter((row) => row.by_hand).map(({ contact_id }) => contact_id));
-        for (const one of copied) if (one.list_id === id && existing.has(one.contact_id)) byHand.add(one.contact_id);
-        const byRule = new Set(rows.filter((row) => row.by_rule).map(({ contact_id }) => contact_id));
-        const matching = new Set(
-          contacts.filter((contact) => matchesRules(contact, rules)).map((contact) => contact.id),
-        );
-        return {
-          id,
-          isFilling: filling,
-          isDeleted: deleted,
-          kept: kept.get(id) ?? 0,
-          members: rows.map(({ contact_id }) => contact_id).toSorted(),
-          shouldBe: [...byHand.union(matching)].toSorted(),
-          wrong: [...byRule.symmetricDifference(matching)],
-        };
+      lists: lists.map(({ id, rules, is_deleted: isDeleted }) => {
+        const byHand = members.filter(({ list_id }) => list_id === id).map(({ contact_id }) => contact_id);
+        const matching = contacts.filter((contact) => matchesRules(contact, rules)).map((contact) => contact.id);
+        return { id, isDeleted, shouldBe: [...new Set([...byHand, ...matching])].toSorted() };
       }),
     };
   });
+
+/** A caller of the API. */
+type Reader = Pick<TestCustomer, 'get' | 'post'>;
+
+/** Returns the members of a list as the API shows them, from all pages, ordered by id. */
+export async function membersOf(by: Reader, id: string): Promise<string[]> {
+  const members: string[] = [];
+  for (let cursor: string | undefined, isFirst = true; isFirst || cursor; isFirst = false) {
+    const paginate = { limit: 100, ...(cursor ? { cursor } : {}) };
+    const { body, headers } = await by.post('/contacts/list', { filters: { list_id: id }, paginate });
+    members.push(...body.map((contact: { id: string }) => contact.id));
+    cursor = headers['x-next-cursor'] as string | undefined;
+  }
+  return members.toSorted();
+}
+
+/**
+ * Returns what the API shows wrong: lists with other members, or another number of them, than the rows say; and stored
+ * counts that are not right. `[]` if all is right.
+ */
+export async function wrongCounts(by: Reader & { id: string }, owner: postgres.Sql): Promise<unknown[]> {
+  const { contacts, companies, lists } = await recount(owner, by.id);
+  const wrong: unknown[] = [];
+  if (contacts.kept !== contacts.real || companies.kept !== companies.real) wrong.push({ contacts, companies });
+  for (const { id, isDeleted, shouldBe } of lists) {
+    if (isDeleted) continue;
+    const { contacts_count } = (await by.get(`/list-contact/${id}`)).body;
+    const { pagination } = (await by.post('/contacts/metadata', { filters: { list_id: id } })).body;
+    const shown = { members: await membersOf(by, id), counts: [contacts_count, pagination.total_records] };
+    const correct = { members: shouldBe, counts: [shouldBe.length, shouldBe.length] };
+    if (!isDeepStrictEqual(shown, correct)) wrong.push({ id, shown, correct });
+  }
+  return wrong;
+}
 
 async function readContacts(sql: postgres.TransactionSql, customerId: string): Promise<PlainContact[]> {
   const rows = await sql<Record<string, unknown>[]>`

@@ -11,8 +11,8 @@ import { contextOf } from '../../jobs/working.ts';
 const app = await startApp();
 
 const jobs = async (customerId: string): Promise<number> =>
-  (await app.owner`select from pgboss.job where name = 'fill-lists' and data ->> 'customerId' = ${customerId}`).count;
-const enqueue = (sql: Transaction, customerId: string) => sendTurn(sql, 'fill-lists', customerId);
+  (await app.owner`select from pgboss.job where name = 'count-lists' and data ->> 'customerId' = ${customerId}`).count;
+const enqueue = (sql: Transaction, customerId: string) => sendTurn(sql, 'count-lists', customerId);
 
 test('a job is enqueued when its transaction commits', async () => {
   await app.db.transaction((sql) => enqueue(sql, 'committed'));

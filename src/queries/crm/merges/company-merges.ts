@@ -1,20 +1,16 @@
 import type { Locked, LockedId, Transaction } from '../../../database/db.ts';
+import { liveCompanies } from '../../../filters/live.ts';
 import { constant } from '../../../filters/sql.ts';
 import { companyFields, type Company } from '../../../schemas/companies.ts';
-import { maxMovedRecords, type Merge } from '../../../schemas/clean-data/merges.ts';
+import type { Merge } from '../../../schemas/clean-data/merges.ts';
 import { RecordsChanged, withRepeats } from '../../records/batches.ts';
 import { lockContactsOfCompanies } from '../../records/contact-locks.ts';
 import { withLastWrites, type LastWrites } from '../../records/last-writes.ts';
 import { rememberMerge } from '../../records/merged-records.ts';
 import { lockValues } from '../../records/value-locks.ts';
-import { beginSettling, findLarge } from '../../memberships/company-settlements.ts';
-import { refreshMembers } from '../../memberships/list-members.ts';
-import { contactsAtOnce } from '../../memberships/list-rule-limits.ts';
-import { lockAndReadRules } from '../../memberships/list-rules.ts';
 import { countOfCompanies } from '../../sales/moved-opportunities.ts';
 import { moveOpportunities } from '../../sales/opportunities.ts';
-import { encodedCompany, lockCompanyRows, type CompanyColumns } from '../companies.ts';
-import { removeCompanies, updateDependants } from '../company-changes.ts';
+import { encodedCompany, lockCompanyRows, removeCompanies, type CompanyColumns } from '../companies.ts';
 import { mergedCustomFields, mergedFields, mergedVerification } from './merged-values.ts';
 import { choicesOf, idsOf, inOrder, requireDistinct, requireEqual, requireFew, type SafeMerge } from './merges.ts';
 
@@ -38,7 +34,6 @@ export function mergeCompanies(sql: Transaction, customerId: string, merge: Safe
 // The order of locks is that of value-locks.ts. Which values to lock is known only when the companies are read, so they
 // are read before they are locked, and compared afterwards.
 async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, last: LastWrites): Promise<void> {
-  const rules = await lockAndReadRules(sql, customerId);
   const seen = inOrder('company', merge, await readCompanies(sql, customerId, idsOf(merge)));
   const externalIds = seen.flatMap(({ external_id }) => external_id ?? []);
   await lockValues(
@@ -55,9 +50,9 @@ async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, 
     contacts: await countOfCompanies(sql, customerId, 'contacts', gone),
     opportunities: await countOfCompanies(sql, customerId, 'opportunities', gone),
   });
-  const moved = await moveContacts(sql, customerId, { to: kept.id, from: gone });
+  await moveContacts(sql, customerId, { to: kept.id, from: gone });
   await moveOpportunities(sql, customerId, gone, kept.id);
-  await removeCompanies(sql, customerId, rules, gone, last);
+  await removeCompanies(sql, customerId, gone, last);
   await updateMerged(sql, customerId, kept.id, merged);
   await rememberMerge(
     sql,
@@ -66,10 +61,6 @@ async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, 
     { id: kept.id, before: kept.external_id, after: merged.external_id },
     others.map(({ id, external_id }) => ({ id, external_id, prospect_id: null })),
   );
-  await updateDependants(sql, customerId, rules, [{ id: kept.id, before: kept, after: merged }], last);
-  if (moved.length <= (await contactsAtOnce(sql, customerId, maxMovedRecords)))
-    await refreshMembers(sql, customerId, rules, moved, last);
-  else await beginSettling(sql, customerId, [kept.id], { isDeletion: false }, last);
   last.updated('company', { id: kept.id, external_id: merged.external_id }, kept, merged);
   for (const { id, external_id } of others) last.deleted('company', { id, external_id }, { merged_into: kept.id });
 }
@@ -77,11 +68,9 @@ async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, 
 const readCompanies = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredCompany[]> => sql<
   StoredCompany[]
 >`
-  select id, ${constant(sql, companyFields.join(', '))}, score, verification_status, last_verified
-  from companies
-  where customer_id = ${customerId}
-    and id = any(${ids as string[]}::uuid[])
-    and deleted_at is null`;
+  select co.id, ${constant(sql, companyFields.join(', '))}, score, verification_status, last_verified
+  from ${liveCompanies(sql, customerId)}
+    and co.id = any(${ids as string[]}::uuid[])`;
 
 /**
  * Locks the companies and returns their current values, in the order of the request. Other transactions cannot add
@@ -114,25 +103,18 @@ function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], me
   };
 }
 
-/**
- * Gives the contacts of the companies `from` to the company `to`. Also locks those of `to` whose lists this transaction
- * will update, because contacts are locked in the order of their ids.
- * @returns the ids of the moved contacts
- */
+/** Gives the contacts of the companies `from` to the company `to`. */
 async function moveContacts(
   sql: Transaction,
   customerId: string,
   { to, from }: { to: LockedId; from: LockedId[] },
-): Promise<LockedId[]> {
-  const isLarge = (await findLarge(sql, customerId, [to])).has(to);
-  await lockContactsOfCompanies(sql, customerId, isLarge ? from : [to, ...from]);
-  const moved = await sql<{ id: LockedId }[]>`
+): Promise<void> {
+  await lockContactsOfCompanies(sql, customerId, from);
+  await sql`
     update contacts
     set company_id = ${to}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
-      and company_id = any(${from}::uuid[])
-    returning id`;
-  return moved.map(({ id }) => id);
+      and company_id = any(${from}::uuid[])`;
 }
 
 async function updateMerged(

@@ -7,9 +7,7 @@ import { RecordsChanged, withRepeats } from '../../records/batches.ts';
 import { withLastWrites, type LastWrites } from '../../records/last-writes.ts';
 import { rememberMerge } from '../../records/merged-records.ts';
 import type { LockedValue } from '../../records/value-locks.ts';
-import { findManualLists, refreshMembers } from '../../memberships/list-members.ts';
-import { lockAndReadRules } from '../../memberships/list-rules.ts';
-import { addToLists } from '../../memberships/manual-members.ts';
+import { addToLists, findManualLists } from '../../memberships/list-members.ts';
 import { countOpportunitiesOfContacts, moveOpportunityContacts } from '../../sales/moved-opportunities.ts';
 import { lockCompanies } from '../company-names.ts';
 import { encodedContact, lockContactRows, removeContacts, type ContactColumns } from '../contacts.ts';
@@ -48,7 +46,6 @@ export function mergeContacts(sql: Transaction, customerId: string, merge: SafeM
 // The order of locks is that of value-locks.ts. Which values and companies to lock is known only when the contacts are
 // read, so they are read before they are locked, and compared afterwards.
 async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, last: LastWrites): Promise<void> {
-  const rules = await lockAndReadRules(sql, customerId);
   const seen = inOrder('contact', merge, await readContacts(sql, customerId, idsOf(merge)));
   const { byId: companies } = await lockCompanies(sql, customerId, {
     names: [],
@@ -61,7 +58,7 @@ async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, 
   const merged = mergedContact(records, merge);
   const gone = others.map(({ id }) => id);
   requireFew('contact', { opportunities: await countOpportunitiesOfContacts(sql, customerId, gone) });
-  await moveManualLists(sql, customerId, { to: kept.id, from: gone }, last);
+  await moveManualLists(sql, customerId, { to: kept.id, from: gone });
   await moveOpportunityContacts(sql, customerId, { to: kept.id, from: gone });
   await removeContacts(sql, customerId, gone, last);
   await updateMerged(sql, customerId, kept.id, merged);
@@ -72,7 +69,6 @@ async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, 
     { id: kept.id, before: kept.external_id, after: merged.external_id },
     others.map(({ id, external_id, prospect_id }) => ({ id, external_id, prospect_id })),
   );
-  await refreshMembers(sql, customerId, rules, [kept.id], last);
   const { prospect_id: _hidden, ...shown } = merged;
   last.updated('contact', { id: kept.id, external_id: merged.external_id }, kept, shown);
   for (const { id, external_id } of others) last.deleted('contact', { id, external_id }, { merged_into: kept.id });
@@ -157,11 +153,10 @@ async function moveManualLists(
   sql: Transaction,
   customerId: string,
   { to, from }: { to: LockedId; from: readonly LockedId[] },
-  last: LastWrites,
 ): Promise<void> {
-  const lists = await findManualLists(sql, customerId, from, last);
+  const lists = await findManualLists(sql, customerId, from);
   const ids = [...new Set([...lists.values()].flat())];
-  if (ids.length > 0) await addToLists(sql, customerId, { list_ids: ids, contact_ids: [to] }, last);
+  if (ids.length > 0) await addToLists(sql, customerId, { list_ids: ids, contact_ids: [to] });
 }
 
 async function updateMerged(

@@ -1,0 +1,160 @@
+import type { Database, Queryable, Transaction } from '../../database/db.ts';
+import { isStatementTimeout } from '../../database/lanes.ts';
+import { contactSource } from '../../filters/columns.ts';
+import { liveLists } from '../../filters/live.ts';
+import { parseRecordQuery } from '../../filters/record-query.ts';
+import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
+import type { Rule } from '../../schemas/lists.ts';
+import { countMatches } from './record-pages.ts';
+import { readCount } from '../records/counters.ts';
+import { findCustomersWith } from '../records/finders.ts';
+import { enqueueTurn, type BatchOutcome } from '../records/turns.ts';
+import { listedRules, membersOf, type ListedRules } from '../memberships/list-filters.ts';
+
+/** A list, and its number of members as it was counted last. */
+export interface CountedList extends ListedRules {
+  contacts_count: number;
+  /** Null if the list was not counted since its rules changed. */
+  counted_at: string | null;
+  /** It was counted less than a minute ago. */
+  is_fresh: boolean;
+  /** The time of this read. */
+  read_at: string;
+}
+
+/** SQL columns of a list `l` that `withCounts` needs, but for those of `listedRules`. */
+export const countedColumns = (sql: FragmentMaker): Fragment => sql`
+  l.contacts_count,
+  l.counted_at,
+  coalesce(l.counted_at > now() - interval '1 minute', false) as is_fresh,
+  now()::timestamptz(3) as read_at`;
+
+/** The members of lists are counted on each read for customers of up to this many contacts. */
+const maxContacts = 20_000;
+
+/** How long (ms) a read counts. A worker counts the lists that are left. */
+const readMs = 1_000;
+
+/** Returns the exact number of members of a list. */
+export const countMembers = (sql: Queryable, customerId: string, list: ListedRules): Promise<number> =>
+  countMatches(sql, { ...parseRecordQuery(contactSource, customerId, {}), filter: membersOf([list]) });
+
+/**
+ * Returns lists with the numbers of their members, and the times of the counts. They are exact for a list without rules,
+ * and for all lists of a customer with few contacts. Of other lists, counts those anew whose number is old, as far as it
+ * comes within `readMs`. Workers count the rest.
+ */
+export async function withCounts<L extends CountedList>(db: Database, customerId: string, lists: L[]): Promise<L[]> {
+  const contacts = await db.lookup((sql) => readCount(sql, customerId, 'contacts'));
+  const isExact = ({ rules }: L) => rules.length === 0 || contacts <= maxContacts;
+  const [exact, kept] = [lists.filter(isExact), lists.filter((list) => !isExact(list))];
+  const counts = new Map<string, Count>();
+  await db.search(async (sql) => {
+    for (const list of exact) counts.set(list.id, await count(sql, customerId, list));
+  });
+  const end = performance.now() + readMs;
+  const due = kept.filter(({ is_fresh }) => !is_fresh).toSorted(byAge);
+  for (const list of due) {
+    const counted = await countUntil(end, db, customerId, list);
+    if (counted) counts.set(list.id, counted);
+  }
+  if (due.length > 0) await saveCounts(db, customerId, due, counts);
+  return lists.map((list) => ({ ...list, ...counts.get(list.id) }));
+}
+
+/** The list that was counted longest ago comes first. */
+const byAge = (one: CountedList, other: CountedList): number =>
+  Date.parse(one.counted_at ?? '1970-01-01') - Date.parse(other.counted_at ?? '1970-01-01');
+
+type Count = Pick<CountedList, 'contacts_count' | 'counted_at'>;
+
+const count = async (sql: Queryable, customerId: string, list: CountedList): Promise<Count> => ({
+  contacts_count: await countMembers(sql, customerId, list),
+  counted_at: list.read_at,
+});
+
+/**
+ * Counts the members of a list.
+ * @param end when the count is given up, as `performance.now()`
+ * @returns undefined if it was given up
+ */
+async function countUntil(
+  end: number,
+  db: Database,
+  customerId: string,
+  list: CountedList,
+): Promise<Count | undefined> {
+  const ms = Math.ceil(end - performance.now());
+  if (ms <= 0) return undefined;
+  try {
+    return await db.search((sql) =>
+      sql.begin('read only', async (attempt) => {
+        await attempt`select set_config('statement_timeout', ${String(ms)}, true)`;
+        return count(attempt, customerId, list);
+      }),
+    );
+  } catch (error) {
+    if (!isStatementTimeout(error)) throw error;
+    return undefined;
+  }
+}
+
+/** Saves the counts of lists, and makes a worker count those that have none. */
+const saveCounts = (
+  db: Database,
+  customerId: string,
+  lists: readonly ListedRules[],
+  counts: ReadonlyMap<string, Count>,
+): Promise<void> =>
+  db.transaction(async (sql) => {
+    const ids = lists.map(({ id }) => id);
+    await sql`
+      select l.id
+      from ${liveLists(sql, customerId)}
+        and l.id = any(${ids}::uuid[])
+      order by l.id
+      for no key update`;
+    for (const list of lists) {
+      const counted = counts.get(list.id);
+      if (counted) await saveCount(sql, customerId, list, counted);
+    }
+    const left = ids.filter((id) => !counts.has(id));
+    if (left.length === 0) return;
+    await sql`
+      update lists
+      set is_count_due = true
+      where customer_id = ${customerId}
+        and id = any(${left}::uuid[])`;
+    await enqueueTurn(sql, 'count-lists', customerId);
+  });
+
+/** Does nothing if the rules have changed meanwhile. */
+const saveCount = (
+  sql: Transaction,
+  customerId: string,
+  { id, rules }: { id: string; rules: Rule[] },
+  { contacts_count, counted_at }: Count,
+) => sql`
+  update lists
+  set contacts_count = ${contacts_count}, counted_at = ${counted_at}, is_count_due = false
+  where customer_id = ${customerId}
+    and id = ${id}
+    and rules = ${sql.json(rules)}`;
+
+/** Counts the members of a list that a read has left, if there is one. */
+export async function countNextList(sql: Transaction, customerId: string): Promise<BatchOutcome> {
+  const [list] = await sql<CountedList[]>`
+    select ${listedRules(sql, customerId)}, ${countedColumns(sql)}
+    from ${liveLists(sql, customerId)}
+      and l.is_count_due
+    order by l.id
+    limit 1`;
+  if (!list) return 'done';
+  await saveCount(sql, customerId, list, await count(sql, customerId, list));
+  return 'more';
+}
+
+/** Finds customers with lists that a worker must count. */
+export const findCustomersToCount = findCustomersWith(
+  (sql) => sql`from lists where is_count_due and deleted_at is null`,
+);
