@@ -135,7 +135,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: ImportPreview, 409: ErrorBody },
       },
     },
-    ({ db, caller, params: { id } }) => previewImport(db, caller.customerId, { id, visible: visibleTo(caller) }),
+    ({ db, caller, requester, params: { id } }) => previewImport(db, requester, { id, visible: visibleTo(caller) }),
   );
 
   app.post(
@@ -194,8 +194,8 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
       },
     },
     async (request, reply) => {
-      const { db, caller, params } = request;
-      const file = await openErrorsFile(db, caller.customerId, { id: params.id, visible: visibleTo(caller) });
+      const { db, caller, requester, params } = request;
+      const file = await openErrorsFile(db, requester, { id: params.id, visible: visibleTo(caller) });
       return sendFile(request, reply, { ...file, name: 'errors.csv', noun: 'errors file' });
     },
   );
@@ -218,9 +218,9 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Array(ImportFailure), 409: ErrorBody },
       },
     },
-    async ({ db, caller, params: { id }, query: { limit, cursor } }, reply) => {
+    async ({ db, caller, requester, params: { id }, query: { limit, cursor } }, reply) => {
       const given = { id, visible: visibleTo(caller) };
-      const page = await readFailures(db, caller.customerId, given, { limit: Number(limit ?? 25), cursor });
+      const page = await readFailures(db, requester, given, { limit: Number(limit ?? 25), cursor });
       if (page.nextCursor !== undefined) void reply.header('x-next-cursor', page.nextCursor);
       return page.failures;
     },

@@ -624,7 +624,11 @@ describe('imports in the background', () => {
     const endedAgo = (time: string) =>
       app.owner`update imports set finished_at = now() - ${time}::interval where id = ${done.id}`;
     await endedAgo('29 days 23:59');
-    const { read: download } = await openErrorsFile(app.db, customer.id, { id: done.id, visible: allImports });
+    const { read: download } = await openErrorsFile(
+      app.db,
+      { customerId: customer.id },
+      { id: done.id, visible: allImports },
+    );
     // A download that begins now may still run when the records can no longer be read.
     await endedAgo('30 days 00:59');
     await sweepJobs(contextOf(app), {});

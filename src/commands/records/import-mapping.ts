@@ -23,7 +23,7 @@ export async function showAndStart(
   const ref = { id, visible: allImports };
   const { status } = await db.lookup((sql) => requireImport(sql, customerId, id, allImports));
   if (status !== 'UPLOADED') return;
-  const preview = await previewImport(db, customerId, ref);
+  const preview = await previewImport(db, { customerId }, ref);
   for (const line of linesOf(preview)) await progress.line(line);
   for (const { path, message } of preview.warnings)
     if (path === '/encoding') await progress.line(`Warning: ${message}`);

@@ -247,6 +247,6 @@ async function waitForEnd(db: SharedDatabase, customerId: string, id: string, pr
 /** Writes the failed records to a file. Does nothing if the import was cancelled before its file was stored. */
 async function writeErrors(db: Database, customerId: string, { id, total }: Import, output: string): Promise<void> {
   if (total === null) return;
-  const { read } = await openErrorsFile(db, customerId, { id, visible: allImports });
+  const { read } = await openErrorsFile(db, { customerId }, { id, visible: allImports });
   await writeFile(output, Readable.from(await read()));
 }

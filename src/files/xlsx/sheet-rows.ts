@@ -1,4 +1,3 @@
-import PQueue from 'p-queue';
 import { mayBeLiteral } from '../cells.ts';
 import { FileRefused } from '../file-refused.ts';
 import { maxRecordBytes } from '../raw-records.ts';
@@ -9,9 +8,6 @@ import { readSharedStrings, type SharedStrings } from './shared-strings.ts';
 import { readFormats, readWorkbook, type Workbook } from './workbook.ts';
 import { parseXml, type XmlHandler } from './xml.ts';
 import { openZip, type PartsFrom } from './zip.ts';
-
-/** Sheets that a process reads at once: each holds the shared texts of its file in memory. */
-const reading = new PQueue({ concurrency: 2 });
 
 export interface XlsxFile {
   /** Names, in order. */
@@ -27,20 +23,33 @@ export interface XlsxFile {
 }
 
 /**
- * Opens a stored XLSX file. Only its directory and the list of its sheets are read.
+ * Opens a stored XLSX file. Only its directory and the list of its sheets are read. The first call of `rows` also reads
+ * the texts that cells share: the file holds them in memory for the next calls.
  * @param bytes size of the file
+ * @param signal ends the reading
  * @throws FileRefused
  */
-export async function openXlsx(partsFrom: PartsFrom, bytes: number): Promise<XlsxFile> {
-  const workbook = await readWorkbook(await openZip(partsFrom, bytes));
+export async function openXlsx(partsFrom: PartsFrom, bytes: number, signal?: AbortSignal): Promise<XlsxFile> {
+  const workbook = await readWorkbook(await openZip(partsFrom, bytes, signal));
+  let shared: Promise<[SharedStrings, Formats]> | undefined;
+  const readShared = () =>
+    (shared ??= Promise.all([readSharedStrings(workbook.zip, workbook.sharedStrings), readFormats(workbook)]));
   return {
     sheets: workbook.sheets.map(({ name }) => name),
-    rows: (sheet, hasHeader = true) => rowsOf(workbook, sheet, hasHeader),
+    rows: (sheet, hasHeader = true) => rowsOf(workbook, { readShared, name: sheet, hasHeader }),
   };
 }
 
-async function* rowsOf(workbook: Workbook, name: string | null, hasHeader: boolean): AsyncGenerator<Buffer> {
-  const { zip, sheets } = workbook;
+interface RowsOptions {
+  readShared: () => Promise<[SharedStrings, Formats]>;
+  name: string | null;
+  hasHeader: boolean;
+}
+
+async function* rowsOf(
+  { zip, sheets }: Workbook,
+  { readShared, name, hasHeader }: RowsOptions,
+): AsyncGenerator<Buffer> {
   const first = sheets.find(({ isHidden }) => !isHidden) ?? sheets[0];
   const sheet = name === null ? first : sheets.find((one) => one.name === name);
   if (!sheet)
@@ -49,24 +58,17 @@ async function* rowsOf(workbook: Workbook, name: string | null, hasHeader: boole
       undefined,
       namesOf(sheets),
     );
-  const end = await placeToRead();
-  try {
-    const strings = await readSharedStrings(zip, workbook.sharedStrings);
-    const rows = new SheetRows(strings, await readFormats(workbook), hasHeader);
-    let bytes = 0;
-    for await (const _ of parseXml(zip.open(sheet.part), rows)) {
-      const lines = rows.take();
-      if (lines === '') continue;
-      const chunk = Buffer.from(lines);
-      bytes += chunk.length;
-      if (bytes > maxUnpackedBytes)
-        throw new FileRefused(`has more than ${maxUnpackedBytes / 1024 / 1024} MiB of cells`);
-      yield chunk;
-    }
-    rows.end();
-  } finally {
-    end();
+  const rows = new SheetRows(...(await readShared()), hasHeader);
+  let bytes = 0;
+  for await (const _ of parseXml(zip.open(sheet.part), rows)) {
+    const lines = rows.take();
+    if (lines === '') continue;
+    const chunk = Buffer.from(lines);
+    bytes += chunk.length;
+    if (bytes > maxUnpackedBytes) throw new FileRefused(`has more than ${maxUnpackedBytes / 1024 / 1024} MiB of cells`);
+    yield chunk;
   }
+  rows.end();
 }
 
 const maxNamed = 10;
@@ -74,18 +76,6 @@ const maxNamed = 10;
 function namesOf(sheets: Workbook['sheets']): string | undefined {
   const names = sheets.slice(0, maxNamed).map(({ name }) => JSON.stringify(name.slice(0, 40)));
   return names.length === 0 ? undefined : `it has ${names.join(', ')}${sheets.length > maxNamed ? ' and others' : ''}`;
-}
-
-/** @returns a function that ends the reading, so that another may begin */
-async function placeToRead(): Promise<() => void> {
-  const ended = Promise.withResolvers<void>();
-  await new Promise<void>((begin) => {
-    void reading.add(() => {
-      begin();
-      return ended.promise;
-    });
-  });
-  return ended.resolve;
 }
 
 /** Turns the XML of a sheet into lines. */

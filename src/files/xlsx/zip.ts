@@ -58,9 +58,10 @@ export interface Zip {
 
 /**
  * Opens a stored ZIP file. Reads only its directory.
+ * @param signal ends the unpacking of parts
  * @throws FileRefused if it is damaged, or unpacked too large
  */
-export async function openZip(partsFrom: PartsFrom, bytes: number): Promise<Zip> {
+export async function openZip(partsFrom: PartsFrom, bytes: number, signal?: AbortSignal): Promise<Zip> {
   const reader = new StoredReader(partsFrom);
   return guarded(async () => {
     const zip = await fromRandomAccessReaderPromise(reader, bytes, { autoClose: false, lazyEntries: true });
@@ -81,6 +82,7 @@ export async function openZip(partsFrom: PartsFrom, bytes: number): Promise<Zip>
         const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
         try {
           for (;;) {
+            signal?.throwIfAborted();
             const { value, done } = await guarded(() => chunks.next());
             if (done) return;
             yield value;

@@ -1,3 +1,4 @@
+import type { Requester } from '../../credentials/requester.ts';
 import type { Database } from '../../database/db.ts';
 import { conflict, DomainError } from '../../errors.ts';
 import { encoderOf } from '../../files/encodings.ts';
@@ -6,7 +7,7 @@ import { FileRefused } from '../../files/file-refused.ts';
 import { readHeaderOf, type CsvLayout } from '../../files/layout/layout.ts';
 import { readErrors } from '../../queries/imports/import-errors.ts';
 import { requireImportState, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
-import { encodingOf, importFileOf, openSource } from './import-source.ts';
+import { encodingOf, importFileOf, readSource } from './import-source.ts';
 
 export interface ErrorsFile {
   /** The content type. */
@@ -20,8 +21,9 @@ export interface ErrorsFile {
  * @throws DomainError `not_found`; `conflict` if no file has been uploaded yet, or if the failed records were removed
  * 30 days after the end of the import
  */
-export async function openErrorsFile(db: Database, customerId: string, given: GivenImport): Promise<ErrorsFile> {
-  const { found, readLayout } = await findErrors(db, customerId, given);
+export async function openErrorsFile(db: Database, requester: Requester, given: GivenImport): Promise<ErrorsFile> {
+  const { customerId } = requester;
+  const { found, readLayout } = await findErrors(db, requester, given);
   const original = found.format === 'csv' ? encodingOf(found) : 'utf-8';
   const { encoding, mark, encode } = encoderOf(original);
   async function* bytes(header: string): AsyncGenerator<Buffer> {
@@ -42,9 +44,10 @@ interface GivenImport {
  */
 export async function findErrors(
   db: Database,
-  customerId: string,
+  requester: Requester,
   given: GivenImport,
 ): Promise<{ found: ImportState; readLayout: () => Promise<CsvLayout | null> }> {
+  const { customerId } = requester;
   const find = () => db.lookup((sql) => requireImportState(sql, customerId, given.id, given.visible));
   const found = await find();
   if (found.file_bytes === null) throw conflict('The import has no file yet');
@@ -52,7 +55,7 @@ export async function findErrors(
     throw conflict('The failed records were removed 30 days after the end of the import');
   const readLayout = async (): Promise<CsvLayout> =>
     // Stored when the first turn has ended. If the import ends while the header is read, it is stored by then.
-    ((found.layout ?? (await readStoredHeader(db, customerId, found)) ?? (await find()).layout) as CsvLayout | null) ??
+    ((found.layout ?? (await readStoredHeader(db, requester, found)) ?? (await find()).layout) as CsvLayout | null) ??
     unreadable;
   const hasHeader = found.format === 'csv' || found.format === 'xlsx';
   return { found, readLayout: async () => (hasHeader ? readLayout() : null) };
@@ -62,10 +65,15 @@ export async function findErrors(
 const unreadable: CsvLayout = { separator: ',', headers: [], columns: [], start: { bytes: 0, line: 1 } };
 
 /** Returns undefined if the header line cannot be read, or the file was removed because the import has ended. */
-async function readStoredHeader(db: Database, customerId: string, found: ImportState): Promise<CsvLayout | undefined> {
+async function readStoredHeader(
+  db: Database,
+  requester: Requester,
+  found: ImportState,
+): Promise<CsvLayout | undefined> {
   try {
-    const source = await openSource(db, customerId, found);
-    const { separator, headers, start } = await readHeaderOf(importFileOf(found), source.partsFrom(0));
+    const { separator, headers, start } = await readSource(db, requester, found, (source) =>
+      readHeaderOf(importFileOf(found), source.partsFrom(0)),
+    );
     return { separator, headers, start, columns: [] };
   } catch (error) {
     if (error instanceof FileRefused || (error instanceof DomainError && error.code === 'conflict')) return undefined;

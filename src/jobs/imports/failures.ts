@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { Requester } from '../../credentials/requester.ts';
 import type { Database } from '../../database/db.ts';
 import { validationFailed } from '../../errors.ts';
 import { readErrorsLines, type Failure } from '../../files/errors-file.ts';
@@ -28,11 +29,12 @@ const pageLength = 512 * 1024;
  */
 export async function readFailures(
   db: Database,
-  customerId: string,
+  requester: Requester,
   given: { id: string; visible: VisibleImports },
   { limit, cursor }: { limit: number; cursor: string | undefined },
 ): Promise<FailurePage> {
-  const { found, readLayout } = await findErrors(db, customerId, given);
+  const { customerId } = requester;
+  const { found, readLayout } = await findErrors(db, requester, given);
   let place = cursor === undefined ? start : placeOf(customerId, found.id, cursor);
   const layout = await readLayout();
   const failures: Failure[] = cursor === undefined ? warningsOfFile(layout) : [];

@@ -1,9 +1,11 @@
+import type { Requester } from '../../credentials/requester.ts';
 import type { Database } from '../../database/db.ts';
 import { conflict } from '../../errors.ts';
 import { toUtf8 } from '../../files/encodings.ts';
 import { FileRefused } from '../../files/file-refused.ts';
 import { openXlsx } from '../../files/xlsx/sheet-rows.ts';
 import type { ImportFile } from '../../files/import-file.ts';
+import { Gate } from '../../limits/gate.ts';
 import { readPart, type StoredFile } from '../../queries/imports/import-files.ts';
 import type { ImportSettings } from '../../queries/imports/imports.ts';
 
@@ -46,18 +48,38 @@ export interface ImportSource {
   partsFrom(from: number): AsyncGenerator<Buffer>;
 }
 
+/** Limits how many XLSX files requests read at the same time: each holds the shared texts of its file in memory. */
+const sheetReads = new Gate({ name: 'sheet_reads', limit: 2 });
+
+/**
+ * Opens a complete file for a request, and reads it with `read`. Reading an XLSX file waits for a place. The customers
+ * share these places fairly. The reading ends when the request is aborted.
+ * @throws FileRefused if the file cannot be read as what it should be
+ */
+export async function readSource<T>(
+  db: Database,
+  requester: Requester,
+  row: Parameters<typeof openSource>[2],
+  read: (source: ImportSource) => Promise<T>,
+): Promise<T> {
+  const openAndRead = async () => read(await openSource(db, requester.customerId, row, requester.signal));
+  return row.format === 'xlsx' && !row.is_converted ? sheetReads.run(requester, openAndRead) : openAndRead();
+}
+
 /**
  * Opens a complete file.
+ * @param signal ends the reading of an XLSX file
  * @throws FileRefused if the file begins with the byte order mark of another encoding
  */
 export async function openSource(
   db: Database,
   customerId: string,
   row: ImportSettings & Parameters<typeof storedFileOf>[0],
+  signal?: AbortSignal,
 ): Promise<ImportSource> {
   const parts = (from: number) => partsOf(db, customerId, storedFileOf(row), from);
   if (row.format === 'xlsx' && !row.is_converted) {
-    const { sheets, rows } = await openXlsx(parts, row.file_bytes!);
+    const { sheets, rows } = await openXlsx(parts, row.file_bytes!, signal);
     return { isStored: false, sheets, partsFrom: (from) => startingAt(rows(row.sheet, row.has_header), from) };
   }
   const encoding = encodingOf(row);

@@ -1,3 +1,4 @@
+import type { Requester } from '../../credentials/requester.ts';
 import type { Database } from '../../database/db.ts';
 import { DomainError, type Fault } from '../../errors.ts';
 import { FileRefused } from '../../files/file-refused.ts';
@@ -11,7 +12,7 @@ import { keepRememberedMapping } from '../../queries/imports/remembered-mappings
 import type { CustomType, ImportPreview } from '../../schemas/imports.ts';
 import { pointerTo } from '../../text/json-pointer.ts';
 import { checkRecords } from './check-records.ts';
-import { encodingOf, importFileOf, openSource, type ImportSource } from './import-source.ts';
+import { encodingOf, importFileOf, readSource, type ImportSource } from './import-source.ts';
 import { requireUploaded } from './start-import.ts';
 
 const shownRecords = 5;
@@ -39,9 +40,10 @@ export interface DetailedPreview extends ImportPreview {
  */
 export async function previewImport(
   db: Database,
-  customerId: string,
+  requester: Requester,
   { id, visible }: { id: string; visible: VisibleImports },
 ): Promise<DetailedPreview> {
+  const { customerId } = requester;
   const found = await db.lookup((sql) => requireImportState(sql, customerId, id, visible));
   requireUploaded(found);
   const preview: DetailedPreview = {
@@ -60,10 +62,12 @@ export async function previewImport(
     preview.warnings.push({ path: '/mapping', message: 'is left out, because the file is NDJSON' });
   if (found.format === 'auto' || (found.format === 'xlsx' && found.file_bytes === 0)) return preview;
   try {
-    const source = await openSource(db, customerId, found);
-    preview.sheets = source.sheets;
-    const layout = found.format === 'ndjson' ? null : await addLayout(db, customerId, { preview, found, source });
-    await addRecords(preview, found, await firstRecords(found, source, layout));
+    const records = await readSource(db, requester, found, async (source) => {
+      preview.sheets = source.sheets;
+      const layout = found.format === 'ndjson' ? null : await addLayout(db, customerId, { preview, found, source });
+      return firstRecords(found, source, layout);
+    });
+    await addRecords(preview, found, records);
   } catch (error) {
     if (!(error instanceof FileRefused)) throw error;
     preview.errors.push({ path: '', message: error.message });

@@ -139,7 +139,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
   const download = { ...forMembers, config: { ...forMembers.config, isLong: true } } as const;
   app.get('/imports/:id/errors.csv', download, async (request, reply) => {
     const ref = { id: idOf(request, 'import'), visible: allImports };
-    const file = await openErrorsFile(request.db, request.caller.customerId, ref);
+    const file = await openErrorsFile(request.db, request.requester, ref);
     void reply.header('cache-control', 'no-store');
     return sendFile(request, reply, { ...file, name: 'errors.csv', noun: 'errors file' });
   });
@@ -200,7 +200,7 @@ async function readWaiting(
   id: string,
 ): Promise<{ found: Import; state: ImportState; preview: DetailedPreview }> {
   const { db, caller } = request;
-  const preview = await previewImport(db, caller.customerId, { id, visible: allImports });
+  const preview = await previewImport(db, request.requester, { id, visible: allImports });
   const state = await db.lookup((sql) => requireImportState(sql, caller.customerId, id, allImports));
   return { found: await findImport(request), state, preview };
 }
@@ -304,13 +304,13 @@ async function failuresOf(
   state: ImportState,
 ): Promise<Html> {
   if (total === null) return '';
-  const { db, caller } = request;
+  const { db } = request;
   if (state.is_expired)
     return failed + warnings > 0 ? html`<p class="quiet">The records were kept for 30 days.</p>` : '';
   const cursor = text(queryOf(request), 'cursor');
   const ref = { id, visible: allImports };
   const page = { limit: failuresAtOnce, cursor: cursor || undefined };
-  const { failures, nextCursor } = await readFailures(db, caller.customerId, ref, page);
+  const { failures, nextCursor } = await readFailures(db, request.requester, ref, page);
   const ofColumns =
     cursor === '' && failures[0]?.line === 1 && failures[0].error === undefined ? failures.shift() : undefined;
   return html`!${ofColumns ? notice(`${ofColumns.warning![0]!.toUpperCase()}${ofColumns.warning!.slice(1)}.`, 'busy') : ''}

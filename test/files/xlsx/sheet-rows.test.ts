@@ -178,6 +178,26 @@ describe('a hostile file is refused, or costs little', () => {
     }
   });
 
+  test('shared texts are read once for all readings, and a signal ends the reading', async () => {
+    const texts = `<si><t>${crypto.randomUUID().repeat(1_000)}</t></si>`.repeat(200);
+    const file = await zipped(partsOf(header, texts));
+    const stop = new AbortController();
+    let bytes = 0;
+    const partsFrom = async function* (from: number) {
+      for (let at = from; at < file.length; at += 1_000) {
+        yield file.subarray(at, at + 1_000);
+        bytes += 1_000;
+      }
+    };
+    const { rows } = await openXlsx(partsFrom, file.length, stop.signal);
+    for await (const _ of rows(null));
+    const once = bytes;
+    for await (const _ of rows(null));
+    expect(bytes - once).toBeLessThan(5_000);
+    stop.abort(new Error('the caller has hung up'));
+    await expect(rows(null).next()).rejects.toThrow('the caller has hung up');
+  });
+
   test('bytes that are no ZIP file, or a cut one', async () => {
     const file = await zipped(partsOf(header));
     for (const bytes of [Buffer.from('PK\x03\x04'), Buffer.alloc(100), file.subarray(0, -30), file.subarray(200)])

@@ -31,7 +31,7 @@ describe('the errors file has the columns of the import', () => {
 
   test('when the import ends before its file is read', async () => {
     const id = await uploaded('Ada,Lovelace,no address,');
-    const { read } = await openErrorsFile(app.db, customer.id, { id, visible: allImports });
+    const { read } = await openErrorsFile(app.db, { customerId: customer.id }, { id, visible: allImports });
     await workAtAll(app, customer);
     const pieces: string[] = [];
     for await (const piece of await read()) pieces.push(piece.toString());
@@ -46,7 +46,7 @@ test('a large errors file is read in small parts, which are the whole file', asy
   await app.owner`
     insert into import_errors (customer_id, import_id, position, lines)
     select ${customer.id}, ${id}, n - 1, line from unnest(${lines}::text[]) with ordinality given (line, n)`;
-  const { read } = await openErrorsFile(app.db, customer.id, { id, visible: allImports });
+  const { read } = await openErrorsFile(app.db, { customerId: customer.id }, { id, visible: allImports });
   const pieces: string[] = [];
   for await (const piece of await read()) pieces.push(piece.toString());
   expect(Math.max(...pieces.map((piece) => piece.length))).toBeLessThanOrEqual(256 * 1024);

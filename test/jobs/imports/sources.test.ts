@@ -8,6 +8,7 @@ import { startApp } from '../../setup/app.ts';
 import type { TestCustomer } from '../../setup/factories.ts';
 import { beginImport, sendBytes, sendFile, workAtAll } from '../importing.ts';
 import { contextOf } from '../working.ts';
+import { partsOf as workbookParts, zipped } from '../../files/xlsx/workbooks.ts';
 
 const app = await startApp();
 let customer: TestCustomer;
@@ -33,7 +34,7 @@ async function done(settings: object, bytes: Buffer) {
 }
 
 async function errorsOf(id: string): Promise<{ type: string; bytes: Buffer }> {
-  const { type, read } = await openErrorsFile(app.db, customer.id, { id, visible: allImports });
+  const { type, read } = await openErrorsFile(app.db, { customerId: customer.id }, { id, visible: allImports });
   const pieces: Buffer[] = [];
   for await (const piece of await read()) pieces.push(piece);
   return { type, bytes: Buffer.concat(pieces) };
@@ -232,6 +233,26 @@ describe('an XLSX file', () => {
     await customer.post(`/imports/${id}/start`);
     await workAtAll(app, customer);
     expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', total: 0 });
+  });
+
+  test('of which one customer asks for many previews keeps none of another customer waiting', async () => {
+    const texts = `<si><t>${'x'.repeat(60)}</t></si>`.repeat(60_000);
+    const header = '<c t="inlineStr"><is><t>first_name</t></is></c><c t="inlineStr"><is><t>last_name</t></is></c>';
+    const large = await zipped(workbookParts(`<row>${header}</row>`, texts));
+    const other = await app.customer();
+    const id = await sendBytes(app, customer, waiting, large);
+    const ofOther = await sendBytes(app, other, waiting, Buffer.from(await workbook()));
+    const done: string[] = [];
+    const preview = async (caller: TestCustomer, path: string, name: string) => {
+      expect((await caller.get(path)).status).toBe(200);
+      done.push(name);
+    };
+    await Promise.all([
+      ...Array.from({ length: 6 }, () => preview(customer, `/imports/${id}/preview`, 'many')),
+      preview(customer, `/imports/${id}/failures`, 'many'),
+      preview(other, `/imports/${ofOther}/preview`, 'other'),
+    ]);
+    expect(done.indexOf('other')).toBeLessThan(2);
   });
 
   test('is converted again by the next worker if one is stopped, and nothing of the first is kept', async () => {
