@@ -5,7 +5,7 @@ import { sharedIndustry, sharedPrefix, type Json } from './model.ts';
 
 /** Texts whose folded form is known (test/filters/pools.ts). They have Latin letters only: see `plainFold`. */
 const texts = ['Ada', 'ÁDA', 'ada lovelace', 'Zoë', 'zz', 'a'] as const;
-const years = [1815, 1980, 1990, 1999, 2001] as const;
+const years = [1915, 1980, 1990, 1999, 2001] as const;
 const countries = ['GB', 'gb', 'De', 'FR', ''] as const;
 const plans = ['gold', 'Silver', 'none'] as const;
 
