@@ -59,10 +59,15 @@ async function* readFile(
   { isPacked, maxBytes }: { isPacked: boolean; maxBytes: number },
 ): AsyncGenerator<Buffer> {
   let bytes = 0;
-  for await (const piece of isPacked ? unpacked(raw) : piecesOf(raw)) {
-    bytes += piece.length;
-    if (bytes > maxBytes) throw tooLarge(maxBytes);
-    yield piece;
+  try {
+    for await (const piece of isPacked ? unpacked(raw) : piecesOf(raw)) {
+      bytes += piece.length;
+      if (bytes > maxBytes) throw tooLarge(maxBytes);
+      yield piece;
+    }
+  } finally {
+    // Discards the rest of a refused file: a caller who still sends when the connection closes would not get the response.
+    raw.resume();
   }
 }
 
