@@ -88,6 +88,12 @@ describe('a created opportunity', () => {
     });
   });
 
+  test('is refused with the same product twice, in whichever spelling of its id', async () => {
+    const products = [line(absent), line(absent.toUpperCase())];
+    const answer = await customer.post('/opportunities', await opportunityBody(customer, { products }));
+    expect([answer.status, faultPaths(answer)]).toEqual([400, ['/products/1/id']]);
+  });
+
   test('is created once by a retry with the same Idempotency-Key', async () => {
     const body = await opportunityBody(customer);
     const key = { 'idempotency-key': unique('key') };
