@@ -1,4 +1,4 @@
-import { domainToASCII } from 'node:url';
+import { domainToASCII, domainToUnicode } from 'node:url';
 
 /** Letters, marks and digits of any script, in labels: what can be an internationalised domain name. */
 const label = String.raw`[\p{L}\p{N}](?:[\p{L}\p{M}\p{N}-]*[\p{L}\p{M}\p{N}])?`;
@@ -18,4 +18,11 @@ export function withAsciiDomain(address: string): string {
   if (at < 0 || domain.length > maxDomainLength || isAscii(domain) || !domainName.test(domain)) return address;
   const ascii = domainToASCII(domain);
   return ascii === '' ? address : `${address.slice(0, at)}@${ascii}`;
+}
+
+/** Returns an e-mail address whose domain is in ASCII with its domain as people write it. */
+export function withUnicodeDomain(address: string): string {
+  const at = address.lastIndexOf('@');
+  const domain = address.slice(at + 1);
+  return /^xn--|\.xn--/.test(domain) ? `${address.slice(0, at)}@${domainToUnicode(domain) || domain}` : address;
 }

@@ -44,8 +44,8 @@ export class PersonIds {
   allOf(identifier: Identifier): string[] {
     const { kind, value } = identifier;
     if (kind === 'id') return [value];
-    const { id, former } = this.ofEmail(value);
-    if (kind === 'email') return former === undefined ? [id] : [id, former];
+    if (kind === 'email')
+      return spellingsOf(identifier).flatMap((address) => Object.values(this.ofEmail(address)) as string[]);
     const written = ['', 'http://', 'https://'].flatMap((scheme) =>
       spellingsOf(identifier).flatMap((url) => [`${scheme}${url}`, `${scheme}www.${url}`]),
     );

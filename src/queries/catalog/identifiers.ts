@@ -1,4 +1,5 @@
 import type { Prospect } from '../../schemas/prospects.ts';
+import { withUnicodeDomain } from '../../text/email-domains.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { emailKey } from '../../text/normalise.ts';
 import { formerProfileKey, profileKey } from '../../text/profiles.ts';
@@ -22,7 +23,7 @@ export type Identified = Pick<Prospect, '_id' | 'work_email' | 'emails' | 'profn
 export function toIdentifier(kind: IdentifierKind, text: string): Identifier | undefined {
   const value = keys[kind](text);
   if (value === undefined) return undefined;
-  const former = kind === 'profnet_url' ? formerProfileKey(text) : value;
+  const former = kind === 'email' ? withUnicodeDomain(value) : kind === 'profnet_url' ? formerProfileKey(text) : value;
   return former === value ? { kind, value } : { kind, value, former };
 }
 
@@ -37,21 +38,20 @@ export const formsOf = ({ value, former }: Identifier): string[] => (former === 
 
 /** Returns how an identifier is usually written, in lower case: texts that contain none of these do not contain it. */
 export const spellingsOf = (identifier: Identifier): string[] => [
-  ...new Set(
-    identifier.kind === 'profnet_url'
-      ? [...formsOf(identifier), encodeURI(identifier.value.toWellFormed()).toLowerCase()]
-      : [identifier.value],
-  ),
+  ...new Set([
+    ...formsOf(identifier),
+    ...(identifier.kind === 'profnet_url' ? [encodeURI(identifier.value.toWellFormed()).toLowerCase()] : []),
+  ]),
 ];
 
 /** All identifiers of a person, each once: the id, the profile and every e-mail address. */
 export function identifiersOf({ _id, work_email, emails, profnet_url }: Identified): Identifier[] {
-  const addresses = new Set([work_email, ...emails].flatMap((email) => keys.email(email) ?? []));
+  const addresses = [work_email, ...emails].flatMap((email) => toIdentifier('email', email) ?? []);
   const profile = profnet_url === null ? undefined : toIdentifier('profnet_url', profnet_url);
   return [
     { kind: 'id', value: _id },
     ...(profile ? [profile] : []),
-    ...[...addresses].map((value): Identifier => ({ kind: 'email', value })),
+    ...new Map(addresses.map((address) => [address.value, address])).values(),
   ];
 }
 

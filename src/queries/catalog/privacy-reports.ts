@@ -52,7 +52,7 @@ export async function listContactsOf(
 ): Promise<ContactOfPerson[]> {
   const [prospectIds, emails, profiles] = [
     valuesOf(identifiers, 'id'),
-    valuesOf(identifiers, 'email'),
+    identifiers.filter(({ kind }) => kind === 'email').flatMap(spellingsOf),
     valuesOf(identifiers, 'profnet_url'),
   ];
   const spellings = identifiers.filter(({ kind }) => kind === 'profnet_url').flatMap(spellingsOf);

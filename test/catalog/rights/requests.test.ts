@@ -217,20 +217,47 @@ test('an erasure deletes only those who have the given identifier, several only 
   expect(await erase(services, both, noted, { isConfirmed: true })).toMatchObject({ deleted: 2 });
 });
 
-test('a suppression by a profile that an earlier release stored still keeps the person out', async () => {
-  const profnet_url = `https://de.profnet.example/in/${randomUUID()}`;
-  const digests = await app.db.lookup(openDigests);
-  const digest = toBytes(digests.of(formerProfileKey(profnet_url)));
-  const row = { kind: 'profnet_url', digest, is_erasure: true, reason: 'test', case_ref: null } as const;
-  await app.db.transaction((sql) => insertSuppressions(sql, [row]));
-  const open = () => SuppressedPeople.open(app.db);
-  expect([(await open()).has(person({ profnet_url })), (await open()).isErased(person())]).toEqual([true, false]);
-  const services = { ...app, notify: () => undefined };
-  expect(await lift(services, toIdentifier('profnet_url', profnet_url), { operator: 'tests' })).toMatchObject({
-    lifted: 1,
-  });
-  expect((await open()).has(person({ profnet_url }))).toBe(false);
-});
+test.each(['profnet_url', 'email'] as const)(
+  'a suppression, by %s, that an earlier release stored still keeps the person out',
+  async (kind) => {
+    const profnet_url = `https://de.profnet.example/in/${randomUUID()}`;
+    const work_email = `${randomUUID()}@büro.example`;
+    const digests = await app.db.lookup(openDigests);
+    const digest = toBytes(digests.of(kind === 'email' ? work_email : formerProfileKey(profnet_url)));
+    const row = { kind, digest, is_erasure: true, reason: 'test', case_ref: null } as const;
+    await app.db.transaction((sql) => insertSuppressions(sql, [row]));
+    const open = () => SuppressedPeople.open(app.db);
+    const one = person({ profnet_url, work_email });
+    expect([(await open()).has(one), (await open()).isErased(person())]).toEqual([true, false]);
+    const services = { ...app, notify: () => undefined };
+    const given = toIdentifier(kind, kind === 'email' ? work_email : profnet_url);
+    expect(await lift(services, given, { operator: 'tests' })).toMatchObject({ lifted: 1 });
+    expect((await open()).has(one)).toBe(false);
+  },
+);
+
+test.each(['büro.example', 'xn--bro-hoa.example'])(
+  'a person with an address at büro.example is found everywhere by the address at %s',
+  async (given) => {
+    const [customer, own] = [await customerWith(app, { verification: 10 }), randomUUID()];
+    const work_email = `${own}@büro.example`;
+    const { id: _id } = (await PersonIds.open(app.db)).ofEmail(work_email);
+    const one = await addUnlocked([customer], { _id, work_email });
+    await verify(customer, { emails: [{ email: work_email }] });
+    await app.owner`update contacts set prospect_id = null where prospect_id = ${_id}`;
+    await app.catalog.remove([_id]);
+    const services = { ...app, notify: () => undefined };
+    const identifier = toIdentifier('email', `${own}@${given}`)!;
+    const find = () => report(services, identifier, { operator: 'tests' }, 'find');
+    const [unlocked, mentioned] = [[{ prospect_id: _id }], [{ where: 'verifications', count: 1 }]];
+    const found = { contacts: [{ customer_id: customer.id }], unlocks: unlocked, mentions: mentioned };
+    expect(await find()).toMatchObject({ people: [{ place: 'job results' }], ...found });
+    await app.owner`delete from job_results where item = ${_id}`;
+    expect(await find()).toMatchObject({ people: [], ...found });
+    await erase(services, identifier, { operator: 'tests', case_ref: own });
+    expect(await leftOf(one)).toMatchObject({ told: 1 });
+  },
+);
 
 test('an action whose commit is answered by nobody stands once in the log, with what it changed', async () => {
   const identifier = { kind: 'email', value: `${randomUUID()}@work.example` } as const;
