@@ -121,12 +121,12 @@ describe('an import', () => {
   test.each([
     [
       'csv',
-      'external_id,first_name,last_name,phone_numbers,work_email\nx-1,Ada,,,\n,,Hopper,+44 20 79460000,\n,,,,a@b.example\n,Ada,L,,\nx-2,,,,\n',
+      'external_id,first_name,last_name,phone_numbers,work_email,profnet_url\nx-1,Ada,,,,\n,,Hopper,+44 20 79460000,,\n,,,,a@b.example,\n,Ada,L,,,https://none.example\nx-2,,,,,\n',
     ],
     [
       'ndjson',
       '{"external_id":"x-1","first_name":"Ada"}\n{"last_name":"Hopper","phone_numbers":[{"country_code":"+44","number":"20 79460000"}]}\n' +
-        '{"work_email":"a@b.example"}\n{"first_name":"Ada","last_name":"L"}\n{"external_id":"x-2"}\n',
+        '{"work_email":"a@b.example"}\n{"first_name":"Ada","last_name":"L","profnet_url":"https://none.example"}\n{"external_id":"x-2"}\n',
     ],
   ])('creates contacts that can be found and have a name, whatever else they lack (%s)', async (format, text) => {
     for (const mode of ['create', 'upsert'] as const) {

@@ -294,7 +294,8 @@ describe('an update', () => {
       200,
     );
     const other = await create({ work_email: 'ada@example.com' });
-    expect(await customer.patch(`/contacts/${other}`, { work_email: null })).toMatchObject(faults);
+    for (const nobody of [{}, { profnet_url: 'https://none.example' }])
+      expect(await customer.patch(`/contacts/${other}`, { work_email: null, ...nobody })).toMatchObject(faults);
     const cleared = { work_email: null, profnet_url: 'https://profiles.example/in/ada' };
     expect((await customer.patch(`/contacts/${other}`, cleared)).status).toBe(200);
     expect(await read(other)).toMatchObject({ ...cleared, work_email: '' });

@@ -21,6 +21,7 @@ import type { RuleGiven } from '../../schemas/lists.ts';
 import { listNames } from '../../schemas/labels.ts';
 import { fold } from '../../text/fold.ts';
 import { normalise } from '../../text/normalise.ts';
+import { profileKey } from '../../text/profiles.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
 import { lockCompanyForContact } from './companies.ts';
 import { findOrCreateCompany } from './company-names.ts';
@@ -215,7 +216,7 @@ const columnsOf = <T extends { work_email?: string | null }>(fields: T) =>
 
 /** Returns true if something tells this contact from others. */
 const hasIdentity = ({ work_email, external_id, profnet_url, phone_numbers, mobile_phone }: ContactColumns): boolean =>
-  Boolean(work_email || external_id || profnet_url || mobile_phone) || phone_numbers.length > 0;
+  Boolean(work_email || external_id || mobile_phone || profileKey(profnet_url ?? '')) || phone_numbers.length > 0;
 
 const withoutIdentity = (): DomainError =>
   validationFailed([

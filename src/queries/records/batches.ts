@@ -8,6 +8,7 @@ import {
   validationFailed,
   type Fault,
 } from '../../errors.ts';
+import { profileKey } from '../../text/profiles.ts';
 import type { LastWrites } from './last-writes.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../../schemas/batches.ts';
 
@@ -196,7 +197,7 @@ export function lacksRequired(
   body: Readonly<Record<string, unknown>>,
 ): DomainError | undefined {
   const missing = (create.required ?? []).filter((name) => (body[name] ?? null) === null);
-  const lacking = needsOneOf.filter((names) => names.every((name) => isEmpty(body[name])));
+  const lacking = needsOneOf.filter((names) => names.every((name) => isEmpty(body, name)));
   const faults = [
     ...missing.map((name) => ({ path: `/${name}`, message: 'is required' })),
     ...lacking.map((names) => ({ path: '', message: `a new record needs one of ${names.join(', ')}` })),
@@ -204,4 +205,9 @@ export function lacksRequired(
   return faults.length > 0 ? validationFailed(faults) : undefined;
 }
 
-const isEmpty = (value: unknown): boolean => (value ?? '') === '' || (Array.isArray(value) && value.length === 0);
+/** A URL that is not a profile identifies nobody. */
+function isEmpty(body: Readonly<Record<string, unknown>>, name: string): boolean {
+  const value = body[name] ?? '';
+  if (name === 'profnet_url') return typeof value !== 'string' || profileKey(value) === undefined;
+  return value === '' || (Array.isArray(value) && value.length === 0);
+}
