@@ -14,8 +14,18 @@ export function parseJson(text: string, maxValues = 400_000): { value?: unknown;
     const value: unknown = JSON.parse(text);
     return countNames(value) < colons ? { fault: 'names a property of one object twice' } : { value };
   } catch (error) {
-    return { fault: error instanceof PrototypeNamed ? error.message : 'is not valid JSON' };
+    return { fault: error instanceof PrototypeNamed ? error.message : `is not valid JSON${whereOf(error)}` };
   }
+}
+
+/** Returns where JSON breaks off, as far as the parser names the place or the character. */
+function whereOf(error: unknown): string {
+  const { message } = error as SyntaxError;
+  const [, line, column] = /\(line (\d+) column (\d+)\)$/.exec(message) ?? [];
+  if (line === '1') return `: it breaks off at character ${column}`;
+  if (line !== undefined) return `: it breaks off at line ${line}, column ${column}`;
+  const [, token] = /^Unexpected token '([!-~])'/.exec(message) ?? [];
+  return token === undefined ? '' : `: ${token} is unexpected`;
 }
 
 const [quote, backslash, colon, comma, openArray, closeArray, openObject, closeObject] = Array.from(

@@ -200,7 +200,7 @@ describe('records of a CSV file', () => {
         custom_fields: { a: '05', b: 'true' },
         company: { name: 'Engines' },
       },
-      '/phone_numbers is not valid JSON',
+      '/phone_numbers is not valid JSON: it breaks off at character 3',
     ]);
   });
 
@@ -252,8 +252,17 @@ describe('lines of an NDJSON file', () => {
     ['are items', '{"first_name":"Ada","list_ids":[]}\r\n{}', [{ first_name: 'Ada', list_ids: [] }, {}]],
     ['are skipped if they are blank', '\ufeff\n{}\n \t\r\n\n{}\n', [{}, {}]],
     ['fail if they are not objects', '[]\nnull\n1', Array.from({ length: 3 }, () => 'is not a JSON object')],
-    ['fail if they are not JSON', "{'a':1}\n{\n}\n{}{}", Array.from({ length: 4 }, () => 'is not valid JSON')],
-    ['fail with a NUL character', '{"a":"\0"}', ['is not valid JSON']],
+    [
+      'fail if they are not JSON, and say where',
+      "{'a':1}\n{\n}\n{}{}",
+      [
+        'is not valid JSON: it breaks off at character 2',
+        'is not valid JSON: it breaks off at character 2',
+        'is not valid JSON: } is unexpected',
+        'is not valid JSON: it breaks off at character 3',
+      ],
+    ],
+    ['fail with a NUL character', '{"a":"\0"}', ['is not valid JSON: it breaks off at character 7']],
     ['fail with an escaped one', '{"a":"\\u0000"}', ['/a must not contain a NUL character or a lone surrogate']],
     ['fail with a lone surrogate', '{"a":"\\ud800"}', ['/a must not contain a NUL character or a lone surrogate']],
     ['fail with a property named twice', '{"a":1,"a":2}', ['names a property of one object twice']],

@@ -215,7 +215,7 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
     const members = list(4_000, (i) => `"m${i}":"${'x'.repeat(300)}"`);
     for (const [text, fault] of [
       [`{"items":[{"m7":0,${members}}]}`, 'names a property of one object twice'],
-      [`{"items":[{${members},}]}`, 'is not valid JSON'],
+      [`{"items":[{${members},}]}`, 'is not valid JSON: it breaks off at character'],
       [
         `{"items":[{"__proto__":[],${members}}]}`,
         'names a property `__proto__`, or `prototype` of a `constructor`, which is not allowed',
@@ -225,7 +225,7 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
     ] as const)
       expect(await customer.post(`${path}/batch/create`, text), fault).toMatchObject({
         status: 400,
-        body: { errors: [{ path: '', message: `the body ${fault}` }] },
+        body: { errors: [{ path: '', message: expect.stringContaining(`the body ${fault}`) }] },
       });
   });
 

@@ -53,6 +53,19 @@ test('a repeated property name is rejected instead of dropping one of the values
     expect(await messageOf(body), body).toBe('read');
 });
 
+test.each([
+  ['{"a":1,}', ': it breaks off at character 8'],
+  ['{"a":1,\n  b:2}', ': it breaks off at line 2, column 3'],
+  ['{"a":undefined}', ': u is unexpected'],
+  ['{"a":"x', ': it breaks off at character 8'],
+  ['{"a":é}', ''],
+])(
+  'a body that is not valid JSON is refused with the place, as far as the parser names it: %j',
+  async (body, where) => {
+    expect(await messageOf(body)).toBe(`the body is not valid JSON${where}`);
+  },
+);
+
 test('a body that is compressed, or declared so, is 415', async () => {
   const answers = [
     messageOf(gzipSync('{}'), { 'content-encoding': 'gzip' }),
