@@ -106,7 +106,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const ref = { id, visible: allImports };
     const fields = fieldsOf(request);
     const { found, state, preview } = await readWaiting(request, id);
-    const source = sourceChangesOf(found, state.sheet, fields);
+    const source = sourceChangesOf(found, state, fields);
     // The columns of another sheet are others: they are shown first.
     const isOther = Object.keys(source).length > 0;
     const starts = action !== 'save' && !isOther;
@@ -258,9 +258,8 @@ async function showImport(
 /** Returns the preview of an import that has not started, with the form that starts it. */
 async function settings(request: FastifyRequest, reply: FastifyReply, { id }: Import): Promise<Html> {
   const { found, state, preview } = await readWaiting(request, id);
-  const { sheet } = state;
   const body = mappingForm(found, preview, {
-    sheet,
+    state,
     lists: await listsFor(request, state),
     page: pageNumberOf(request),
   });

@@ -1,6 +1,7 @@
 import type { Fault } from '../../errors.ts';
 import { encodingNamed } from '../../files/encodings.ts';
 import type { DetailedPreview } from '../../jobs/imports/preview-import.ts';
+import type { ImportState } from '../../queries/imports/imports.ts';
 import { companyBatches, contactBatches } from '../../schemas/batches.ts';
 import { customKey } from '../../schemas/filters.ts';
 import {
@@ -51,12 +52,17 @@ export const customField = (header: string): string =>
   header.startsWith('custom_fields.') ? header : `custom_fields.${header}`;
 
 /** Returns what changes how the whole file is read: then the columns of the form are no longer those of the file. */
-export function sourceChangesOf(found: Import, sheet: string | null, fields: Fields): ImportPatch {
-  const [encoding, chosen] = [text(fields, 'encoding'), text(fields, 'sheet')];
+export function sourceChangesOf(
+  found: Import,
+  { sheet, has_header: hasHeader }: Pick<ImportState, 'sheet' | 'has_header'>,
+  fields: Fields,
+): ImportPatch {
+  const [encoding, chosen, header] = [text(fields, 'encoding'), text(fields, 'sheet'), text(fields, 'header')];
   const isOther = encoding !== '' && (encodingNamed(encoding) ?? encoding) !== found.encoding;
   return {
     ...(isOther ? { encoding } : {}),
     ...(chosen !== '' && chosen !== sheet ? { sheet: chosen } : {}),
+    ...(header !== '' && (header === 'names') !== hasHeader ? { header: header === 'names' } : {}),
   };
 }
 

@@ -1,5 +1,6 @@
 import type { Fault } from '../../errors.ts';
 import type { DetailedPreview, PreviewColumn } from '../../jobs/imports/preview-import.ts';
+import type { ImportState } from '../../queries/imports/imports.ts';
 import { customKey } from '../../schemas/filters.ts';
 import {
   customTypes,
@@ -14,6 +15,9 @@ import { count, html, table, type Html } from '../base/html.ts';
 import { fieldLabel, fieldsToChoose, inWords, originLabels } from './field-choices.ts';
 import { customField, obstaclesTo } from './mapping-changes.ts';
 
+/** Settings that decide how the whole file is read. */
+type SourceState = Pick<ImportState, 'sheet' | 'has_header'>;
+
 /**
  * Returns the file's preview, with controls to map its columns and to start the import.
  * @param lists controls that choose a list for the contacts
@@ -22,10 +26,10 @@ import { customField, obstaclesTo } from './mapping-changes.ts';
 export const mappingForm = (
   found: Import,
   preview: DetailedPreview,
-  { sheet, lists, page }: { sheet: string | null; lists: Html; page: number },
+  { state, lists, page }: { state: SourceState; lists: Html; page: number },
 ): Html =>
   html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview, page) : ''}
-    !${settings(found, preview, sheet, lists)}
+    !${settings(found, preview, state, lists)}
     <h2>The first records</h2>
     !${preview.records.length === 0 ? html`<p class="quiet">The file has no records.</p>` : records(found, preview)}
     <div class="buttons">
@@ -41,9 +45,10 @@ function faultList(found: Import, preview: DetailedPreview): Html {
   const faults = [...obstaclesTo(found, preview), ...ofRecords];
   const warnings = preview.warnings.filter(({ path }) => path.startsWith('/records/'));
   const misread = preview.warnings.filter(({ path }) => path === '/encoding');
+  const ofFile = preview.warnings.filter(({ path }) => path === '' || path === '/mapping');
   const list = listOf(found.object);
   return html`!${list('The encoding may be another one:', misread)}
-  !${list('With these settings, something is wrong:', faults)}
+  !${list('With these settings, something is wrong:', faults)} !${list('What is left out of the file:', ofFile)}
   !${list('Values of the first records that will be left out:', warnings)}`;
 }
 
@@ -192,7 +197,7 @@ const commonEncodings = [
 function settings(
   found: Import,
   { sheets, encoding, separator }: DetailedPreview,
-  sheet: string | null,
+  { sheet, has_header: hasHeader }: SourceState,
   lists: Html,
 ): Html {
   const choice = (name: string, label: string, choices: readonly Choice[], chosen: string): Html =>
@@ -210,8 +215,18 @@ function settings(
           ? choice('encoding', `Encoding${separated}`, encodings.map(same), encoding)
           : ''
       }
+      !${
+        found.format === 'csv' || found.format === 'xlsx'
+          ? choice('header', 'The first line', firstLines, hasHeader ? 'names' : 'record')
+          : ''
+      }
     </div>`;
 }
+
+const firstLines: readonly Choice[] = [
+  ['names', 'has the names of the columns'],
+  ['record', 'is a record: the file has no header'],
+];
 
 const separatorLabels: Record<string, string> = {
   ',': 'commas',
