@@ -133,6 +133,18 @@ describe('a contact', () => {
     expect({ first_name, job_title, custom_fields }).toEqual({ first_name: 'Augusta', ...texts });
   });
 
+  test('loses its work e-mail by an empty field, if something else identifies it', async () => {
+    const [id] = await makeContacts(1, { work_email: 'ada@example.com' });
+    const path = `/app/contacts/${id}/edit`;
+    const refused = await admin.submit(path, { work_email: '' });
+    expect([refused.status, textOf(refused)]).toEqual([
+      400,
+      expect.stringContaining('Must be an e-mail address, unless'),
+    ]);
+    expect((await admin.submit(path, { work_email: '', mobile_phone: '+49 30 901820' })).status).toBe(303);
+    expect((await customer.get(`/contacts/${id}`)).body).toMatchObject({ work_email: '' });
+  });
+
   test('keeps the phone numbers that a form leaves as they are, also if it adds or removes others', async () => {
     const phone_numbers = [
       { country_code: '+1', number: '555-0100' },
