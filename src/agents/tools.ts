@@ -173,7 +173,7 @@ export const tools = {
   },
   add_to_list: {
     title: 'Add contacts to a list',
-    description: 'Adds existing contacts to a list. Contacts that are in it already are no error.',
+    description: 'Adds existing contacts to a list. A contact that is in it already is not an error.',
     scopes: ['list_contact_details:update'],
     effect: 'adds',
     input: Strict(brief(MembersByHand.properties)),

@@ -167,7 +167,7 @@ function parseList(text: string): SavedList {
   } catch {
     // Not JSON, or without a list: as below.
   }
-  throw new UsageError('the file is no list that `privacy list --json` has printed');
+  throw new UsageError('the file is not a list that `privacy list --json` has printed');
 }
 
 const printErased = ({

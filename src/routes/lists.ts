@@ -174,7 +174,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         summary: 'Add contacts to a list',
         description:
           'Adds existing contacts to a list by hand. Contacts that were members before, also by its rules, count as `already_members`, ' +
-          'which is no error. An unknown contact is 404, and nothing is added.',
+          'which is not an error. An unknown contact is 404, and nothing is added.',
         tags,
         body: MembersByHand,
         response: { 200: MembersAdded, 404: ErrorBody },

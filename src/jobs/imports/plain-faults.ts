@@ -54,7 +54,7 @@ function objectMessage(value: unknown): string {
   const { keys, bytes } = customFieldsLimits;
   if (Object.keys(value!).length > keys) return `has more than ${keys} keys`;
   if (JSON.stringify(value).length > bytes) return `is longer than ${bytes / 1024} KiB of JSON`;
-  return 'has a name of no or more than 64 characters';
+  return 'has a name that is empty or longer than 64 characters';
 }
 
 const numberMessage = ({ minimum, maximum }: TSchema, value: unknown): string =>
