@@ -527,6 +527,18 @@ describe('a filter on lists', () => {
     await by.delete(`/list-contact/${lists[0]!}`);
     expect((await ask(null)).body).toEqual([]);
   });
+
+  test('evaluates at most 500 rules, those of a list in each condition that names it', async () => {
+    const by = await app.customer();
+    const rules = Array.from({ length: 50 }, (_, i) => rule('job_title', 'equals', `Title ${i}`, 'OR'));
+    const list_id = await makeList({ rules }, by);
+    const member = await makeContact({ job_title: 'Title 49' }, by);
+    const ask = (elements: number, call = 'list') =>
+      by.post(`/contacts/${call}`, { filters: { _or: Array.from({ length: elements }, () => ({ list_id })) } });
+    expect((await ask(10)).body).toMatchObject([{ id: member }]);
+    const refused = { status: 400, body: { errors: [{ path: '/filters', message: expect.stringContaining('500') }] } };
+    for (const call of ['list', 'metadata']) expect(await ask(11, call)).toMatchObject(refused);
+  });
 });
 
 describe('the numbers in the list of lists', () => {

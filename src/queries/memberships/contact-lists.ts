@@ -14,7 +14,11 @@ export interface ListOfContact {
   by_hand: boolean;
 }
 
-type ListWithRules = Omit<ListOfContact, 'by_hand'> & { rules: Rule[] };
+interface FoundList {
+  id: string;
+  name: string;
+  rule_count: number;
+}
 
 /**
  * Returns the lists that a contact is in, by name.
@@ -27,8 +31,8 @@ export const findListsOfContact = (
   manual: readonly string[],
 ): Promise<ListOfContact[]> =>
   db.search(async (sql) => {
-    const lists = await sql<ListWithRules[]>`
-      select l.id, l.name, l.rules
+    const lists = await sql<FoundList[]>`
+      select l.id, l.name, l.rule_count
       from ${liveLists(sql, customerId)}
         and (l.rule_count > 0 or l.id = any(${manual as string[]}::uuid[]))
       order by l.name, l.id`;
@@ -42,19 +46,23 @@ export const findListsOfContact = (
     );
   });
 
-/** Number of rules from which on one statement evaluates no further list: many rules take long to plan. */
+/**
+ * Number of rules from which on one statement evaluates no further list: many rules take long to plan, and those of all
+ * lists can be hundreds of MiB.
+ */
 const rulesTogether = 500;
 
-function groupsOf(lists: readonly ListWithRules[]): ListWithRules[][] {
-  const groups: ListWithRules[][] = [];
+/** Divides lists into groups. Returns the ids of each. */
+function groupsOf(lists: readonly FoundList[]): string[][] {
+  const groups: string[][] = [];
   let rules = rulesTogether;
   for (const list of lists) {
     if (rules >= rulesTogether) {
       groups.push([]);
       rules = 0;
     }
-    groups.at(-1)!.push(list);
-    rules += list.rules.length;
+    groups.at(-1)!.push(list.id);
+    rules += list.rule_count;
   }
   return groups;
 }
@@ -64,8 +72,12 @@ async function findMatching(
   sql: Queryable,
   customerId: string,
   contactId: string,
-  lists: readonly ListWithRules[],
+  ids: readonly string[],
 ): Promise<string[]> {
+  const lists = await sql<{ id: string; rules: Rule[] }[]>`
+    select l.id, l.rules
+    from ${liveLists(sql, customerId)}
+      and l.id = any(${ids as string[]}::uuid[])`;
   const tests = lists.map(({ id, rules }) => {
     const matches = toSql(recorder, contactSource, customerId, rulesFilter(contactSource.fields, rules));
     return recorder`case when ${matches} then ${id}::uuid end`;
