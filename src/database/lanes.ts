@@ -191,15 +191,16 @@ const isConnectionFailure = (error: unknown): boolean => {
   return connectionCodes.has(code) || troubleStates.test(code);
 };
 
-/** True if an `unavailable` was caused by a statement that took too long (SQLSTATE 57014). */
-export const isStatementTimeout = (error: unknown): boolean =>
-  error instanceof DomainError && codeOf(error.cause) === '57014';
+/** True if an error or its cause means that a statement took too long (SQLSTATE 57014). */
+export const isStatementTimeout = (error: unknown): boolean => codeOf(causeOf(error)) === '57014';
 
 /** True if an error or its cause means that a connection was lost or could not be opened. Not for e.g. a deadlock. */
 export function isConnectionLost(error: unknown): boolean {
-  const code = codeOf(error instanceof DomainError ? error.cause : error);
+  const code = codeOf(causeOf(error));
   return connectionCodes.has(code) || lostStates.test(code);
 }
+
+const causeOf = (error: unknown): unknown => (error instanceof DomainError ? error.cause : error);
 
 function codeOf(error: unknown): string {
   const { code } = Object(error) as { code?: unknown };

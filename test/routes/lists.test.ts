@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { countLists } from '../../src/jobs/count-lists.ts';
+import { countNextList } from '../../src/queries/crm/list-counts.ts';
 import { contactFilterFields, type FieldType } from '../../src/schemas/filters.ts';
 import { contextOf } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
@@ -590,6 +591,30 @@ describe('the numbers in the list of lists', () => {
     await makeContact({ job_title: 'Smith' }, by);
     expect(await numbers(by)).toEqual([1]);
     expect(await count(list, by)).toBe(2);
+  });
+
+  test('are counted by one worker at a time, which leaves out a list that takes too long', async () => {
+    const by = await app.customer();
+    const [first, second] = [await makeList({ rules }, by), await makeList({ rules }, by)];
+    await app.owner`update lists set is_count_due = true where customer_id = ${by.id}`;
+    const due = async () =>
+      (await app.owner`select id from lists where customer_id = ${by.id} and is_count_due order by id`).map(
+        ({ id }) => id,
+      );
+    await app.db.transaction(async (sql) => {
+      await sql`select set_config('statement_timeout', '500', true)`;
+      await app.owner.begin(async (owner) => {
+        await owner`lock table contacts`;
+        expect(await countNextList(sql, by.id)).toBe('more');
+        expect(await app.db.transaction((other) => countNextList(other, by.id))).toBe('busy');
+      });
+    });
+    expect(await due()).toEqual([second]);
+    await countLists(contextOf(app), { customerId: by.id });
+    expect(await due()).toEqual([]);
+    expect(await app.owner`select id from lists where customer_id = ${by.id} and counted_at is null`).toEqual([
+      { id: first },
+    ]);
   });
 });
 

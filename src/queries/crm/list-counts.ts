@@ -141,8 +141,15 @@ const saveCount = (
     and id = ${id}
     and rules = ${sql.json(rules)}`;
 
-/** Counts the members of a list that a read has left, if there is one. */
+/**
+ * Counts the members of a list that a read has left, if there is one. A list whose members take too long to count keeps
+ * its number until the next read, so that others are counted.
+ * @returns `busy` if another worker counts for this customer
+ */
 export async function countNextList(sql: Transaction, customerId: string): Promise<BatchOutcome> {
+  const [turn] = await sql<{ is_ours: boolean }[]>`
+    select pg_try_advisory_xact_lock(hashtextextended(${`list counts:${customerId}`}, 0)) as is_ours`;
+  if (!turn!.is_ours) return 'busy';
   const [list] = await sql<CountedList[]>`
     select ${listedRules(sql, customerId)}, ${countedColumns(sql)}
     from ${liveLists(sql, customerId)}
@@ -150,7 +157,17 @@ export async function countNextList(sql: Transaction, customerId: string): Promi
     order by l.id
     limit 1`;
   if (!list) return 'done';
-  await saveCount(sql, customerId, list, await count(sql, customerId, list));
+  try {
+    const counted = await sql.savepoint((attempt) => count(attempt, customerId, list));
+    await saveCount(sql, customerId, list, counted);
+  } catch (error) {
+    if (!isStatementTimeout(error)) throw error;
+    await sql`
+      update lists
+      set is_count_due = false
+      where customer_id = ${customerId}
+        and id = ${list.id}`;
+  }
   return 'more';
 }
 
