@@ -200,19 +200,23 @@ export const updateOpportunity: UpdateRecord<OpportunityPatch> = async (sql, cus
   );
 };
 
-/** The members of an opportunity that other tables determine. */
-type Parts = Partial<Pick<Opportunity, 'contacts_ids' | 'details' | 'price'>>;
+/** The members of an opportunity that other tables determine: also whether its company is deleted. */
+type Parts = Partial<Pick<Opportunity, 'company_id' | 'contacts_ids' | 'details' | 'price'>>;
 
 async function readParts(
   sql: Transaction,
   customerId: string,
   id: string,
-  { contacts_ids, products }: OpportunityPatch,
+  { company_id, contacts_ids, products }: OpportunityPatch,
 ): Promise<Parts> {
-  if (!contacts_ids && !products) return {};
+  if (company_id === undefined && !contacts_ids && !products) return {};
   const [opportunity] = await findOpportunities(sql, customerId, [id]);
-  const { contacts_ids: contacts, details, price } = opportunity!;
-  return { ...(contacts_ids ? { contacts_ids: contacts } : {}), ...(products ? { details, price } : {}) };
+  const { company_id: company, contacts_ids: contacts, details, price } = opportunity!;
+  return {
+    ...(company_id === undefined ? {} : { company_id: company }),
+    ...(contacts_ids ? { contacts_ids: contacts } : {}),
+    ...(products ? { details, price } : {}),
+  };
 }
 
 /**

@@ -108,7 +108,7 @@ test('what follows from a change elsewhere makes no event', async () => {
   const company = await make(customer, '/company', companyBody());
   const contact = await make(customer, '/contacts', contactBody({ company: { id: company } }));
   const { id: list } = (await customer.post('/list-contact', { name: 'L', description: '' })).body;
-  await make(
+  const deal = await make(
     customer,
     '/opportunities',
     await opportunityBody(customer, { company_id: company, contacts_ids: [contact] }),
@@ -118,6 +118,8 @@ test('what follows from a change elsewhere makes no event', async () => {
   ok(await customer.patch(`/contacts/${contact}`, { list_ids: [list] }));
   ok(await customer.post('/list-contact-details/remove-contacts', { list_id: list, contact_ids: [contact] }));
   ok(await customer.delete(`/company/${company}`));
+  ok(await customer.patch(`/contacts/${contact}`, { company: null }));
+  ok(await customer.patch(`/opportunities/${deal}`, { company_id: null }));
   ok(await customer.delete(`/contacts/${contact}`));
   expect((await news()).map((event) => (event as { type: string }).type)).toEqual([
     'company.updated',
