@@ -16,8 +16,10 @@ export interface Tail {
   filled: number[];
   /** The line after the last record. */
   nextLine: number;
-  /** Records at the end with one filled cell each, from the first that is sure to be a footer. */
+  /** Records at the end with one filled cell each, below an empty line or with the words of a footer. */
   records: FooterRecord[];
+  /** The last of them stand below an empty line, whatever their words. */
+  isApart?: boolean;
 }
 
 /** A file with fewer filled columns is a list, in which each record can have one value. */
@@ -42,12 +44,15 @@ export function tailWith(tail: Tail | undefined, { cells, line, next }: RawRecor
     if (found.length > 1 && filled.length >= leastColumns) break;
   }
   const [only, second] = found;
+  // Below a person called `Total`, others whose only value is the name can follow.
+  const isApart = line > nextLine || (records.length > 0 && tail?.isApart === true);
   const isFooter =
     only !== undefined &&
     second === undefined &&
     canBeFooter(only.text) &&
-    (records.length > 0 || line > nextLine || footerWords.test(fold(only.text)));
-  return { filled, nextLine: next.line, records: isFooter && records.length <= maxRecords ? [...records, only] : [] };
+    (isApart || footerWords.test(fold(only.text)));
+  const kept = isFooter && records.length <= maxRecords ? [...records, only] : [];
+  return { filled, nextLine: next.line, records: kept, isApart };
 }
 
 /** An e-mail or web address or a phone number belongs to somebody. */
