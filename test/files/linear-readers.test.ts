@@ -120,7 +120,7 @@ function growth(read: Read, character: string): string | undefined {
     const text = `${character.repeat(size / character.length)}x`;
     const once = timeOf(read, text);
     const most = Math.max(short, before * (size / (sizes[i - 1] ?? size)) * 3);
-    if (once > most && Math.min(once, timeOf(read, text)) > most)
+    if (once > most && !Array.from({ length: 4 }).some(() => timeOf(read, text) <= most))
       return `${JSON.stringify(character)}: ${Math.round(once)} ms for ${size} characters`;
     before = Math.max(1, once);
   }
@@ -138,4 +138,4 @@ test('each reader of values takes time in proportion to the length of the text',
     }
   }
   expect(slow).toEqual([]);
-});
+}, 600_000); // half a minute of processor time, of which a busy machine gives a tenth
