@@ -168,6 +168,8 @@ const onlyCode: Record<string, RegExp[]> = {
   // `id` and `merge_ids` decide which records may be chosen.
   '/merge': [/is named twice/, /^is the record that stays$/, /^must be one of the records of this merge$/],
   '/prospect/': [/needs a profile URL/, /page × limit must not exceed/],
+  // A body has exactly one of these two.
+  '/enrich-contacts': [/^is required, or contact_ids in its place$/, /^must not stand beside contact_ids/],
   // Where an endpoint may be depends on the configuration.
   '/api/webhook': [
     /^must be a URL/,

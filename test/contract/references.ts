@@ -1,4 +1,4 @@
-import type { DeclaredRoute } from './declared.ts';
+import type { DeclaredRoute, Json } from './declared.ts';
 import { placeOf, positionsOf, replaced, sampleBody, wholeBody } from './positions.ts';
 import { knownOf, placeAt, type Records } from './records.ts';
 
@@ -22,16 +22,29 @@ export function idPositionsOf(route: DeclaredRoute): string[] {
 /** Whether a pointer is that of an array's second element. */
 export const isSecond = (pointer: string): boolean => /\/1(?!.*\/\d)/.test(pointer);
 
+/** Pairs of fields of which a body has exactly one: the one that is sent, and the one that is left out. */
+const eitherOf: Record<string, [string, string]> = {
+  '/api/ext/service-handler/enrich-contacts': ['contact_ids', 'filters'],
+};
+
 /** Returns the smallest valid body. Its ids are those of the caller's own records. */
-export const bodyFor = (route: DeclaredRoute, records: Records): unknown =>
-  route.body && route.method !== 'HEAD' ? sampleBody(route.body, knownOf(records, route)) : undefined;
+export function bodyFor(route: DeclaredRoute, records: Records): unknown {
+  if (!route.body || route.method === 'HEAD') return undefined;
+  const [sent] = eitherOf[route.url] ?? [];
+  return sampleBody(route.body, knownOf(records, route), sent && `/${sent}`);
+}
 
 /** Returns a valid body with another id at `pointer`. Earlier elements of its array stay the caller's own. */
 export function bodyWithId(route: DeclaredRoute, records: Records, pointer: string, id: string): unknown {
   if (!route.body || route.method === 'HEAD') return undefined;
   if (pointer === thePath) return bodyFor(route, records);
   const array = /^(.*)\/1(?!.*\/\d)/.exec(pointer)?.[1];
-  const body = wholeBody(route.body, knownOf(records, route), pointer.replace(/\/1(?!.*\/\d)/, '/0'));
+  const leftOut = eitherOf[route.url]?.[1] ?? '';
+  const { [leftOut]: _, ...body } = wholeBody(
+    route.body,
+    knownOf(records, route),
+    pointer.replace(/\/1(?!.*\/\d)/, '/0'),
+  ) as Json;
   const prepared =
     array === undefined ? body : replaced(body, array, ([one]: unknown[]) => [one, structuredClone(one)]);
   return replaced(prepared, pointer, id);
