@@ -256,7 +256,7 @@ describe('under faults', () => {
 
   test('what stands beside the body is refused instead of dropped', async () => {
     const api = await clientOf((_, response) => void response.end('[]'));
-    await expect(api.listContacts({ paginate: { limit: 1 } } as never)).rejects.toThrow(
+    await expect(api.listContacts({ paginate: { limit: 1 } })).rejects.toThrow(
       /^listContacts does not take paginate here \(allowed: body\)/,
     );
     expect(await api.listContacts({ body: { paginate: { limit: 1 } } })).toEqual([]);

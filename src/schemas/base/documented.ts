@@ -52,7 +52,10 @@ function documented(schema: Schema, formats: typeof documentedFormats): Schema {
 function withoutDefault({ default: value, ...schema }: Schema): Schema {
   if (value === undefined) return schema;
   const { description } = schema as { description?: string };
-  return { ...schema, description: [description, `Default: \`${String(value)}\`.`].filter(Boolean).join(' ') };
+  return {
+    ...schema,
+    description: [description, `Default: \`${JSON.stringify(value).replaceAll('"', '')}\`.`].filter(Boolean).join(' '),
+  };
 }
 
 const without = (schema: Schema, keywords: string[]): Schema =>

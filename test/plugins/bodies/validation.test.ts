@@ -165,7 +165,7 @@ test.each([
   ['ContactQuery', { order_by: '-x' }, /^must be an object or an array, such as \{"/],
 ] as const)('a fault of %s says which form is right: %j', async (name, body, message) => {
   const [fault] = (await faultsOf(name, body)).errors;
-  expect(fault!.message).toEqual(typeof message === 'string' ? message : expect.stringMatching(message));
+  expect(fault!.message).toMatch(message);
 });
 
 test('an overlong property name is a fault of its own', async () => {
