@@ -105,9 +105,14 @@ async function provide(route: DeclaredRoute, id: string): Promise<void> {
     ? ['/contacts', 'contacts', contactBody()]
     : ['/company', 'companies', companyBody()];
   const [found] =
-    await app.owner`select id from ${app.owner(table)} where id = ${id} and customer_id = ${records.customer.id}`;
+    table === 'companies'
+      ? await app.owner`select from companies where id = ${id} and deleted_at is null`
+      : await app.owner`select from contacts where id = ${id}`;
   if (found) return;
   await app.owner`delete from merged_records where id = ${id}`; // no other record ever gets the id of a merged one
+  // A deleted company keeps its row for a while.
+  const back = table === 'companies' && (await app.owner`update companies set deleted_at = null where id = ${id}`);
+  if (back && back.count > 0) return;
   const made = await make(records.customer, path, body);
   await app.owner`update ${app.owner(table)} set id = ${id} where id = ${made}`;
 }
@@ -119,6 +124,8 @@ test.each(routes)('the examples of $name run as they are', async (route) => {
   expect(whole).not.toHaveLength(0);
   const fields = Object.entries(route.body!['properties'] as Record<string, { examples?: unknown[] }>);
   const partly = fields.flatMap(([name, { examples = [] }]) => examples.map((one) => ({ ...whole[0], [name]: one })));
+  // One of the two, not both.
+  if (route.url.endsWith('/enrich-contacts')) for (const one of partly) if ('filters' in one) delete one['contact_ids'];
   for (const example of [...whole, ...partly]) {
     const { statusCode, body } = await send(route, example);
     expect(`${statusCode}`, `${JSON.stringify(example)} ${body}`).toBe(statusesOf(route).success[0]);
