@@ -27,7 +27,6 @@ import {
   sendFile,
   workAtAll,
 } from './importing.ts';
-import { somebodyWaitsFor } from '../setup/locks.ts';
 import { contextOf, waitingMessages } from './working.ts';
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
@@ -452,29 +451,6 @@ describe('several workers', () => {
     expect(ids[2]).not.toBeNull();
   });
 
-  test('never deadlock with a writer that uses the same counters', async () => {
-    const list = await makeList(app.fastify, customer);
-    const id = await beginImport(customer, { ...upserted, list_ids: [list] });
-    await sendFile(customer, id, contactsCsv(...contactLines(3), ...contactLines(3)));
-    let work: Promise<void> | undefined;
-    await app.owner.begin(async (sql) => {
-      // As a writer whose connection uses the same shard as the import's, whichever that is.
-      for (const counted of [list, 'contacts']) {
-        await sql`
-          insert into counters (customer_id, counted, shard, records)
-          select ${customer.id}, ${counted}, shard, 0
-          from generate_series(0, 31) shard
-          on conflict (customer_id, counted, shard) do update set records = counters.records`;
-        work ??= workAtAll(app, customer);
-        if (counted === list) await somebodyWaitsFor(sql, app.owner);
-      }
-    });
-    await work;
-    expect((await customer.get(`/imports/${id}`)).body).toMatchObject({ status: 'COMPLETED', created: 3 });
-    expect(await counted()).toBe(3);
-    expect((await customer.get(`/list-contact/${list}`)).body.contacts_count).toBe(3);
-  });
-
   test('never deadlock with batches of the same records', async () => {
     const names = Array.from({ length: 40 }, (_, i) => i);
     const item = (i: number) => ({
@@ -550,22 +526,6 @@ describe('imports in the background', () => {
     expect(body.created).toBeLessThan(1_000);
     const shown = (await customer.post('/list-contact/list', { limit: 100 })).body as Json[];
     expect(new Set(shown.map(({ contacts_count }) => contacts_count))).toEqual(new Set([body.created]));
-  });
-
-  test('of contacts that match the rules of very many lists write few of them in one transaction', async () => {
-    const rules = [{ field: 'first_name', operator: 'equals', value: 'Ada' }];
-    const list = (await customer.post('/list-contact', { name: 'First', rules })).body.id as string;
-    await app.owner`
-      insert into lists (customer_id, name, owner_id, rules)
-      select customer_id, name || n, owner_id, rules from lists, generate_series(2, 200) n where customer_id = ${customer.id} and id = ${list}`;
-    const id = await beginImport(customer, newContacts);
-    await sendFile(customer, id, contactsCsv(...contactLines(120)));
-    const steps = new Set<number>();
-    while (await workAtImport(contextOf(app), customer.id, { seconds: 0 }))
-      steps.add((await customer.get(`/imports/${id}`)).body.processed);
-    expect([...steps]).toEqual([0, 50, 100, 120]);
-    const shown = (await customer.post('/list-contact/list', { limit: 100 })).body as Json[];
-    expect(new Set(shown.map(({ contacts_count }) => contacts_count))).toEqual(new Set([120]));
   });
 
   test('are cancelled between two transactions; what is written stays', async () => {
