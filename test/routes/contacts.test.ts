@@ -229,7 +229,6 @@ describe('the company of a contact', () => {
   });
 });
 
-describe('references', () => {});
 
 describe('an update', () => {
   test('changes only the fields that are sent', async () => {

@@ -47,7 +47,10 @@ const documentedInstant =
  * What the OpenAPI document shows in place of each format, because clients know only the standard ones. A pattern
  * accepts all valid strings, and a few invalid ones, such as February 30. With a title, it becomes a component.
  */
-export const documentedFormats: Record<string, { format?: string; pattern?: string; maxLength?: number; title?: string }> = {
+export const documentedFormats: Record<
+  string,
+  { format?: string; pattern?: string; maxLength?: number; title?: string }
+> = {
   uuid: { format: 'uuid', pattern: '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$' },
   email: { format: 'email', pattern: documentedEmail, maxLength: maxEmailLength },
   'date-time': { format: 'date-time', pattern: `^${documentedInstant}$` },
