@@ -135,21 +135,14 @@ describe('the lanes', () => {
     expect(await db.lookup<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 1 }]);
   });
 
-  test('search in one round trip, except with array values', async () => {
-    const proxy = await startFaultyProxy(database.url);
-    const through = openDatabase(parseConfig({}), proxy.through(database.url));
-    await through.search((sql) => sql`select 1`);
-    const before = proxy.sendings();
-    const [row] = await through.search<postgres.Row[]>((sql) => {
+  test('search with values of each type', async () => {
+    const [row] = await db.search<postgres.Row[]>((sql) => {
       const [text, id, instant] = ['ü', '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', '2026-03-14T09:26:53.589Z'];
       return sql`
         select ${text}::text as text, ${7}::bigint as number, ${id}::uuid as id, ${instant}::timestamptz as instant,
           ${null}::text as none, ${true}::boolean as flag`;
     });
     expect(row).toMatchObject({ text: 'ü', number: 7, instant: '2026-03-14T09:26:53.589Z', none: null, flag: true });
-    expect(proxy.sendings() - before).toBe(1);
-    await through.close();
-    await proxy.close();
   });
 
   test('work while another is full, and the full one rejects with 503 in bounded time and recovers', async () => {

@@ -229,7 +229,6 @@ describe('the company of a contact', () => {
   });
 });
 
-
 describe('an update', () => {
   test('changes only the fields that are sent', async () => {
     const id = await create({ job_title: 'Analyst', custom_fields: { a: 1, b: 'x' }, birth_year: 1815 });
