@@ -281,9 +281,9 @@ describe.each([
   /** Expects that all calls of another customer succeed during an attack, 10 at least, and that memory stays bounded. */
   async function expectOthersServed(url: string, attack: Promise<unknown> = Promise.resolve()): Promise<void> {
     const times: number[] = [];
-    let isOver = false;
-    const end = attack.finally(() => (isOver = true));
-    while (times.length < 10 || !isOver) {
+    const state = { isOver: false };
+    const end = attack.finally(() => (state.isOver = true));
+    while (times.length < 10 || !state.isOver) {
       const begun = performance.now();
       const sent = request(`${url}/api/ext/contacts/list`, {
         method: 'POST',
@@ -380,7 +380,7 @@ const withShortTimeouts = (text: string): string =>
 
 /** Returns how many connections from an address the server at a local port has neither refused nor closed. */
 async function openConnections(port: number, from: string): Promise<number> {
-  const address = Buffer.from(from.split('.').map(Number)).reverse().toString('hex').toUpperCase();
+  const address = Buffer.from(from.split('.').map(Number).toReversed()).toString('hex').toUpperCase();
   const end = port.toString(16).toUpperCase().padStart(4, '0');
   const established = '01';
   const rows = (await readFile('/proc/net/tcp', 'utf8')).split('\n').map((row) => row.trim().split(/\s+/));

@@ -48,6 +48,7 @@ async function run({ callers, method, url, body, each }: Flood): Promise<void> {
       agent.destroy();
     }),
   );
+  // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread's port has no origin
   parentPort!.postMessage(statuses);
 }
 
