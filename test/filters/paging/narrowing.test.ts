@@ -12,6 +12,7 @@ import {
 } from '../../../src/filters/paging/page-clauses.ts';
 import { nextCursor, parseRecordQuery, type ListRequest, type RecordQuery } from '../../../src/filters/record-query.ts';
 import { recorder, run } from '../../../src/filters/sql-recorder.ts';
+import { resolveLists } from '../../../src/queries/memberships/list-filters.ts';
 import type { GivenFilters } from '../../../src/schemas/filters.ts';
 import { createDatabase, type TestDatabase } from '../../setup/database.ts';
 import { filtersOf, ordersOf, type Keys } from '../arbitraries.ts';
@@ -50,13 +51,16 @@ const kinds: [string, Kind][] = [
 
 type Clauses = (sql: typeof recorder, listing: RecordQuery) => PageClauses;
 
-const readIds = ({ source }: Kind, clauses: Clauses, request: ListRequest): Promise<string[]> =>
+const queryOf = ({ source }: Kind, request: ListRequest): Promise<RecordQuery> =>
+  resolveLists(db, parseRecordQuery(source, random.customerId, request));
+
+const readIds = (kind: Kind, clauses: Clauses, request: ListRequest): Promise<string[]> =>
   db.search(async (sql) => {
-    const page = clauses(recorder, parseRecordQuery(source, random.customerId, request));
+    const page = clauses(recorder, await queryOf(kind, request));
     const rows = await run<{ id: string }>(
       sql,
       recorder`
-        select ${recorder.unsafe(source.alias)}.id
+        select ${recorder.unsafe(kind.source.alias)}.id
         from ${page.from}
         where ${page.where}
         order by ${page.orderBy}
@@ -72,9 +76,9 @@ const cursorAfter = ({ source, records }: Kind, request: ListRequest, ids: strin
     ids.map((id) => records().find((record) => record.id === id)!),
   );
 
-const count = ({ source }: Kind, filters: GivenFilters): Promise<number> =>
+const count = (kind: Kind, filters: GivenFilters): Promise<number> =>
   db.search(async (sql) => {
-    const { from, where } = candidateCountClauses(recorder, parseRecordQuery(source, random.customerId, { filters }));
+    const { from, where } = candidateCountClauses(recorder, await queryOf(kind, { filters }));
     const [row] = await run<{ count: number }>(
       sql,
       recorder`select count(*)::integer as count from ${from} where ${where}`,
@@ -107,7 +111,7 @@ describe.each(kinds)(`%s (SEED=${seed})`, (_, kind) => {
             ids.slice(3, 6),
           );
           expect(await count(kind, filters)).toBe(ids.length);
-          if (!isIndexable(recorder, parseRecordQuery(kind.source, random.customerId, request))) return;
+          if (!isIndexable(recorder, await queryOf(kind, request))) return;
           indexed += 1;
           if (ids.length > 0) matched += 1;
         },
