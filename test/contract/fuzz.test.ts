@@ -141,12 +141,13 @@ function faultOf(route: DeclaredRoute, status: number, type: string, body: strin
 
 /** Faults of bodies that the document allows, because a schema cannot tell them, or not in a form that generators read. */
 const onlyCode: Record<string, RegExp[]> = {
-  // A cursor is taken as a text, and a pattern cannot tell the lengths of months.
+  // A cursor is taken as a text, and a pattern cannot tell the lengths of months or which domain labels IDNA allows.
   '': [
     /is not a cursor from/,
     /cannot be combined with (page|a cursor)/,
     /must not contain a NUL character or a lone surrogate/,
     /must be (start, now, or )?an RFC 3339 date-time/,
+    /^must be an e-mail address$/,
   ],
   // `match` decides which members an item has. With `atomic`, the faults of all items are listed with the first one.
   '/batch/': [/^is required$/, /^is not known here; allowed: /, /^no such /, / has it$/, /^must be a string/],
@@ -161,6 +162,11 @@ const onlyCode: Record<string, RegExp[]> = {
   ],
   // The field of a rule decides which operators and values it takes.
   '/list-contact': [/^must /, /^is not /, /^does not fit the field/],
+  // A contact has one of several members.
+  '/contacts': [
+    /unless the contact has an external_id, a profnet_url or a phone number$/,
+    /^a new record needs one of/,
+  ],
   // The format decides which sets of fields there are.
   '/export': [/^is a part of/, /^"readable" is for csv and xlsx only$/],
   // An id is the same in capital and small letters.

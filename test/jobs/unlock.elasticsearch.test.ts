@@ -20,11 +20,15 @@ describe.skipIf(noElasticsearch)(`unlocking from the Elasticsearch catalog ${nee
     await app.catalog.prepare();
     await writePeople(app.catalog, [ada]);
     const { id } = await app.customer();
+    const countNetNew = async () => {
+      await app.catalog.refresh();
+      return app.catalog.count({ criteria: [], netNewFor: id });
+    };
+    const before = await countNetNew();
     await app.db.transaction((sql) => insertUnlocks(sql, id, [ada._id]));
     await sweepJobs(contextOf(app), {});
     expect(await app.db.lookup((sql) => findUnindexedProspects(sql, 10))).toEqual([]);
     expect((await app.db.lookup((sql) => findUnlockingCustomers(sql, [ada._id]))).get(ada._id)).toEqual([id]);
-    await app.catalog.refresh();
-    expect(await app.catalog.count({ criteria: [], netNewFor: id })).toBe(0);
+    expect(await countNetNew()).toBe(before - 1);
   });
 });

@@ -11,7 +11,7 @@ export const testAll: readonly string[] = [
   'test/database/{db,db.faults,driver,lanes,migrate,outages,retrying-database}.test.ts',
   'test/database/{scram-password,session-settings,citus/*}.test.ts',
   'test/embedded-postgres/server.test.ts',
-  'test/files/{huge-files,hostile-files}.test.ts',
+  'test/files/{huge-files,hostile-files,linear-readers}.test.ts',
   'test/filters/{plans,narrowing-plans}.test.ts',
   'test/jobs/{imports.kills,unlock.damage,unlock.elasticsearch,unlock.faults,worker-slots}.test.ts',
   'test/jobs/webhooks/kills.test.ts',

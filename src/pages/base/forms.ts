@@ -301,7 +301,8 @@ export const textArea = (attributes: Html, value: string): Html =>
   html`<textarea !${attributes} rows="${Math.max(2, value.split('\n').length)}">${`\n${value}`}</textarea>`;
 
 export const option = (value: string, label: string, chosen: string): Html =>
-  html`<option value="${value}" !${value === chosen ? 'selected' : ''}>${label}</option>`;
+  // The end tag is optional. A form of many rules has thousands.
+  html`<option value="${value}" !${value === chosen ? ' selected' : ''}>${label}</option>`;
 
 export type Choice = readonly [value: string, label: string];
 

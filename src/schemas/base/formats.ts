@@ -52,7 +52,7 @@ export const documentedFormats: Record<
   { format?: string; pattern?: string; maxLength?: number; title?: string }
 > = {
   uuid: { format: 'uuid', pattern: '^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$' },
-  email: { format: 'email', pattern: documentedEmail, maxLength: maxEmailLength },
+  email: { format: 'idn-email', pattern: documentedEmail, maxLength: maxEmailLength },
   'date-time': { format: 'date-time', pattern: `^${documentedInstant}$` },
   'feed-start': { pattern: `^(start|now|${documentedInstant})$` },
   name: { pattern: trimmedPattern(255) },
