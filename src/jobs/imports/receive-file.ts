@@ -8,8 +8,15 @@ import {
   insertChunk,
   type StoredFile,
 } from '../../queries/imports/import-files.ts';
-import { lockImport, startImport, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
-import { maxFileBytes, maxXlsxBytes } from '../../schemas/imports.ts';
+import {
+  canStart,
+  lockImport,
+  requireFewRunning,
+  startImport,
+  type ImportState,
+  type VisibleImports,
+} from '../../queries/imports/imports.ts';
+import { maxFileBytes, maxRunningImports, maxXlsxBytes } from '../../schemas/imports.ts';
 import { enqueueTurn } from '../../queries/records/turns.ts';
 import { inChunks } from './file-chunks.ts';
 
@@ -18,8 +25,9 @@ type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 /**
  * Stores an uploaded file, one transaction for each chunk. Then starts the import if its settings say so.
  * @param cleaner deletes the chunks of a failed upload. It must still work after the HTTP request was aborted
- * @throws DomainError `payload_too_large`; `not_found`; `conflict` if the import already has a file or has ended, or if
- * another upload has started
+ * @throws DomainError `payload_too_large`; `not_found`; `conflict` if the import already has a file or has ended, if
+ * another upload has started, or if the import shall start and too many are under way. If these began during the upload,
+ * the file is kept.
  */
 export async function receiveFile(
   { db, cleaner }: { db: Database; cleaner: Database },
@@ -30,16 +38,22 @@ export async function receiveFile(
   const upload = await db.transaction(async (sql) => {
     const found = await lockImport(sql, customerId, id, visible);
     requireNoFile(found);
+    if (found.is_automatic) await requireFewRunning(sql, customerId);
     return { importId: found.id, format: found.format, upload: await beginUpload(sql, customerId, found.id) };
   });
+  let isWaiting = false;
   try {
     const stored = await storeChunks(db, customerId, upload, pieces);
-    await db.transaction((sql) => complete(sql, customerId, upload, { ...stored, visible }));
+    isWaiting = await db.transaction((sql) => complete(sql, customerId, upload, { ...stored, visible }));
   } catch (error) {
     // If this fails too, the next upload or the end of the import removes the chunks.
     const isComplete = await cleaner.transaction((sql) => discardUpload(sql, customerId, upload)).catch(() => false);
     if (!isComplete) throw error; // else the last transaction was committed, and only its answer was lost
   }
+  if (isWaiting)
+    throw conflict(
+      `The file is kept, but the customer has ${maxRunningImports} imports under way: start this one when one has ended`,
+    );
 }
 
 function requireNoFile({ status }: ImportState): void {
@@ -77,18 +91,24 @@ const tooLarge = (noun: string, bytes: number) =>
 
 const superseded = () => conflict('Another upload of this file has begun, or the import has ended');
 
-/** Marks the upload as complete. Then starts the import if its settings say so. */
+/**
+ * Marks the upload as complete. Then starts the import if its settings say so.
+ * @returns whether the import should have started, but too many are under way
+ */
 async function complete(
   sql: Transaction,
   customerId: string,
   { importId, upload }: Upload,
   { bytes, found: file, visible }: { bytes: number; found: FoundFile; visible: VisibleImports },
-): Promise<void> {
+): Promise<boolean> {
   const found = await lockImport(sql, customerId, importId, visible);
   requireNoFile(found);
   if (found.upload !== upload) throw superseded();
   await endUpload(sql, customerId, { importId: found.id, bytes }, file);
-  if (found.is_automatic) await beginWork(sql, customerId, found.id);
+  if (!found.is_automatic) return false;
+  if (!(await canStart(sql, customerId))) return true;
+  await beginWork(sql, customerId, found.id);
+  return false;
 }
 
 export async function beginWork(sql: Transaction, customerId: string, id: LockedId): Promise<void> {

@@ -99,17 +99,16 @@ export interface NewImport extends Omit<ImportCreate, 'match'> {
 /**
  * Creates an import, which waits for its file.
  * @returns its id
- * @throws DomainError `not_found` with the JSON pointer of every unknown list; `conflict` if the customer has too many
- * imports that wait or are under way
+ * @throws DomainError `not_found` with the JSON pointer of every unknown list; `conflict` if too many imports of the
+ * customer wait
  */
 export async function createImport(sql: Transaction, customerId: string, settings: NewImport): Promise<string> {
   const { object, mode, match, name = '', start = true, fingerprint = null } = settings;
   const { format = 'auto', encoding = 'auto', sheet = null } = settings;
   const listIds = await requireLists(sql, customerId, settings.list_ids);
-  const { waiting, running, automatic } = await countUnfinished(sql, customerId);
+  const { waiting } = await countUnfinished(sql, customerId);
   if (waiting >= maxWaitingImports)
     throw conflict(`${maxWaitingImports} imports wait for their file or their start: start one, or cancel it`);
-  if (start) refuseIfMany(running + automatic);
   const [row] = await sql<[{ id: string }]>`
     insert into imports (
       customer_id, name, object, mode, match, format, encoding, sheet, mapping, guess, invalid_values, ignore_unknown, has_header,
@@ -156,8 +155,6 @@ interface Unfinished {
   /** For their file, or for somebody who starts them. */
   waiting: number;
   running: number;
-  /** Of those that wait: they start when their file is there. */
-  automatic: number;
 }
 
 /** Locks the creation and the start of imports. */
@@ -166,8 +163,7 @@ async function countUnfinished(sql: Transaction, customerId: string): Promise<Un
   const [row] = await sql<[Unfinished]>`
     select
       count(*) filter (where status in ('UPLOADING', 'UPLOADED')) as waiting,
-      count(*) filter (where status in ('PENDING', 'PROCESSING')) as running,
-      count(*) filter (where status = 'UPLOADING' and is_automatic) as automatic
+      count(*) filter (where status in ('PENDING', 'PROCESSING')) as running
     from imports
     where customer_id = ${customerId}
       and finished_at is null`;
@@ -179,13 +175,13 @@ async function countUnfinished(sql: Transaction, customerId: string): Promise<Un
  * @throws DomainError `conflict` if the customer has `maxRunningImports`
  */
 export async function requireFewRunning(sql: Transaction, customerId: string): Promise<void> {
-  refuseIfMany((await countUnfinished(sql, customerId)).running);
-}
-
-function refuseIfMany(running: number): void {
-  if (running >= maxRunningImports)
+  if (!(await canStart(sql, customerId)))
     throw conflict(`The customer has ${maxRunningImports} imports under way: wait for one, or cancel it`);
 }
+
+/** Returns whether a further import can start. Locks the creation and the start of imports. */
+export const canStart = async (sql: Transaction, customerId: string): Promise<boolean> =>
+  (await countUnfinished(sql, customerId)).running < maxRunningImports;
 
 /**
  * Returns an import as the API shows it.
