@@ -60,7 +60,6 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
       const image = await buildCitus();
       for (const service of ['postgres', 'worker1', 'worker2', 'cluster']) services[service] = { image };
     }
-    await writeFile(environment.ENV_FILE, '');
     await writeFile(overrides, JSON.stringify({ services }));
     await up(environment);
   }, 600_000);
@@ -99,6 +98,8 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
     expect((await compose('ps', '-q', 'worker')).split('\n')).toHaveLength(2);
   }, 300_000);
 });
+
+beforeAll(() => writeFile(environment.ENV_FILE, ''));
 
 test('the configuration is valid with Elasticsearch of three nodes', async () => {
   const all = [...composeCommand.slice(1), ...files.flatMap((file) => ['-f', file]), 'config', '--services'];

@@ -300,9 +300,10 @@ export const textArea = (attributes: Html, value: string): Html =>
   // Browsers drop the line break at the beginning.
   html`<textarea !${attributes} rows="${Math.max(2, value.split('\n').length)}">${`\n${value}`}</textarea>`;
 
+// The end tag is optional. A form of many rules has thousands of options.
+// prettier-ignore
 export const option = (value: string, label: string, chosen: string): Html =>
-  // The end tag is optional. A form of many rules has thousands.
-  html`<option value="${value}" !${value === chosen ? ' selected' : ''}>${label}</option>`;
+  html`<option value="${value}"!${value === chosen ? ' selected' : ''}>${label}`;
 
 export type Choice = readonly [value: string, label: string];
 
