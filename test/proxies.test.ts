@@ -338,6 +338,11 @@ describe.each([
     const statuses = await sent;
     expect(Object.keys(statuses)).toEqual(['200', '429']);
     expect((await fetch(`${url}/readyz`)).status).toBe(200);
+    const many = await Promise.all(Array.from({ length: 100 }, () => fetch(`${url}/readyz`)));
+    const refused = many.find(({ status }) => status === 429)!;
+    expect(await refused.json()).toMatchObject({ statusCode: 429, code: 'rate_limited' });
+    expect(refused.headers.get('retry-after')).toBe('1');
+    expect(refused.headers.get('x-request-id')).toMatch(/^[\w-]{32,36}$/);
   });
 
   test.skipIf(isMissing)('who sends 30 bodies of 4.9 MiB at a time is limited', async () => {
