@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { chmod, link, mkdtemp, readdir, readFile, realpath, rm, unlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -123,8 +123,19 @@ export async function openEmbeddedPostgres(dataDir: string, options: EmbeddedOpt
  * @returns the id of that other process
  */
 async function claim(file: string): Promise<number | undefined> {
+  // A link makes the file with its content at once: another process must not read it empty and remove it.
+  const own = `${file}.${randomUUID()}`;
+  await writeFile(own, String(process.pid));
+  try {
+    return await linkOwner(file, own);
+  } finally {
+    await rm(own, { force: true });
+  }
+}
+
+async function linkOwner(file: string, own: string): Promise<number | undefined> {
   for (;;) {
-    const error = await writeFile(file, String(process.pid), { flag: 'wx' }).catch((error: unknown) => error);
+    const error = await link(own, file).catch((error: unknown) => error);
     if (!(error instanceof Error)) {
       owned.add(file);
       return undefined;
