@@ -125,6 +125,7 @@ test('guesses columns, shows the mapping first, and starts only if that is agree
     code: 0,
     stdout: 'COMPLETED: 2 created, 0 updated, 0 unchanged, 0 failed, 1 written with a value left out\n',
   });
+  expect(done.stderr).toMatch(/^Warning: record \d+, \w+: /m);
   expect(done.stderr).toMatch(/^E-Mail +work_email +guess +ada@example\.com$/m);
   expect(done.stderr).toMatch(/^Schuhgröße +\(left out\) +38$/m);
   const strict = await run('contacts', file, ...words, '--yes', '--invalid-values', 'fail');

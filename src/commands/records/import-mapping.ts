@@ -1,5 +1,6 @@
 import { createInterface } from 'node:readline/promises';
 import type { Database } from '../../database/db.ts';
+import type { Fault } from '../../errors.ts';
 import { previewImport, type DetailedPreview } from '../../jobs/imports/preview-import.ts';
 import { cancelImport, startUploaded } from '../../jobs/imports/start-import.ts';
 import { allImports, requireImport } from '../../queries/imports/imports.ts';
@@ -25,12 +26,19 @@ export async function showAndStart(
   if (status !== 'UPLOADED') return;
   const preview = await previewImport(db, { customerId }, ref);
   for (const line of linesOf(preview)) await progress.line(line);
-  for (const { path, message } of preview.warnings)
-    if (path === '/encoding') await progress.line(`Warning: ${message}`);
+  for (const warning of preview.warnings.filter(isShown)) await progress.line(`Warning: ${warningText(warning)}`);
   const fault = preview.errors.find(({ path }) => !path.startsWith('/records/'));
   if (!fault && (!asks || (await isAgreed()))) return db.transaction((sql) => startUploaded(sql, customerId, ref));
   await db.transaction((sql) => cancelImport(sql, customerId, ref));
   throw new Error(fault ? `The file cannot be imported: ${fault.message}` : 'Nothing was imported');
+}
+
+/** The table of columns shows which are left out. */
+const isShown = ({ path }: Fault): boolean => !path.startsWith('/mapping/');
+
+function warningText({ path, message }: Fault): string {
+  const [, record, field] = /^\/records\/(\d+)\/(.*)$/.exec(path) ?? [];
+  return record === undefined ? message : `record ${Number(record) + 1}, ${field}: ${message}`;
 }
 
 function linesOf({ columns, mapping, mapping_from: from }: DetailedPreview): string[] {
