@@ -68,8 +68,6 @@ export interface Catalog extends CatalogReads {
   /** PostgreSQL stores the state of this catalog under this name. */
   readonly name: string;
   readonly gates: readonly Gate[];
-  /** All reads are rejected at the moment, because the search cluster is down. */
-  readonly isRefusing: boolean;
 
   /**
    * Limits concurrent reads, shared fairly between customers. If the requester's signal aborts, its reads are
@@ -88,11 +86,11 @@ export interface Catalog extends CatalogReads {
   isUp(): Promise<boolean>;
 
   /**
-   * Prepares for writes, and repairs the catalog if needed. Call it once before the first write.
-   * @param notify receives a message for each repair
+   * Prepares for writes. Call it once before the first write.
    * @returns the catalog's incarnation. If a later call returns another, people who were written earlier may be missing
+   * @throws DomainError `unavailable` if an operator must act first: the index is blocked, closed, or not behind its alias
    */
-  prepare(notify?: (text: string) => unknown): Promise<string>;
+  prepare(): Promise<string>;
   /** Encodes a person for `write`: a row as JSON, or a bulk operation. */
   encode(document: CatalogDocument): string;
   /**

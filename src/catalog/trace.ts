@@ -5,9 +5,6 @@ export const traceCatalog = (catalog: Catalog): Catalog => ({
   ...catalog,
   ...traceReads(catalog, catalog),
   for: (requester) => traceReads(catalog, catalog.for(requester)),
-  get isRefusing() {
-    return catalog.isRefusing;
-  },
 });
 
 const systems = { postgres: 'postgresql', elasticsearch: 'elasticsearch' } as const;

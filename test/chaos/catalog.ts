@@ -7,7 +7,7 @@ import type { Prospect } from '../../src/schemas/prospects.ts';
 import { askCluster, indexesBehind } from '../catalog/damage.ts';
 import { runCli } from '../setup/cli.ts';
 
-/** A catalog that is damaged while jobs use it. After each damage an import repairs it, as an operator would do. */
+/** A catalog that is damaged while jobs use it. After each damage it is mended as docs/catalog.md tells operators. */
 export class HurtCatalog {
   readonly #config: Config;
   readonly #environment: Record<string, string>;
@@ -44,8 +44,9 @@ export class HurtCatalog {
     for (let turn = 0; ; turn += 1) {
       await sleep(randomInt(from, to), undefined, { signal: stopping }).catch(() => undefined);
       if (stopping.aborted) return;
-      await insist(harms[turn % harms.length]!);
+      const mend = await insist(harms[turn % harms.length]!);
       await sleep(randomInt(500, 1_500));
+      await insist(mend);
       await this.#import();
     }
   }
@@ -61,19 +62,26 @@ export class HurtCatalog {
     }
   }
 
-  async #blockWrites(): Promise<void> {
-    await this.#ask('PUT', `${await this.#index()}/_settings`, { 'index.blocks.write': true });
+  async #blockWrites(): Promise<Mend> {
+    const index = await this.#index();
+    const block = (isSet: true | null) => this.#ask('PUT', `${index}/_settings`, { 'index.blocks.write': isSet });
+    await block(true);
     this.damage.writeBlocks += 1;
+    return () => block(null);
   }
 
-  async #loseAlias(): Promise<void> {
-    await this.#ask('DELETE', `${await this.#index()}/_alias/${namesOf(this.#config).people}`);
+  async #loseAlias(): Promise<Mend> {
+    const [index, alias] = [await this.#index(), namesOf(this.#config).people];
+    await this.#ask('DELETE', `${index}/_alias/${alias}`);
     this.damage.aliasesLost += 1;
+    return () => this.#ask('POST', '_aliases', { actions: [{ add: { index, alias } }] });
   }
 
-  async #delete(): Promise<void> {
+  /** The import that follows replaces the index. */
+  async #delete(): Promise<Mend> {
     await this.#ask('DELETE', await this.#index());
     this.damage.deletions += 1;
+    return () => Promise.resolve();
   }
 
   async #index(): Promise<string> {
@@ -87,7 +95,13 @@ export class HurtCatalog {
   }
 }
 
-/** Retries until the damage succeeds, because another fault may have stopped the cluster. */
-async function insist(harm: () => Promise<void>): Promise<void> {
-  while (!(await harm().then(() => true, () => false))) await sleep(200); // prettier-ignore
+type Mend = () => Promise<unknown>;
+
+/** Retries until the call succeeds, because another fault may have stopped the cluster. */
+async function insist<T>(call: () => Promise<T>): Promise<T> {
+  for (;;) {
+    const done = await call().then((value) => ({ value }), () => undefined); // prettier-ignore
+    if (done) return done.value;
+    await sleep(200);
+  }
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { unavailable } from '../../errors.ts';
-import { importPatienceMs, type SearchNodes } from './cluster.ts';
+import { importPatienceMs, type ClusterClient } from './cluster.ts';
 import { meaningOf, ClusterRefusal, type Meaning } from './errors.ts';
 
 /** An operation of a bulk request: NDJSON lines as UTF-8 bytes. */
@@ -41,7 +41,7 @@ const meaningOfItem = ({ status, type }: ItemResult): Meaning | undefined =>
  * @throws ClusterRefusal if a retry would not help
  */
 export async function bulk(
-  nodes: SearchNodes,
+  nodes: ClusterClient,
   alias: string,
   operations: Operation[],
   patienceMs = importPatienceMs,
@@ -68,7 +68,7 @@ export async function bulk(
  * @throws ClusterRefusal if the cluster rejected one and a retry would not help
  */
 async function bulkOnce(
-  nodes: SearchNodes,
+  nodes: ClusterClient,
   index: string,
   operations: Operation[],
   patienceMs: number,

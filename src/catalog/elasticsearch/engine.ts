@@ -3,14 +3,14 @@ import type { SharedDatabase } from '../../database/db.ts';
 import { unavailable } from '../../errors.ts';
 import { allCustomers, serviceItself } from '../../credentials/requester.ts';
 import type { Catalog } from '../catalog.ts';
-import { SearchNodes } from './cluster.ts';
+import { ClusterClient } from './cluster.ts';
 import { changeAliases, changeSettings, refresh, countAll } from './index-calls.ts';
 import { namesOf, refreshIntervals, writeAlias } from './index-definitions.ts';
 import { findIndexes, catalogLost, standingOf, wasImported, whenIndexMissing, type Indexes } from './indexes.ts';
 import { purge } from './purge.ts';
 import { readPeople } from './read-batches.ts';
 import { reindex } from './reindex.ts';
-import { createPeople, repairPeople, type Notify, type WriteTarget } from './repair.ts';
+import { createPeople, findTarget, type WriteTarget } from './write-target.ts';
 import { reads } from './search.ts';
 import { isUp, statusOf } from './status.ts';
 import { syncPatienceMs, syncUnlocks } from './unlocks.ts';
@@ -19,7 +19,7 @@ import { encode, erasePeople, findStored, writePeople } from './write.ts';
 
 /** For many millions of people. Connects at the first read or write. */
 export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalog {
-  const nodes = new SearchNodes(config);
+  const nodes = new ClusterClient(config);
   const names = namesOf(config);
   const indexes: Indexes = { nodes, db, unlocks: db.for({ customerId: allCustomers }, null), names, config };
   /**
@@ -27,9 +27,9 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
    * if the index is lost, instead of going to another.
    */
   let target: WriteTarget | undefined;
-  const repaired = async (): Promise<WriteTarget | undefined> => (target ??= await repairPeople(indexes, silent));
+  const known = async (): Promise<WriteTarget | undefined> => (target ??= await findTarget(indexes));
   const requireTarget = async (): Promise<WriteTarget> => {
-    const found = await repaired();
+    const found = await known();
     if (!found) throw catalogLost();
     return found;
   };
@@ -37,9 +37,6 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
     engine: 'elasticsearch',
     name: names.people,
     gates: [nodes.gate],
-    get isRefusing() {
-      return nodes.isRefusing;
-    },
     ...reads(indexes, nodes.for({ customerId: serviceItself })),
     for: (requester) => reads(indexes, nodes.for(requester)),
 
@@ -47,35 +44,35 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
     refresh: () => refresh(nodes, [names.everywhere, names.people], syncPatienceMs),
     isUp: () => isUp(indexes),
 
-    prepare: async (notify = silent) => {
-      target = (await repairPeople(indexes, notify)) ?? (await createPeople(indexes));
+    prepare: async () => {
+      target = (await findTarget(indexes)) ?? (await createPeople(indexes));
       return target.uuid;
     },
     encode,
     write: async (people) => writePeople(indexes, (await requireTarget()).name, people),
     findStored: async (ids) => findStored(indexes, (await requireTarget()).name, ids),
     people: async function* () {
-      if (!(await repaired()) && !(await wasImported(indexes))) return;
+      if (!(await known()) && !(await wasImported(indexes))) return;
       const { name } = await requireTarget();
       await refresh(nodes, name);
       yield* readPeople(nodes, name);
     },
     remove: async (ids) => {
-      if (!(await repaired()) && !(await wasImported(indexes))) return 0;
+      if (!(await known()) && !(await wasImported(indexes))) return 0;
       const { name, isSearched } = await requireTarget();
       // The catalog was lost. An import that replaces it is running or was interrupted.
       if (!isSearched) throw catalogLost();
       return erasePeople(indexes, name, ids);
     },
     finish: async () => {
-      if (!(await repaired()) && !(await wasImported(indexes))) return 0;
+      if (!(await known()) && !(await wasImported(indexes))) return 0;
       const people = await finish(indexes, await requireTarget()).catch(whenIndexMissing);
       target = { ...target!, isSearched: true };
       return people;
     },
     purge: () => purge(indexes),
     reindex: async (progress) => {
-      const old = (await repairPeople(indexes, silent)) ?? (await createPeople(indexes));
+      const old = (await findTarget(indexes)) ?? (await createPeople(indexes));
       const { people, index } = await reindex(indexes, old, progress).catch(whenIndexMissing);
       target = index;
       return people;
@@ -84,8 +81,6 @@ export function elasticsearchCatalog(config: Config, db: SharedDatabase): Catalo
     close: () => nodes.close(),
   };
 }
-
-const silent: Notify = () => undefined;
 
 /**
  * Ends an import into an index: makes people visible to searches, computes suggested values, and lets searches use the

@@ -88,9 +88,6 @@ export const isNoAnswer = (error: unknown): boolean =>
 
 export const isTimeout = (error: unknown): boolean => error instanceof elasticsearch().errors.TimeoutError;
 
-const statusOf = (error: unknown): number | undefined =>
-  error instanceof elasticsearch().errors.ResponseError ? error.statusCode : undefined;
-
 /** The cluster is unavailable, so a later retry may succeed. */
 export function isUnavailableError(error: unknown): boolean {
   if (error instanceof elasticsearch().errors.ResponseError)
@@ -104,17 +101,6 @@ const typeOf = (error: errors.ResponseError): string | undefined => {
   const body = error.body as { error?: { type?: string } } | undefined;
   return body?.error?.type;
 };
-
-/**
- * An immediate retry may succeed, e.g. on another node. False if the cluster is overloaded (429), an index is blocked,
- * or permissions are missing.
- */
-export const mayBeBetterElsewhere = (error: unknown): boolean =>
-  isUnavailableError(error) && (statusOf(error) ?? 500) >= 500;
-
-/** The cluster's queues are full, which affects all callers. */
-export const isRejected = (error: unknown): boolean =>
-  error instanceof elasticsearch().errors.ResponseError && typeOf(error) === 'es_rejected_execution_exception';
 
 export const isAborted = (error: unknown): boolean => error instanceof elasticsearch().errors.RequestAbortedError;
 

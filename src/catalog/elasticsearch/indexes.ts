@@ -2,12 +2,12 @@ import type { Config } from '../../process/config.ts';
 import type { Database } from '../../database/db.ts';
 import { unavailable, type DomainError } from '../../errors.ts';
 import { findCatalogState } from '../../queries/catalog/catalog-imports.ts';
-import type { SearchNodes } from './cluster.ts';
+import type { ClusterClient } from './cluster.ts';
 import { ClusterRefusal } from './errors.ts';
 import { isNamedFor, type Names } from './index-definitions.ts';
 
 export interface Indexes {
-  nodes: SearchNodes;
+  nodes: ClusterClient;
   db: Database;
   /** For statements on the unlocks of all customers. */
   unlocks: Database;
@@ -52,7 +52,7 @@ export function whenIndexMissing(error: unknown): never {
  * @param patienceMs how long to retry (ms)
  */
 export async function findIndexes(
-  nodes: Pick<SearchNodes, 'work'>,
+  nodes: Pick<ClusterClient, 'work'>,
   alias: string,
   patienceMs?: number,
 ): Promise<FoundIndex[]> {
@@ -68,7 +68,7 @@ export async function findIndexes(
       '*.settings.index.creation_date',
       '*.settings.index.verified_before_close',
     ],
-  } satisfies Parameters<Parameters<Parameters<SearchNodes['work']>[0]>[0]['indices']['get']>[0];
+  } satisfies Parameters<Parameters<Parameters<ClusterClient['work']>[0]>[0]['indices']['get']>[0];
   const found = await nodes.work((client, options) => client.indices.get(request, options), patienceMs);
   return Object.entries(found).map(([name, { aliases = {}, mappings, settings }]) => {
     const { uuid, creation_date, blocks = {}, ...more } = settings!.index!;

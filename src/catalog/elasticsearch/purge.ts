@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { changeSettings } from './index-calls.ts';
 import { isNamedFor } from './index-definitions.ts';
 import { findIndexes, type Indexes } from './indexes.ts';
-import { deleteIndexes } from './repair.ts';
+import { deleteIndexes } from './write-target.ts';
 
 /** Deletes old suggestions, and merges away the documents of removed people, which an index keeps until a merge. */
 export async function purge({ nodes, names }: Indexes): Promise<void> {

@@ -1,6 +1,6 @@
 import type { Prospect } from '../../schemas/prospects.ts';
 import { bestFirst, positionOf, type ProspectPosition } from '../order.ts';
-import type { SearchNodes } from './cluster.ts';
+import type { ClusterClient } from './cluster.ts';
 import { requireAllShards } from './errors.ts';
 import { searchAfter, sortBy } from './query.ts';
 import { fromSource, type PersonSource } from './source.ts';
@@ -8,7 +8,11 @@ import { fromSource, type PersonSource } from './source.ts';
 const batchSize = 1_000;
 
 /** In the default order of searches. Empty at the end. */
-async function readBatch(nodes: SearchNodes, index: string, after: ProspectPosition | undefined): Promise<Prospect[]> {
+async function readBatch(
+  nodes: ClusterClient,
+  index: string,
+  after: ProspectPosition | undefined,
+): Promise<Prospect[]> {
   const request = {
     index,
     allow_partial_search_results: false,
@@ -24,7 +28,7 @@ async function readBatch(nodes: SearchNodes, index: string, after: ProspectPosit
 }
 
 /** Yields all people whom searches see, in batches, in the default order of searches. */
-export async function* readPeople(nodes: SearchNodes, index: string): AsyncGenerator<Prospect[]> {
+export async function* readPeople(nodes: ClusterClient, index: string): AsyncGenerator<Prospect[]> {
   for (let after: ProspectPosition | undefined; ;) {
     const people = await readBatch(nodes, index, after);
     if (people.length === 0) return;

@@ -5,7 +5,7 @@ import { changeAliases, changeSettings, refresh, countAll } from './index-calls.
 import { refreshIntervals } from './index-definitions.ts';
 import { catalogLost, type Indexes } from './indexes.ts';
 import { readPeople } from './read-batches.ts';
-import { createIndex, deleteIndexes, saveTarget, type WriteTarget } from './repair.ts';
+import { createIndex, deleteIndexes, saveTarget, type WriteTarget } from './write-target.ts';
 import { rebuildValues } from './values.ts';
 import { encode, writePeople } from './write.ts';
 

@@ -43,10 +43,10 @@ const findPeople = async (reader: Reader, index: string, ids: string[]): Promise
     : readPeople(reader, { index, query: { ids: { values: ids } }, sort: indexGuardOrder, size: ids.length });
 
 async function readPeople(reader: Reader, request: estypes.SearchRequest): Promise<Prospect[]> {
-  const { hits } = await reader.read(async (client, options, route) =>
+  const { hits } = await reader.read(async (client, options) =>
     requireAllShards(
       await client.search<PersonSource>(
-        { allow_partial_search_results: false, track_total_hits: false, ...request, ...route },
+        { allow_partial_search_results: false, track_total_hits: false, ...request },
         options,
       ),
     ),
@@ -65,8 +65,8 @@ async function countPeople(reader: Reader, index: string, search: CountedSearch)
     sort: indexGuardOrder,
     size: 0,
   };
-  const { hits } = await reader.read(async (client, options, route) =>
-    requireAllShards(await client.search({ ...request, ...route, track_total_hits: true }, options)),
+  const { hits } = await reader.read(async (client, options) =>
+    requireAllShards(await client.search({ ...request, track_total_hits: true }, options)),
   );
   return typeof hits.total === 'number' ? hits.total : (hits.total?.value ?? 0);
 }

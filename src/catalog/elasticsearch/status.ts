@@ -1,5 +1,5 @@
 import { unkeyedDetail, type CatalogStatus } from '../catalog.ts';
-import type { SearchNodes } from './cluster.ts';
+import type { ClusterClient } from './cluster.ts';
 import { requireAllShards } from './errors.ts';
 import { findIndexes, standingOf, wasImported, type Indexes, type Standing } from './indexes.ts';
 
@@ -35,7 +35,7 @@ interface Blocks {
   indices?: Record<string, object>;
 }
 
-const look = async (nodes: SearchNodes, alias: string): Promise<Standing> =>
+const look = async (nodes: ClusterClient, alias: string): Promise<Standing> =>
   standingOf(await findIndexes({ work: (call) => nodes.ask(call) }, alias), alias);
 
 /**
@@ -70,13 +70,13 @@ interface Counted {
 }
 
 /** Counts the people whom an earlier release stored without keys. */
-async function countUnkeyed(nodes: SearchNodes, { index, count }: Counted): Promise<number> {
+async function countUnkeyed(nodes: ClusterClient, { index, count }: Counted): Promise<number> {
   if (count === 0) return 0;
   const query = { bool: { must_not: { exists: { field: 'k' } } } };
   return nodes.read(async (client, options) => requireAllShards(await client.count({ index, query }, options)).count);
 }
 
-async function countIn(nodes: SearchNodes, alias: string): Promise<Counted> {
+async function countIn(nodes: ClusterClient, alias: string): Promise<Counted> {
   const standing = standingOf(await findIndexes({ work: (call) => nodes.read(call) }, alias), alias);
   if (typeof standing === 'string') return { standing, index: 'none', count: 0, bytes: 0 };
   const { name: index } = standing;
@@ -90,8 +90,9 @@ async function countIn(nodes: SearchNodes, alias: string): Promise<Counted> {
 }
 
 function stateOf(standing: Standing, wasImported: boolean): string {
-  if (standing === 'foreign') return 'another index has its name; run an import to repair it';
-  if (standing === 'missing') return wasImported ? 'lost; run an import to restore it' : 'not imported yet';
+  if (standing === 'foreign') return 'another index has its alias';
+  if (standing === 'missing')
+    return wasImported ? 'lost; give its alias back, or run an import to restore it' : 'not imported yet';
   if (standing.isClosed) return 'closed';
   if (standing.blocks.length > 0) return `blocked: ${standing.blocks.join(', ')}`;
   return 'found';

@@ -5,7 +5,7 @@ import { fold } from '../../text/fold.ts';
 import { usualSpelling } from '../document.ts';
 import { groupSpellings, inBatches, wordPatterns, type Spelling, type SuggestedValue } from '../suggestions.ts';
 import { bulk, toOperation, type Operation } from './bulk.ts';
-import type { Reader, SearchNodes } from './cluster.ts';
+import type { Reader, ClusterClient } from './cluster.ts';
 import { requireAllShards } from './errors.ts';
 import { changeAliases, refresh } from './index-calls.ts';
 import {
@@ -18,7 +18,7 @@ import {
   type Names,
 } from './index-definitions.ts';
 import { findIndexes } from './indexes.ts';
-import { deleteIndexes } from './repair.ts';
+import { deleteIndexes } from './write-target.ts';
 
 /**
  * Returns at most ten values, the most frequent first. The index has this order, so the search stops after ten hits.
@@ -42,8 +42,8 @@ export async function suggest(
     size: 10,
     track_total_hits: false,
   };
-  const { hits } = await reader.read(async (client, options, route) =>
-    requireAllShards(await client.search<{ member: TextField; value: string }>({ ...request, ...route }, options)),
+  const { hits } = await reader.read(async (client, options) =>
+    requireAllShards(await client.search<{ member: TextField; value: string }>(request, options)),
   );
   return hits.hits.map(({ _source }) => ({ type: _source!.member, value: _source!.value }));
 }
@@ -57,7 +57,7 @@ const batchSize = 1_000;
  * @param people name of the index of people
  */
 export async function rebuildValues(
-  nodes: SearchNodes,
+  nodes: ClusterClient,
   names: Names,
   config: Config,
   pageSize = 5_000,
@@ -83,7 +83,7 @@ export async function rebuildValues(
 }
 
 /** Switches searches to `index`. Deletes all older ones but the previous, which running searches may still use. */
-async function show(nodes: SearchNodes, names: Names, index: string): Promise<void> {
+async function show(nodes: ClusterClient, names: Names, index: string): Promise<void> {
   const found = await findIndexes(nodes, names.values);
   const before = found.filter(({ name }) => name !== index);
   const shown = before.filter(({ aliases }) => aliases.includes(names.values));
@@ -102,7 +102,7 @@ const encodeValue = ({ member, folded, value, people, words }: SuggestedValue): 
 
 /** Yields every spelling with its number of people, sorted by the folded text. */
 async function* spellings(
-  nodes: SearchNodes,
+  nodes: ClusterClient,
   people: string,
   member: TextField,
   pageSize: number,
@@ -136,7 +136,7 @@ interface Term {
 
 /** Counts people who match `isMatch` by value of a field. Yields pages in ascending order. */
 async function* countTerms(
-  nodes: SearchNodes,
+  nodes: ClusterClient,
   people: string,
   field: string,
   pageSize: number,

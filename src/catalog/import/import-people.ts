@@ -63,7 +63,7 @@ export interface ImportReport extends ImportProgress {
 export const importPeople = (db: Database, catalog: Catalog, load: ImportRequest): Promise<ImportReport> =>
   withImportLock(db, async (stillHeld) => {
     const { source, onNote = () => undefined } = load;
-    const incarnation = await catalog.prepare(onNote);
+    const incarnation = await catalog.prepare();
     const state = await begin(db, source, incarnation, onNote);
     const report = ({ loaded, bad, suppressed }: Reached): ImportProgress => ({
       loaded,

@@ -29,7 +29,6 @@ export function postgresCatalog(db: SharedDatabase): Catalog {
     engine: 'postgres',
     name: 'postgres',
     gates: [],
-    isRefusing: false,
     ...reads(db),
     for: (requester) => reads(db.for(requester, null)),
 

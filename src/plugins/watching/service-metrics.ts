@@ -8,7 +8,7 @@ import type { Readiness } from './readiness.ts';
 
 interface Observed {
   db: Pick<SharedDatabase, 'for' | 'gates'>;
-  catalog: Pick<Catalog, 'engine' | 'gates' | 'isRefusing'>;
+  catalog: Pick<Catalog, 'engine' | 'gates'>;
   readiness(): Promise<Readiness>;
 }
 
@@ -29,7 +29,6 @@ export class ServiceMetrics {
     addChecks(state, () => this.#last);
     this.#backlog = new RecentBacklog(observed.db);
     addGates(state, observed);
-    addCatalog(state, observed);
     addBacklog(state, this.#backlog);
     addWebhooks(state, this.#backlog);
     // With the PostgreSQL engine there is no index that could lag behind.
@@ -82,12 +81,6 @@ function addGates(state: Registry, { db, catalog }: Observed): void {
   add('sales_data_gate_in_use', 'Slots of a gate in use.', 'inside');
   add('sales_data_gate_waiting', 'Operations waiting for a slot of a gate.', 'waiting');
   add('sales_data_gate_slots', 'Total slots of a gate.', 'limit');
-}
-
-function addCatalog(state: Registry, { catalog }: Observed): void {
-  const help =
-    '1 while the circuit breaker is open: calls to the search cluster fail at once, because it did not respond.';
-  addGauge(state, 'sales_data_catalog_breaker_open', help, [], () => [[{}, catalog.isRefusing ? 1 : 0]]);
 }
 
 function addBacklog(state: Registry, backlog: RecentBacklog): void {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, onTestFinished, test } from 'vitest';
-import { SearchNodes } from '../../../src/catalog/elasticsearch/cluster.ts';
+import { ClusterClient } from '../../../src/catalog/elasticsearch/cluster.ts';
 import { namesOf, newIndex } from '../../../src/catalog/elasticsearch/index-definitions.ts';
 import { rebuildValues } from '../../../src/catalog/elasticsearch/values.ts';
 import { toSearch } from '../../../src/catalog/prospects.ts';
@@ -93,7 +93,7 @@ describe.skipIf(noElasticsearch)(`the catalog on Elasticsearch ${need}`, async (
     const before = await suggested();
     expect(before[1]).toEqual([{ type: 'last_name', value: 'Paged Zoe' }]);
     expect(before[3]).toEqual([{ type: 'last_name', value: 'Paged quinn' }]);
-    const nodes = new SearchNodes(config);
+    const nodes = new ClusterClient(config);
     await rebuildValues(nodes, namesOf(config), config, 3);
     await nodes.close();
     expect(await suggested()).toEqual(before);
