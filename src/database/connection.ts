@@ -1,7 +1,6 @@
 import postgres from 'postgres';
 import type { Config } from '../process/config.ts';
 import { isTracing, watchStatements } from '../tracing/tracing.ts';
-import { scramPassword } from './scram-password.ts';
 import { sessionSettings } from './session-settings.ts';
 import { registerArrays, wireTypes, type WireTypes } from './wire-types.ts';
 
@@ -123,11 +122,11 @@ export const plansOfCitus: QueryPlans = {
 };
 
 /**
- * Options of the database driver, including options that are missing in its type declarations. `silence_timeout` and
- * `saslprep` exist only in our patched version of the driver.
+ * Options of the database driver, including options that are missing in its type declarations. `silence_timeout` exists
+ * only in our patched version of the driver.
  */
 type Options = postgres.Options<typeof wireTypes> &
-  Omit<ConnectionOptions, 'planner'> & { silence_timeout: number; saslprep: typeof scramPassword };
+  Omit<ConnectionOptions, 'planner'> & { silence_timeout: number };
 
 /** Creates an instance of the database driver. Its connections are opened at their first use. */
 export function connect(config: Config, url: string, { planner, ...lane }: ConnectionOptions): Sql {
@@ -137,7 +136,6 @@ export function connect(config: Config, url: string, { planner, ...lane }: Conne
     types: wireTypes,
     fetch_types: false,
     connect_timeout: connectTimeout,
-    saslprep: scramPassword,
     silence_timeout: config.STATEMENT_TIMEOUT_MS / 1000 + silenceMargin,
     backoff: reconnectDelay,
     onnotice: () => {},

@@ -10,7 +10,6 @@ import {
   type Migration,
 } from './migrations.ts';
 import { installQueues } from './queues.ts';
-import { scramPassword } from './scram-password.ts';
 import { sessionSettings } from './session-settings.ts';
 
 /** The names of the applied migrations, and of the newest in the database (`version`). */
@@ -69,16 +68,14 @@ export async function asMigrator<T>(
   ownerUrl: string,
   work: (sql: postgres.Sql, session: number) => Promise<T>,
 ): Promise<T> {
-  const options: postgres.Options<{}> & { saslprep: typeof scramPassword } = {
+  const sql = postgres(ownerUrl, {
     max: 1,
     max_lifetime: null,
     fetch_types: false,
     connect_timeout: 10,
-    saslprep: scramPassword,
     onnotice: () => {},
     connection: { application_name: 'sales-data-api migrate', ...sessionSettings },
-  };
-  const sql = postgres(ownerUrl, options);
+  });
   try {
     await requireServer(sql);
     return await work(sql, await lock(sql));

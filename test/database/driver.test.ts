@@ -1,5 +1,3 @@
-import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import { constantFrom, integer, sample } from 'fast-check';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -43,7 +41,7 @@ function refuse(text: string, word: string): string {
 }
 
 type Client = postgres.Sql<{ fussy: string }>;
-type Options = postgres.Options<{ fussy: typeof fussy }> & { describe_first?: boolean };
+type Options = postgres.Options<{ fussy: typeof fussy }>;
 
 /** Opens a client with a single connection. */
 function connect(options: Options = {}, url = database.url): Client {
@@ -168,7 +166,6 @@ async function mix(sql: Session, kinds: Record<string, Kind>, count: number): Pr
 describe.each([
   ['prepared', {}],
   ['described first', { prepare: false }],
-  ['sent at once', { prepare: false, describe_first: false }],
 ])(`statements on one connection, %s (SEED=${seed})`, (_how, options) => {
   test('get their own rows or their own error, whichever of them fail', async () => {
     expect(await mix(connect(options), { ...good, ...unsent, ...refused }, 3_400)).toEqual([]);
@@ -410,30 +407,5 @@ describe('describing a statement', () => {
       settle(sql`select ${3}::integer as n`),
     ]);
     expect(outcomes).toEqual([[], '42P01', 'UNDEFINED_VALUE', rows(2), [], rows(3)]);
-  });
-});
-
-describe('copying', () => {
-  test('in rows that the server rejects fails, and the connection stays usable', async () => {
-    const sql = connect();
-    for (let i = 0; i < 3; i++) {
-      const target = await sql`copy shapes (id) from stdin`.writable();
-      await expect(pipeline(Readable.from(['1\nno number\n']), target)).rejects.toMatchObject({ code: '22P02' });
-      expect(await settle(sql`select ${i}::integer as n`)).toEqual(rows(i));
-    }
-  });
-
-  test('out to a slow reader completes, and the connection stays usable', async () => {
-    const sql = connect();
-    const source = await sql`copy (select repeat('x', 60000) from generate_series(1, 3)) to stdout`.readable();
-    await new Promise((resolve) => source.once('readable', resolve));
-    const next = settle(sql`select 1 as n`);
-    let length = 0;
-    for await (const chunk of source) {
-      length += (chunk as Buffer).length;
-      await new Promise(setImmediate);
-    }
-    expect(length).toBe(180_003);
-    expect(await next).toEqual(rows(1));
   });
 });

@@ -160,10 +160,11 @@ test('no more than MAX_CONNECTIONS are open, and one without a byte is closed wh
   const body =
     'POST /api/auth/login HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{';
   const reader = await open(get('/large'));
-  const sender = await open(body);
+  const senderClosed = closed(await open(body));
   await closed(await open(get('/healthz')));
-  await closed(sender);
-  await expect.poll(() => new Promise((resolve) => server.getConnections((_, count) => resolve(count)))).toBe(0);
+  await senderClosed;
+  const count = () => new Promise((resolve) => server.getConnections((_, open) => resolve(open)));
+  await expect.poll(count, { timeout: 20_000 }).toBe(0);
   expect(reader.bytesRead).toBeLessThan(large.length);
 });
 
