@@ -65,7 +65,6 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
   }, 600_000);
   afterAll(async () => {
     await compose('down', '-v', '--timeout', '20');
-    await rm(folder, { recursive: true });
   }, 120_000);
 
   const listContacts = async (key: string): Promise<unknown> => {
@@ -100,6 +99,7 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
 });
 
 beforeAll(() => writeFile(environment.ENV_FILE, ''));
+afterAll(() => rm(folder, { recursive: true }));
 
 test('the configuration is valid with Elasticsearch of three nodes', async () => {
   const all = [...composeCommand.slice(1), ...files.flatMap((file) => ['-f', file]), 'config', '--services'];

@@ -569,7 +569,7 @@ describe('the numbers in the list of lists', () => {
     await makeContact({ job_title: 'Smith', list_ids: [hand] }, by);
     expect(await numbers(by)).toEqual([2, 1]);
     expect(await count(list, by)).toBe(2);
-    await app.owner`update lists set counted_at = counted_at - interval '61 seconds' where customer_id = ${by.id}`;
+    await app.owner`update lists set counted_at = '2000-01-01' where customer_id = ${by.id}`;
     expect(await numbers(by)).toEqual([2, 2]);
     await makeContact({ job_title: 'Smith' }, by);
     await by.patch(`/list-contact/${list}`, { name: 'Renamed' });
