@@ -125,8 +125,7 @@ export const plansOfCitus: QueryPlans = {
  * Options of the database driver, including options that are missing in its type declarations. `silence_timeout` exists
  * only in our patched version of the driver.
  */
-type Options = postgres.Options<typeof wireTypes> &
-  Omit<ConnectionOptions, 'planner'> & { silence_timeout: number };
+type Options = postgres.Options<typeof wireTypes> & Omit<ConnectionOptions, 'planner'> & { silence_timeout: number };
 
 /** Creates an instance of the database driver. Its connections are opened at their first use. */
 export function connect(config: Config, url: string, { planner, ...lane }: ConnectionOptions): Sql {
