@@ -29,19 +29,36 @@ describe.skipIf(noElasticsearch)(`unlock jobs while the catalog is damaged ${nee
   const index = async (): Promise<string> =>
     (await indexesBehind(environment['ELASTICSEARCH_URL']!, namesOf(app.config).people))[0]!;
 
-  const hurts: Record<string, () => Promise<unknown>> = {
-    'blocked for writes': async () => ask('PUT', `${await index()}/_settings`, { 'index.blocks.write': true }),
-    closed: async () => ask('POST', `${await index()}/_close`),
-    'without its alias': async () => ask('DELETE', `${await index()}/_alias/${namesOf(app.config).people}`),
-    deleted: async () => ask('DELETE', await index()),
+  /** What the operator does about it is in docs/catalog.md, "Repair". Returns that. */
+  const damages: Record<string, () => Promise<() => Promise<unknown>>> = {
+    'blocked for writes': async () => {
+      const name = await index();
+      const block = (write: true | null) => ask('PUT', `${name}/_settings`, { 'index.blocks.write': write });
+      await block(true);
+      return () => block(null);
+    },
+    closed: async () => {
+      const name = await index();
+      await ask('POST', `${name}/_close`);
+      return () => ask('POST', `${name}/_open`);
+    },
+    'without its alias': async () => {
+      const [name, { people: alias }] = [await index(), namesOf(app.config)];
+      await ask('DELETE', `${name}/_alias/${alias}`);
+      return () => ask('POST', '_aliases', { actions: [{ add: { index: name, alias } }] });
+    },
+    deleted: async () => {
+      await ask('DELETE', await index());
+      return () => runImport(app, people);
+    },
   };
-  for (const [name, hurt] of Object.entries(hurts))
-    test(`an index ${name} makes the jobs wait; after an import they complete, and no paid prospect is net-new`, async () => {
+  for (const [name, hurt] of Object.entries(damages))
+    test(`an index ${name} makes the jobs wait; when it is mended they complete, and no paid prospect is net-new`, async () => {
       const customer = await customerWith(app, { subscription: many });
       // Both jobs start before the damage and run after it.
       const second = await startSelected(customer, idsOf(people.slice(0, 200)));
       const first = await startUnlock(customer, { filters: {}, total_records: 400 });
-      await hurt();
+      const mend = await hurt();
       const workers = await startWorkers({ ...contextOf(app), url: app.url });
       onTestFinished(() => workers.stop());
       const waits = async (): Promise<boolean> => {
@@ -51,7 +68,7 @@ describe.skipIf(noElasticsearch)(`unlock jobs while the catalog is damaged ${nee
         return count === 2;
       };
       await expect.poll(waits, { interval: 20, timeout: 60_000 }).toBe(true);
-      expect((await runImport(app, people)).people).toBe(many);
+      await mend();
       const jobs = [await ended(customer, first), await ended(customer, second)];
       expect(jobs.map(({ status }) => status)).toEqual(['COMPLETED', 'COMPLETED']);
       const unlocked = jobs.reduce((sum, { succeeded }) => sum + succeeded, 0);
