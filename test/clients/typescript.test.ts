@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -9,6 +9,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { expectNightlySync, expectReceiver } from './examples.ts';
 import { root, startTourService } from './tour.ts';
+import { truncateJournalOf } from '../setup/journal.ts';
 
 // The client is packed, installed into an empty folder, compiled there and used against the real service.
 const run = promisify(execFile);
@@ -28,8 +29,6 @@ beforeAll(async () => {
   await run('npm', ['install', '--offline', '--no-audit', '--no-fund', packed.filename], { cwd: folder });
   await copyFile(join(import.meta.dirname, 'tours', 'tour.ts'), join(folder, 'tour.ts'));
   for (const name of examples) await copyFile(join(source, 'examples', name), join(folder, name));
-  const webhooks = join('node_modules', 'standardwebhooks');
-  await symlink(join(root, webhooks), join(folder, webhooks));
 }, 240_000);
 afterAll(() => rm(folder, { recursive: true }));
 
@@ -148,8 +147,7 @@ describe('under faults', () => {
     const aborted = failure(api.events.follow({ cursor, signal: given.signal }, () => given.abort(enough)));
     await make('g');
     expect(await aborted).toMatchObject({ name: 'AbortError', cause: enough });
-    for (const table of ['events', 'event_heads'])
-      await service.app.owner`delete from ${service.app.owner(table)} where customer_id = ${customer.id}`;
+    await truncateJournalOf(service.app.owner, customer.id);
     await make('h');
     const error = await failure(api.events.follow({ cursor }).next());
     expect(error).toMatchObject({ name: 'CursorExpiredError', code: 'cursor_expired' });

@@ -27,6 +27,7 @@ from ._errors import (
 from ._events import Feed, FeedPage
 from ._imports import ImportResult
 from ._transport import Answer, Upload
+from ._webhooks import WebhookVerificationError, verify_webhook
 
 __all__ = [
     "Answer",
@@ -56,4 +57,6 @@ __all__ = [
     "UnsupportedMediaTypeError",
     "Upload",
     "ValidationError",
+    "WebhookVerificationError",
+    "verify_webhook",
 ]

@@ -1,6 +1,5 @@
 // Receives webhooks: verifies that each is from the service, and handles each event once.
 //
-//   npm install standardwebhooks
 //   WEBHOOK_SECRET=whsec_… node webhook-receiver.ts events.db 8080
 //
 // Put it behind a proxy with TLS, and create an endpoint with its URL. The service sends an event again until it gets a
@@ -8,18 +7,10 @@
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { DatabaseSync } from 'node:sqlite';
-import { Webhook } from 'standardwebhooks';
-
-interface Event {
-  id: string;
-  type: string;
-  occurred_at: string;
-  data: { id?: string; external_id?: string | null; changed?: string[] };
-}
+import { verifyWebhook, WebhookVerificationError, type FeedEvent } from 'sales-data-client';
 
 const [file = 'events.db', port = '8080'] = process.argv.slice(2);
-// After a rotation each webhook has a signature with the old secret too, for 24 hours.
-const webhook = new Webhook(process.env['WEBHOOK_SECRET']!);
+const secret = process.env['WEBHOOK_SECRET']!;
 const db = new DatabaseSync(file, { timeout: 5_000 });
 db.exec(`
   create table if not exists handled (id text primary key, at text not null default current_timestamp);
@@ -27,15 +18,15 @@ db.exec(`
 const note = db.prepare('insert or ignore into handled (id) values (?)');
 
 /** Your own work. What it writes belongs into the same transaction as the note, so that neither is there alone. */
-function handle({ type, data }: Event): void {
+function handle({ type, data }: FeedEvent): void {
   console.log(type, data.id ?? '', data.changed?.join(',') ?? '');
 }
 
 /** Handles an event, unless it was handled before. */
-function handleOnce(id: string, event: Event): void {
+function handleOnce(event: FeedEvent): void {
   db.exec('begin immediate');
   try {
-    if (note.run(id).changes > 0) handle(event);
+    if (note.run(event.id).changes > 0) handle(event);
     db.exec('commit');
   } catch (error) {
     db.exec('rollback');
@@ -58,15 +49,13 @@ async function bodyOf(request: IncomingMessage): Promise<Buffer | undefined> {
 async function statusOf(request: IncomingMessage): Promise<number> {
   const body = await bodyOf(request);
   if (!body) return 413;
-  let event: Event;
   try {
-    // Also refuses what was sent more than five minutes ago, or will be: somebody may have recorded it.
-    event = webhook.verify(body.toString(), request.headers as Record<string, string>) as Event;
-  } catch {
-    return 401;
+    handleOnce(await verifyWebhook(body, request.headers, secret));
+    return 204;
+  } catch (error) {
+    if (error instanceof WebhookVerificationError) return 401;
+    throw error;
   }
-  handleOnce(request.headers['webhook-id'] as string, event);
-  return 204;
 }
 
 const server = createServer((request, response) => {

@@ -14,3 +14,4 @@ export type {
   Result,
   Schemas,
 } from './types.ts';
+export * from './webhooks.ts';
