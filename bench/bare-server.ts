@@ -27,7 +27,7 @@ const transactions = new Transactions();
 const db: Database = {
   lookup: (work) => work(reads),
   search: (work) => work(writes),
-  transaction: (work) => transactions.run(writes, { source: 'api', isRecording: true }, work),
+  transaction: (work) => transactions.run(writes, { source: 'api', actor: { type: 'key' }, changeId: '' }, work),
 };
 
 const findKey = batchLookups(

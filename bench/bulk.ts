@@ -15,6 +15,7 @@ import { dbOf, makeCustomer, type TestCustomer } from '../test/setup/factories.t
 import { copy as copyOut, figures, readPages, timed, type Figures } from './exports.ts';
 import { listsWithRules, ruleset } from './lists.ts';
 import { inTurn, median, startServer, type Server } from './run.ts';
+import { addTotals } from '../test/setup/journal.ts';
 
 /** Number of records that one measurement writes, and that one export reads. */
 const written = 10_000;
@@ -174,7 +175,7 @@ async function fill(owner: postgres.Sql, customers: [id: string, count: number][
         id,
         Array.from({ length: Math.min(left, written) }, () => personOf(n++)),
       )();
-    await owner`insert into counters (customer_id, counted, shard, records) values (${id}, 'contacts', 0, ${count})`;
+    await addTotals(owner, id, { contacts: count });
   }
   await owner.begin(async (sql) => {
     await sql`set local maintenance_work_mem = '1GB'`;

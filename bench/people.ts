@@ -1,4 +1,5 @@
 import type postgres from 'postgres';
+import { addTotals } from '../test/setup/journal.ts';
 
 /**
  * Fills a customer with contacts in bulk, written by SQL as the service would write them: plain ASCII, so that folding is
@@ -23,6 +24,6 @@ export async function fillContacts(owner: postgres.Sql, customerId: string, coun
         n % 101 as score
       from generate_series(1, ${count}::int) n
     ) person`;
-  await owner`insert into counters values (${customerId}, 'contacts', 0, ${count})`;
+  await addTotals(owner, customerId, { contacts: count });
   await owner`analyze contacts`;
 }

@@ -1,4 +1,5 @@
 import type postgres from 'postgres';
+import { addTotals } from '../test/setup/journal.ts';
 
 /**
  * Fills customers with contacts and companies in bulk, written by SQL as an older program would write them: with folded
@@ -13,9 +14,7 @@ export async function fillForQuestions(
     const companies = Math.max(2, Math.ceil(contacts / 25));
     await owner.unsafe(fillCompanies, [id, companies]);
     await owner.unsafe(fillContacts, [id, contacts, companies, i === 0]);
-    await owner`
-      insert into counters (customer_id, counted, shard, records)
-      values (${id}, 'contacts', 0, ${contacts}), (${id}, 'companies', 0, ${companies})`;
+    await addTotals(owner, id, { contacts, companies });
   }
 }
 

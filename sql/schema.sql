@@ -212,17 +212,6 @@ comment on column contacts.folded is 'As in companies.';
 comment on column contacts.terms is 'As in companies.';
 comment on column contacts.removal_requested_at is 'When the person, whom the catalog had and the customer unlocked, was erased from the catalog. The contact is the customer''s own.';
 
-create table counters (
-  customer_id uuid     not null,
-  counted     text     collate "C" not null,
-  shard       smallint not null,
-  records     bigint   not null,
-  constraint counters_pkey primary key (customer_id, counted, shard)
-);
-grant delete, insert, select, update on counters to sales_data_api;
-comment on table counters is 'Exact counts. A count is the sum over its shards. A backend writes to the shard that its process id selects, so writers do not queue for one row; one shard may be negative.';
-comment on column counters.counted is '`contacts` or `companies`.';
-
 create table credit_balances (
   customer_id uuid           not null,
   pool        text           not null,
@@ -306,104 +295,6 @@ create table duplicate_groups (
 grant delete, insert, select, update on duplicate_groups to sales_data_api;
 comment on table duplicate_groups is 'The last count: one row for each value that several records have. One transaction replaces all rows of a customer and kind.';
 comment on column duplicate_groups.ids is 'Up to 100, the oldest record first.';
-
-create table event_heads (
-  customer_id  uuid           not null,
-  "position"   bigint         not null default 0,
-  last_id      uuid,
-  settled      bigint         not null default 0,
-  candidate    bigint         not null default 0,
-  candidate_at timestamptz(3) not null default clock_timestamp(),
-  swept_at     timestamptz(3) not null default clock_timestamp(),
-  constraint event_heads_pkey primary key (customer_id),
-  constraint event_heads_id_with_position check ((last_id is null) = ("position" = 0)),
-  constraint event_heads_position_not_negative check ("position" >= 0)
-);
-grant insert, select, update on event_heads to sales_data_api;
-comment on table event_heads is 'The end of the feed of each customer that ever read it. Whoever gives positions to events locks the row first.';
-comment on column event_heads."position" is 'The highest position given.';
-comment on column event_heads.last_id is 'Id of the event at this position. So a reader who has read everything can always go on, even if the event is removed.';
-comment on column event_heads.settled is 'Rows with this number or a lower one have their positions: they are looked for only now and then. So index entries of dead rows, which a long transaction keeps, cost nothing.';
-comment on column event_heads.candidate is 'The highest number that had a position at candidate_at: the next value of settled.';
-comment on column event_heads.swept_at is 'When rows with any number were last looked for.';
-
-create table events (
-  customer_id   uuid           not null,
-  part          smallint       not null default ((((extract(epoch from statement_timestamp()))::bigint / 345600) % (16)::bigint))::smallint,
-  number        bigint         not null default nextval('event_numbers'::regclass),
-  id            uuid           not null default uuidv7(),
-  occurred_at   timestamptz(3) not null default clock_timestamp(),
-  source        text           not null,
-  types         text[]         not null,
-  size          smallint       not null,
-  entries       json           not null,
-  last_position bigint,
-  previous_id   uuid,
-  constraint events_pkey primary key (customer_id, number, part),
-  constraint events_size_bounded check (size >= 1 and size <= 1000),
-  constraint events_source_known check (source = any (array['api', 'page', 'import', 'job', 'command']))
-) partition by list (part);
-create index events_numbered on only events using btree (customer_id, last_position) where last_position is not null;
-create index events_waiting on only events using btree (customer_id, number) where last_position is null;
-grant insert, select on events to sales_data_api;
-grant update (last_position) on events to sales_data_api;
-grant update (previous_id) on events to sales_data_api;
-comment on column events.part is 'The partition: each is used for four days, in turn. A worker truncates a partition whose events are too old, long before its next turn.';
-comment on column events.number is 'In the order of inserts. A transaction takes it after it has locked its records, so the events of one record have ascending numbers. On Citus the coordinator gives it.';
-comment on column events.id is 'The ids of the events are this id with the index of the event in its last ten bits.';
-comment on column events.types is 'The different types of the events, so that readers can skip rows.';
-comment on column events.size is 'How many events the row has.';
-comment on column events.entries is 'The events, in order: [type, data].';
-comment on column events.last_position is 'Position of the last event of the row in the feed of its customer; null until a reader has given it. Positions have no gap.';
-comment on column events.previous_id is 'Id of the event before those of the row, perhaps with another index; null: there was none. So a reader who has read that event can go on after it is removed.';
-
-create table events_00 partition of events for values in ('0');
-grant truncate on events_00 to sales_data_api;
-
-create table events_01 partition of events for values in ('1');
-grant truncate on events_01 to sales_data_api;
-
-create table events_02 partition of events for values in ('2');
-grant truncate on events_02 to sales_data_api;
-
-create table events_03 partition of events for values in ('3');
-grant truncate on events_03 to sales_data_api;
-
-create table events_04 partition of events for values in ('4');
-grant truncate on events_04 to sales_data_api;
-
-create table events_05 partition of events for values in ('5');
-grant truncate on events_05 to sales_data_api;
-
-create table events_06 partition of events for values in ('6');
-grant truncate on events_06 to sales_data_api;
-
-create table events_07 partition of events for values in ('7');
-grant truncate on events_07 to sales_data_api;
-
-create table events_08 partition of events for values in ('8');
-grant truncate on events_08 to sales_data_api;
-
-create table events_09 partition of events for values in ('9');
-grant truncate on events_09 to sales_data_api;
-
-create table events_10 partition of events for values in ('10');
-grant truncate on events_10 to sales_data_api;
-
-create table events_11 partition of events for values in ('11');
-grant truncate on events_11 to sales_data_api;
-
-create table events_12 partition of events for values in ('12');
-grant truncate on events_12 to sales_data_api;
-
-create table events_13 partition of events for values in ('13');
-grant truncate on events_13 to sales_data_api;
-
-create table events_14 partition of events for values in ('14');
-grant truncate on events_14 to sales_data_api;
-
-create table events_15 partition of events for values in ('15');
-grant truncate on events_15 to sales_data_api;
 
 create table failed_logins (
   customer_id uuid           not null,
@@ -529,6 +420,7 @@ create table imports (
   file_kept_until timestamptz(3),
   remembered      jsonb,
   has_header      boolean        not null default true,
+  actor           json,
   constraint imports_pkey primary key (customer_id, id),
   constraint imports_completed_whole check (status <> 'COMPLETED' or (created + updated + unchanged + failed) = total),
   constraint imports_counts_not_negative check (least(counted, created, updated, unchanged, failed) >= 0),
@@ -575,6 +467,7 @@ comment on column imports.warnings is 'Records that were written without a value
 comment on column imports.file_kept_until is 'Until then the file of a dry run that has ended is kept, so that it can be run for real. Null: no file is kept.';
 comment on column imports.remembered is 'What the latest preview has found remembered for the headers of the file: {"headers": hash, "mapping": mapping or null}; null: not previewed with guess.';
 comment on column imports.has_header is 'False: the first line of the file is a record.';
+comment on column imports.actor is 'Who made the import, as in journal.';
 
 create table job_inputs (
   customer_id  uuid    not null,
@@ -645,6 +538,7 @@ create table jobs (
   api_key_id    uuid,
   waiting_for   text,
   waiting_since timestamptz(3),
+  actor         json,
   constraint jobs_pkey primary key (customer_id, id),
   constraint jobs_begin_with_time check (status <> 'PENDING' or started_at is null),
   constraint jobs_counts_not_negative check (least(total::bigint, cost::bigint, succeeded::bigint, failed::bigint, skipped::bigint, reserved, charged, refunded) >= 0),
@@ -673,6 +567,97 @@ comment on column jobs.purged_at is 'When the inputs and results of the ended jo
 comment on column jobs.api_key_id is 'The key whose call started the job. Null: a session or the command line did.';
 comment on column jobs.waiting_for is 'What an unfinished job waits for; null: nothing but its turn.';
 comment on column jobs.waiting_since is 'Since when. It is set once, however often the job tries again.';
+comment on column jobs.actor is 'Who started the job, as in journal.';
+
+create table journal (
+  customer_id uuid           not null,
+  part        smallint       not null,
+  "position"  bigint         not null,
+  id          uuid           not null,
+  occurred_at timestamptz(3) not null,
+  type        text           not null,
+  source      text           not null,
+  actor       json,
+  change_id   uuid,
+  record_id   uuid,
+  data        json           not null,
+  before      json,
+  after       json,
+  contacts    bigint         not null,
+  companies   bigint         not null,
+  constraint journal_pkey primary key (customer_id, "position", part),
+  constraint journal_source_known check (source = any (array['api', 'page', 'import', 'job', 'command']))
+) partition by list (part);
+grant insert, select on journal to sales_data_api;
+comment on table journal is 'What happened with the records of each customer. The feed of changes and webhooks read it.';
+comment on column journal.part is 'The partition: each is used for eight days, in turn. A worker truncates a partition whose rows are too old, long before its next turn.';
+comment on column journal."position" is 'Place in the feed of the customer. Positions have no gap.';
+comment on column journal.id is 'Random: a restored database gives the positions that it lost again, to other events.';
+comment on column journal.change_id is 'The same for all rows of one call, job or import.';
+comment on column journal.data is 'What readers of the feed get, without source, actor and change_id.';
+comment on column journal.before is 'Of an update the columns that it has changed, as they were; of a deletion the columns of the record.';
+comment on column journal.after is 'Of an update: the columns that it has changed.';
+comment on column journal.contacts is 'The exact number of contacts of the customer after this transaction. The newest row is the one that counts.';
+comment on column journal.companies is 'As contacts.';
+
+create table journal_00 partition of journal for values in ('0');
+grant truncate on journal_00 to sales_data_api;
+
+create table journal_01 partition of journal for values in ('1');
+grant truncate on journal_01 to sales_data_api;
+
+create table journal_02 partition of journal for values in ('2');
+grant truncate on journal_02 to sales_data_api;
+
+create table journal_03 partition of journal for values in ('3');
+grant truncate on journal_03 to sales_data_api;
+
+create table journal_04 partition of journal for values in ('4');
+grant truncate on journal_04 to sales_data_api;
+
+create table journal_05 partition of journal for values in ('5');
+grant truncate on journal_05 to sales_data_api;
+
+create table journal_06 partition of journal for values in ('6');
+grant truncate on journal_06 to sales_data_api;
+
+create table journal_07 partition of journal for values in ('7');
+grant truncate on journal_07 to sales_data_api;
+
+create table journal_08 partition of journal for values in ('8');
+grant truncate on journal_08 to sales_data_api;
+
+create table journal_09 partition of journal for values in ('9');
+grant truncate on journal_09 to sales_data_api;
+
+create table journal_10 partition of journal for values in ('10');
+grant truncate on journal_10 to sales_data_api;
+
+create table journal_11 partition of journal for values in ('11');
+grant truncate on journal_11 to sales_data_api;
+
+create table journal_12 partition of journal for values in ('12');
+grant truncate on journal_12 to sales_data_api;
+
+create table journal_13 partition of journal for values in ('13');
+grant truncate on journal_13 to sales_data_api;
+
+create table journal_14 partition of journal for values in ('14');
+grant truncate on journal_14 to sales_data_api;
+
+create table journal_15 partition of journal for values in ('15');
+grant truncate on journal_15 to sales_data_api;
+
+create table journal_ends (
+  customer_id uuid   not null,
+  "position"  bigint not null,
+  id          uuid,
+  contacts    bigint not null,
+  companies   bigint not null,
+  constraint journal_ends_pkey primary key (customer_id)
+);
+grant insert, select, update on journal_ends to sales_data_api;
+comment on table journal_ends is 'The newest row of each customer that was truncated: the journal goes on behind it. Before the first truncation there is none.';
 
 create table key_spending (
   customer_id uuid   not null,

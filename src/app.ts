@@ -30,6 +30,7 @@ import apiKeys from './routes/api-keys.ts';
 import companies from './routes/companies.ts';
 import batches from './routes/batches.ts';
 import events from './routes/events.ts';
+import fields from './routes/fields.ts';
 import duplicates from './routes/duplicates.ts';
 import merges from './routes/merges.ts';
 import contacts from './routes/contacts.ts';
@@ -43,7 +44,6 @@ import pipelines from './routes/pipelines.ts';
 import products from './routes/products.ts';
 import prospects from './routes/prospects.ts';
 import sessions from './routes/sessions.ts';
-import stages from './routes/stages.ts';
 import webhooks from './routes/webhooks.ts';
 
 /**
@@ -90,10 +90,10 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(merges, { prefix: '/api/ext' });
   void app.register(lists, { prefix: '/api/ext' });
   void app.register(events, { prefix: '/api/ext' });
+  void app.register(fields, { prefix: '/api/ext' });
   void app.register(products, { prefix: '/api/ext' });
   void app.register(opportunities, { prefix: '/api/ext' });
   void app.register(pipelines, { prefix: '/api/ext' });
-  void app.register(stages, { prefix: '/api/ext' });
   void app.register(prospects, { prefix: '/api/ext' });
   void app.register(serviceJobs, { prefix: '/api/ext' });
   void app.register(imports, { prefix: '/api/ext' });

@@ -47,10 +47,10 @@ const forms: Form[] = [
       String.raw`\bset\b[^;]*\bcase\b(?:(?!\bend\b).)*(?:\bnow\(\)|::interval|\binterval '|\bcurrent_timestamp\b)`,
     ),
     refused: [
-      'update event_heads set swept_at = case when a then now() else swept_at end',
-      `update event_heads set settled = case when at < b - ${hole}::interval then candidate else settled end`,
+      'update runs set seen_at = case when a then now() else seen_at end',
+      `update runs set one = case when at < b - ${hole}::interval then other else one end`,
     ],
-    taken: ['update event_heads set swept_at = case when a then clock.now else swept_at end, at = now()'],
+    taken: ['update runs set seen_at = case when a then clock.now else seen_at end, at = now()'],
   },
   {
     name: '`= default` in an update: use `excluded`, or a value of the service',

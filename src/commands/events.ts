@@ -57,12 +57,14 @@ function placeOf(cursors: FeedCursors, customerId: string, cursor: string): Feed
 const asJson = (cursors: FeedCursors, customerId: string, { position, ...event }: FeedEvent): string =>
   JSON.stringify({ ...event, cursor: cursors.encode(customerId, { position, id: event.id }) });
 
-function asLine({ occurred_at, type, data: { id, source, changed, ...more } }: FeedEvent): string {
+function asLine({ occurred_at, type, data }: FeedEvent): string {
+  const { id, source, changed, actor, change_id: _change, ...more } = data;
   const rest = Object.entries(more).filter(([, value]) => value !== null);
   const details = [
     ...(id === undefined ? [] : [id]),
     ...(changed ? [`changed: ${changed.join(', ')}`] : []),
     ...rest.map(([name, value]) => `${name}=${String(value)}`),
+    ...(actor ? [`by=${actor.name ?? actor.type}`] : []),
   ];
   return [occurred_at, type.padEnd(20), source.padEnd(7), ...details].join('  ');
 }

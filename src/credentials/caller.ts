@@ -1,4 +1,5 @@
 import type { Scope } from '../schemas/base/scopes.ts';
+import type { EventActor } from '../schemas/events/types.ts';
 import type { Role } from '../schemas/users.ts';
 import type { TokenHash } from './tokens.ts';
 
@@ -25,6 +26,10 @@ export interface SessionCaller {
   role: Role;
   tokenHash: TokenHash;
 }
+
+/** Returns whom the journal names as the author of the caller's changes. */
+export const authorOf = (caller: Caller): EventActor =>
+  caller.kind === 'key' ? { type: 'key', id: caller.keyId } : { type: 'user', id: caller.userId, name: caller.email };
 
 /** Who pays for a job: a customer, through one of its keys. */
 export interface Spender {

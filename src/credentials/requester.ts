@@ -1,4 +1,5 @@
 import { DomainError } from '../errors.ts';
+import type { EventActor } from '../schemas/events/types.ts';
 
 /**
  * The customer for whom an operation runs, and how long the operation may take. Limited resources, such as database
@@ -24,6 +25,10 @@ export interface Requester {
    * requests, such as exports.
    */
   waitMs?: number;
+  /** Who acts, as the journal tells it. Default: the command line for a command, else the service itself. */
+  actor?: EventActor;
+  /** What the journal calls all changes of the operation. Default: another for each transaction. */
+  changeId?: string;
 }
 
 /** The customer id for work of the service itself, such as logins, maintenance and commands. */

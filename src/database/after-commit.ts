@@ -17,21 +17,28 @@ export function runAfterCommit(sql: object): void {
   for (const action of actions.get(sql) ?? []) action();
 }
 
-/** By transaction object (`sql`). */
-const lastStatements = new WeakMap<object, Promise<unknown>[]>();
+/** What builds a transaction's last statements, by transaction object (`sql`). */
+const builders = new WeakMap<object, () => PendingQuery<Row[]>[]>();
+const lastStatements = new WeakMap<object, Promise<unknown>>();
 
 /**
- * Sends a transaction's last statements. The commit follows without waiting for their answers, which saves a round trip.
- * If one of them fails, PostgreSQL rolls back instead of committing, and the transaction rejects with its error.
+ * Sets what builds a transaction's last statements, when everything else is done. The commit follows without waiting for
+ * their answers, which saves a round trip. If one of them fails, PostgreSQL rolls back instead of committing, and the
+ * transaction rejects with its error.
  */
-export function sendWithCommit(sql: object, statements: readonly PendingQuery<Row[]>[]): void {
-  if (statements.length === 0) return;
+export function sendWithCommit(sql: object, build: () => PendingQuery<Row[]>[]): void {
+  builders.set(sql, build);
+}
+
+/** Must be called as the last step before the commit. */
+export function sendLastStatements(sql: object): void {
+  const statements = builders.get(sql)?.() ?? [];
   // Sent now, so that one that cannot be built fails before the commit is sent.
   const answers = Promise.all(statements.map((statement) => statement.execute()));
   // Thrown by `settleLastStatements`, unless the transaction has failed before.
   answers.catch(() => undefined);
-  lastStatements.set(sql, [...(lastStatements.get(sql) ?? []), answers]);
+  lastStatements.set(sql, answers);
 }
 
 /** Must be called after the commit. Rejects if a last statement failed, because nothing was committed then. */
-export const settleLastStatements = (sql: object): Promise<unknown> => Promise.all(lastStatements.get(sql) ?? []);
+export const settleLastStatements = (sql: object): Promise<unknown> => Promise.resolve(lastStatements.get(sql));

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Config } from '../process/config.ts';
 import type { Gate } from '../limits/gate.ts';
@@ -12,6 +13,7 @@ import {
   type Transaction,
 } from './connection.ts';
 import { LaneSet, openExclusiveLane, openSharedLane, type LaneSource } from './lane-set.ts';
+import type { Origin } from './origin.ts';
 import { Outages } from './outages.ts';
 import { Transactions } from './transactions.ts';
 
@@ -85,12 +87,11 @@ export function openDatabase(config: Config, url: string, { distributed = false 
   const lanes = new LaneSet(source);
   const transactions = new Transactions();
   const health = openExclusiveLane(source, 'health', 2, { ...plans.plannedOnce, max_lifetime: healthLifetime });
-  const isRecording = config.EVENTS === 'on';
   const use = (requester: Requester, source: EventSource | null): Database => ({
     lookup: (work) => lanes.lookup.run(requester, work),
     search: (work) => lanes.search.run(requester, work),
     transaction: <T>(work: (sql: Transaction) => Promise<T>) =>
-      lanes.transaction.run(requester, (sql) => transactions.run(sql, { source, isRecording }, work), isTimeUp),
+      lanes.transaction.run(requester, (sql) => transactions.run(sql, originFor(requester, source), work), isTimeUp),
   });
   return {
     ...use({ customerId: serviceItself }, 'command'),
@@ -108,6 +109,12 @@ export function openDatabase(config: Config, url: string, { distributed = false 
     },
   };
 }
+
+const originFor = ({ actor, changeId }: Requester, source: EventSource | null): Origin => ({
+  source,
+  actor: actor ?? { type: source === 'command' ? 'operator' : 'service' },
+  changeId: changeId ?? randomUUID(),
+});
 
 /** True if an abort must cancel the transaction. It continues if the caller has only closed the HTTP connection. */
 const isTimeUp = (reason: unknown): boolean => !(reason instanceof CallerHungUp);

@@ -1,29 +1,25 @@
-import type { EventSource } from '../schemas/events/types.ts';
+import type { EventActor, EventSource } from '../schemas/events/types.ts';
 
-/** What a transaction was opened for, as the events that it records tell it. */
+/** What a transaction was opened for, as the journal tells it. */
 export interface Origin {
-  /** Null: the transaction records no events. One that records an event all the same is rolled back. */
+  /** Null: the transaction records nothing. One that records something all the same is rolled back. */
   source: EventSource | null;
-  /** False if events are turned off (`EVENTS=off`). */
-  isRecording: boolean;
+  actor: EventActor;
+  /** The same for all that one call, job or import changes. */
+  changeId: string;
 }
 
 const origins = new WeakMap<object, Origin>();
 
-/** Must be called when a transaction is opened. */
-export function setOrigin(sql: object, origin: Origin): void {
-  origins.set(sql, origin);
+/** Must be called when a transaction is opened. Called again, it replaces members. */
+export function setOrigin(sql: object, origin: Partial<Origin>): void {
+  origins.set(sql, { ...origins.get(sql), ...origin } as Origin);
 }
 
-/**
- * Returns what made a transaction's changes, or undefined if events are turned off.
- * @throws Error if the transaction was opened by a requester that records no events
- */
-export function eventSourceOf(sql: object): EventSource | undefined {
+/** @throws Error if this is not the object of a transaction, but for example that of a savepoint */
+export function originOf(sql: object): Origin {
   const origin = origins.get(sql);
   if (!origin)
     throw new Error('The events of a transaction are recorded with its own object, not with that of a savepoint');
-  if (!origin.isRecording) return undefined;
-  if (origin.source === null) throw new Error('A transaction records an event, but its requester has no event source');
-  return origin.source;
+  return origin;
 }

@@ -1,4 +1,4 @@
-import { runAfterCommit, settleLastStatements } from './after-commit.ts';
+import { runAfterCommit, sendLastStatements, settleLastStatements } from './after-commit.ts';
 import type { Sql, Transaction } from './connection.ts';
 import { setOrigin, type Origin } from './origin.ts';
 
@@ -47,9 +47,11 @@ const isDiskFullError = (error: unknown): boolean =>
 /** After the commit, calls what `work` registered with `afterCommit`. */
 async function commit<T>(sql: Sql, origin: Origin, work: (sql: Transaction) => Promise<T>): Promise<T> {
   let opened: Transaction | undefined;
-  const result = await sql.begin((transaction) => {
+  const result = await sql.begin(async (transaction) => {
     setOrigin(transaction, origin);
-    return work((opened = transaction));
+    const done = await work((opened = transaction));
+    sendLastStatements(transaction);
+    return done;
   });
   await settleLastStatements(opened!);
   runAfterCommit(opened!);

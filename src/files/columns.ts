@@ -14,7 +14,7 @@ import {
 } from '../schemas/files.ts';
 import { formats, type Format } from '../schemas/base/formats.ts';
 import { customKey } from '../schemas/filters.ts';
-import { listNames } from '../schemas/labels.ts';
+import { listNames } from '../schemas/fields.ts';
 import type { CustomType } from '../schemas/imports.ts';
 import type { CellType } from './cells.ts';
 import type { DecimalMark } from './values/custom-values.ts';

@@ -2,7 +2,7 @@ import type { Locked, Transaction } from '../database/db.ts';
 import type { RunQueue } from '../database/queues.ts';
 import { chargeCredits, releaseCredits } from '../queries/jobs/credits.ts';
 import { giveBackToKey } from '../queries/jobs/key-spending.ts';
-import { recordEvents } from '../queries/events/recording.ts';
+import { addToJournal } from '../queries/events/journal.ts';
 import { findFirstOpenInput } from '../queries/jobs/job-inputs.ts';
 import { lockRun, type Leased, type LeasedJob, type Run } from '../queries/jobs/leases.ts';
 import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs/jobs.ts';
@@ -104,7 +104,8 @@ export async function endJob(
   if (!closed) return false;
   const { type, succeeded, failed, skipped, charged } = closed;
   const data = { id: jobId, type, status: ending.status, succeeded, failed, skipped, charged };
-  await recordEvents(sql, customerId, [{ type: 'job.ended', data }], 'job');
+  const origin = { source: 'job' as const, changeId: jobId, ...(closed.actor && { actor: closed.actor }) };
+  addToJournal(sql, customerId, [{ type: 'job.ended', data, origin }]);
   const { api_key_id: apiKeyId, pool, refunded } = closed;
   if (apiKeyId !== null) await giveBackToKey(sql, customerId, jobId, { apiKeyId, pool, amount: refunded });
   await chargeCredits(sql, customerId, jobId, { pool, amount: charge });

@@ -1,11 +1,15 @@
 import fp from 'fastify-plugin';
+import { serviceItself } from '../credentials/requester.ts';
 import { DomainError } from '../errors.ts';
+import { openCursors, type FeedCursors } from '../queries/events/cursors.ts';
 import { findNews } from '../queries/events/news.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
     /** Waits of requests for events. One poll per second serves all of them; a wait holds no database connection. */
     eventWaits: EventWaits;
+    /** Signs places in the feed of changes. */
+    feedCursors(): Promise<FeedCursors>;
   }
 }
 
@@ -71,11 +75,20 @@ class EventWaits {
   }
 }
 
-/** Fastify plugin that lets requests wait for events without a database connection. */
+/** Fastify plugin for the feed of changes: requests wait for events without a database connection. */
 export default fp(
   async (app) => {
     const waits = new EventWaits((waiting) => findNews(app.db, waiting));
     app.decorate('eventWaits', waits);
+    let cursors: Promise<FeedCursors> | undefined;
+    app.decorate(
+      'feedCursors',
+      () =>
+        (cursors ??= openCursors(app.db.for({ customerId: serviceItself }, null)).catch((error: unknown) => {
+          cursors = undefined;
+          throw error;
+        })),
+    );
     app.addHook('preClose', async () => waits.close());
   },
   { name: 'event-waits', dependencies: ['services'] },

@@ -1,8 +1,11 @@
 import type { FastifyReply } from 'fastify';
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import type { TSchema } from '@sinclair/typebox';
+import type { Static, TSchema } from '@sinclair/typebox';
 import type { Database } from '../database/db.ts';
 import type { ExportedRecords } from '../files/open-export.ts';
+import { findEnd } from '../queries/events/feed.ts';
+import { readDigest } from '../queries/records/digest.ts';
+import { Digest, DigestQuery } from '../schemas/events/digest.ts';
 import type { ListRequest } from '../filters/record-query.ts';
 import { Metadata } from '../schemas/base/wire.ts';
 import { ExportedFile, type ExportFormat, type GivenFields } from '../schemas/files.ts';
@@ -84,8 +87,9 @@ export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], ki
         ...about(
           'Export',
           `Returns every ${noun} that the list would page through, in the same order, as one file. The file is sent ` +
-            'while it is read: if the connection breaks off, it is incomplete. Each customer can have two exports ' +
-            'running at a time; one more is 429.',
+            'while it is read: if the connection breaks off, it is incomplete. Who follows the feed of changes from the ' +
+            'cursor in the header `x-events-cursor` misses nothing. Each customer can have two exports running at a ' +
+            'time; one more is 429.',
         ),
         body: schemas.export,
         response: { 200: ExportedFile },
@@ -93,7 +97,31 @@ export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], ki
     },
     async (request, reply) => {
       const body = request.body as ListRequest & { format: ExportFormat; fields?: GivenFields };
+      // Read before the records: what changes while they are read follows this cursor.
+      const end = await findEnd(request.db, request.caller.customerId);
+      void reply.header('x-events-cursor', (await app.feedCursors()).encode(request.caller.customerId, end));
       return sendExport(request, reply, kind.export(request.db, request.caller.customerId, body), body);
+    },
+  );
+  app.post(
+    `${path}/digest`,
+    {
+      config: { access, limit: 'bulk' },
+      schema: {
+        ...about(
+          'Compare',
+          `Returns numbers and hashes of all ${plural}, in buckets, as they are at a cursor of the feed of changes. Whoever ` +
+            'keeps a copy compares them with those of the copy at the same cursor, and reads the records of a bucket that ' +
+            'differs with `bucket`.',
+        ),
+        body: DigestQuery,
+        response: { 200: Digest },
+      },
+    },
+    async ({ db, caller: { customerId }, body }) => {
+      const { buckets = 64, bucket } = body as Static<typeof DigestQuery>;
+      const { place, buckets: found } = await readDigest(db, customerId, plural, { buckets, bucket });
+      return { cursor: (await app.feedCursors()).encode(customerId, place), buckets: found };
     },
   );
 }

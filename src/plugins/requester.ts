@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { CatalogReads } from '../catalog/catalog.ts';
@@ -70,6 +71,7 @@ export default fp(
         customerId: serviceItself,
         signal: controller.signal,
         timeUp: time.signal,
+        changeId: randomUUID(),
         ...(isLong ? { waitMs: REQUEST_TIMEOUT_MS } : { patienceMs: DATABASE_QUEUE_MS }),
       };
       request.requester = requester;

@@ -201,21 +201,11 @@ export const ConfigSchema = Type.Object({
     16,
     65_536,
   ),
-  EVENTS: onOff(
-    'whether changes are recorded, for `POST /events/list` and webhooks. What changes while it is `off` is never told, and no cursor expires: whoever follows must read all records anew',
-    'on',
-  ),
-  EVENT_RETENTION_DAYS: integer(
-    'how long recorded changes are kept, at least (days); at most four days longer',
-    30,
-    1,
-    50,
-  ),
   HISTORY_DAYS: integer(
-    'how long the rows of deleted companies and lists, and what refers to them, stay in the database (days). No answer shows them',
+    'how long the journal of changes is kept, at least (days; at most eight days longer), and the rows of deleted companies and lists, which no answer shows',
     90,
     1,
-    3_650,
+    110,
   ),
   CORS_ORIGINS: optionalText('origins that browsers may call from, comma-separated', { minLength: 1 }),
   RATE_LIMITS: onOff('rate limits; `off` turns off every limit below', 'on'),

@@ -4,7 +4,7 @@ import type { Database } from '../database/db.ts';
 import { forbidden, validationFailed } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
 import { isInstant } from '../schemas/base/formats.ts';
-import { openCursors, type FeedCursors } from '../queries/events/cursors.ts';
+import type { FeedCursors } from '../queries/events/cursors.ts';
 import {
   findEnd,
   findPlaceAt,
@@ -31,13 +31,6 @@ const readers = Object.values(eventReaders).flat() as Scope[];
 const anyScope = scopes.filter((scope) => readers.includes(scope));
 
 const events: FastifyPluginAsyncTypebox = async (app) => {
-  let cursors: Promise<FeedCursors> | undefined;
-  const open = (db: Database): Promise<FeedCursors> =>
-    (cursors ??= openCursors(db).catch((error: unknown) => {
-      cursors = undefined;
-      throw error;
-    }));
-
   app.post(
     '/events/list',
     {
@@ -49,7 +42,7 @@ const events: FastifyPluginAsyncTypebox = async (app) => {
           'Returns changes of records, ended jobs and imports, and other events, in an order in which none is missed: a ' +
           'reader that sends the value of `x-next-cursor` back each time gets each event once. The header is always ' +
           'there, also of an empty page. `x-more` tells whether more can be read at once. With `wait` the response comes ' +
-          'within a second of the next event. A key sees the types whose records it may read. Events are kept 30 days: 410 ' +
+          'within a second of the next event. A key sees the types whose records it may read. Events are kept 90 days: 410 ' +
           'means that the event of the cursor is no longer there, so export all records anew.',
         tags: ['events'],
         body: EventQuery,
@@ -60,7 +53,7 @@ const events: FastifyPluginAsyncTypebox = async (app) => {
       const { db, body, caller } = request;
       const own = caller.kind === 'key' ? caller.scopes : [];
       const types = typesOf(own, body.types);
-      const signer = await open(app.db.for({ customerId: 'service' }, null));
+      const signer = await app.feedCursors();
       const after = await beginningOf(request.db, caller.customerId, body, signer);
       const page = await readOrWait(request, { after, types, limit: body.paginate?.limit ?? 100 }, own);
       void reply.header('x-next-cursor', signer.encode(caller.customerId, page.next));

@@ -2,7 +2,7 @@ import { Type, type TObject, type TSchema, type TUnsafe } from '@sinclair/typebo
 import { ContactFilters, CompanyFilters, customKey } from './filters.ts';
 import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { Contact, ContactCreate, ContactPatch } from './contacts.ts';
-import { companyLabels, contactLabels } from './labels.ts';
+import { companyLabels, contactLabels } from './fields.ts';
 import { Enum, Strict } from './base/wire.ts';
 
 /** CSV with a header line, or NDJSON (one JSON object per line). */

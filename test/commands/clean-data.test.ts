@@ -7,6 +7,7 @@ import { contextOf } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { runCommand } from '../setup/cli.ts';
 import { companyBody, contactBody, make, makeList, unique } from '../setup/factories.ts';
+import { readJournal } from '../setup/journal.ts';
 
 const app = await startApp();
 beforeAll(async () => {
@@ -41,9 +42,7 @@ test('duplicates are listed and merged, each change with its event, and only of 
   expect(await run(merge, customer.id)).toMatchObject({ code: 0, result: { id: kept, merged: [merged] } });
   expect((await customer.get(`/contacts/${kept}`)).body.job_title).toBe('Countess');
   expect((await run(`companies merge --id ${companies[0]} --merge-ids ${companies[1]}`, customer.id)).code).toBe(0);
-  const events = await app.owner<{ entries: [string][] }[]>`
-    select entries from events where customer_id = ${customer.id} and source = 'command'`;
-  expect(events.flatMap(({ entries }) => entries.map(([type]) => type))).toEqual([
+  expect((await readJournal(app.owner, customer.id, 'command')).map(({ type }) => type)).toEqual([
     'contact.updated',
     'contact.deleted',
     'company.deleted',

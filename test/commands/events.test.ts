@@ -60,16 +60,23 @@ test('events tail prints each change once, as a line or as JSON, and continues a
     id: expect.any(String),
     type: 'contact.updated',
     occurred_at: expect.any(String),
-    data: { id: contact, external_id: 'crm-1', changed: ['job_title'], source: 'api' },
+    data: {
+      id: contact,
+      external_id: 'crm-1',
+      changed: ['job_title'],
+      source: 'api',
+      actor: { type: 'key', id: customer.keyId },
+      change_id: expect.any(String),
+    },
     cursor: expect.any(String),
   });
   expect(JSON.parse(await first.next())).toMatchObject({ type: 'product.created', data: { id: product } });
   await first.kill();
   const second = tail('--customer', id, '--cursor', update.cursor);
-  expect(await second.next()).toMatch(new RegExp(`^\\S+Z  product.created +api +${product}$`));
+  expect(await second.next()).toMatch(new RegExp(`^\\S+Z  product.created +api +${product}  by=key$`));
   const wanted = tail('--customer', id, '--cursor', cursor, '--types', 'contact.updated, contact.deleted');
   expect(await wanted.next()).toMatch(
-    new RegExp(`contact.updated +api +${contact}  changed: job_title  external_id=crm-1$`),
+    new RegExp(`contact.updated +api +${contact}  changed: job_title  external_id=crm-1  by=key$`),
   );
   for (const words of [
     ['--customer', other.id, '--cursor', cursor],

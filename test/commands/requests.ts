@@ -11,6 +11,7 @@ import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import type { TestApp } from '../setup/app.ts';
 import { runCommand } from '../setup/cli.ts';
+import { readJournal } from '../setup/journal.ts';
 
 const folder = await mkdtemp(join(tmpdir(), 'privacy-'));
 afterAll(() => rm(folder, { recursive: true }));
@@ -137,18 +138,9 @@ export function testRequests(app: TestApp, own: Record<string, string> = {}): vo
     expect((await customer.post('/prospect/removals', { since: '2999-01-01T00:00:00Z' })).body).toEqual([]);
     const marked = await customer.post('/contacts/list', { filters: { removal_requested_at: { is_null: false } } });
     expect(marked.body).toMatchObject([{ id: contact, work_email: ada.work_email }]);
-    const events = await app.owner<{ entries: unknown }[]>`
-      select entries
-      from events
-      where customer_id = ${customer.id}
-        and source = 'command'`;
-    expect(events).toMatchObject([
-      {
-        entries: [
-          ['contact.updated', { id: contact, changed: ['removal_requested_at'] }],
-          ['prospect.removed', { id: ada._id }],
-        ],
-      },
+    expect(await readJournal(app.owner, customer.id, 'command')).toMatchObject([
+      { type: 'contact.updated', data: { id: contact, changed: ['removal_requested_at'] } },
+      { type: 'prospect.removed', data: { id: ada._id } },
     ]);
     expect((await privacy('erase', '--email', ada.emails[1]!, '--case', 'C-1')).answer).toMatchObject({
       suppressed: 0,

@@ -186,11 +186,10 @@ const onlyCode: Record<string, RegExp[]> = {
 };
 
 /** Tables that the service itself writes: what it keeps about refused logins, and about its own work. */
-const ownTables = ['country_codes', 'failed_logins', 'audit_events', 'duplicate_counts', 'event_heads'];
+const ownTables = ['country_codes', 'failed_logins', 'audit_events', 'duplicate_counts'];
 
 /**
- * Returns a hash of the rows of each table, of one customer. A key's last use is written in the background, and whoever
- * reads events gives them their positions.
+ * Returns a hash of the rows of each table, of one customer. A key's last use is written in the background.
  */
 async function stored({ customer }: Records): Promise<Record<string, string>> {
   const [row] = await app.owner.unsafe<[Record<string, string>]>(await hashes, [customer.id], { prepare: true });
@@ -208,7 +207,7 @@ const hashes = (async () => {
       and t.table_name <> all(${ownTables})`;
   const hashOf = ({ name, isOfCustomers }: (typeof tables)[number]) => `
     (
-      select sum(hashtextextended((to_jsonb(t) - '{last_used_at,last_position,previous_id}'::text[])::text, 0))::text
+      select sum(hashtextextended((to_jsonb(t) - '{last_used_at}'::text[])::text, 0))::text
       from ${name} t
       where ${isOfCustomers ? 'customer_id = $1::uuid' : '$1::uuid is not null'}
     ) as ${name}`;

@@ -175,7 +175,7 @@ describe('the OpenAPI document', () => {
 
 /** The verbs with which the ids of operations begin. */
 const verbs = `
-  list count export get create update upsert delete duplicate merge match enrich add remove read suggest unlock verify import upload preview
+  list count compare export get create update upsert delete duplicate merge match enrich add remove read suggest unlock verify import upload preview
   start cancel generate rotate revoke test replay log change`
   .trim()
   .split(/\s+/);

@@ -14,8 +14,8 @@ const app = await startApp();
 /** What a scope for reading allows beside reading, as the contract says: copying a list, and stopping its verification. */
 const writing = new Set(['POST /api/ext/list-contact/duplicate', 'POST /api/ext/service-handler/:id/cancel']);
 
-/** Written when somebody reads: places in the feed, and counts that are wanted. */
-const ofReaders = /^(?:events.*|event_heads|duplicate_counts)$/;
+/** Written when somebody reads: counts that are wanted. Of the journal, what the copies write. */
+const ofReaders = /^(?:journal.*|duplicate_counts)$/;
 
 const stored = async () => {
   const tables = await snapshot(app);

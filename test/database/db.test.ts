@@ -374,7 +374,7 @@ describe('transactions', () => {
     const write = (text: string | undefined, last: string | undefined) =>
       single.transaction(async (tx) => {
         if (text !== undefined) await tx`insert into notes (text) values (${text})`;
-        sendWithCommit(tx, [tx`insert into notes (text) values (${last!})`]);
+        sendWithCommit(tx, () => [tx`insert into notes (text) values (${last!})`]);
         return 'written';
       });
     expect(await write('first', 'last')).toBe('written');

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { grant, unique } from '../setup/factories.ts';
 import { customerWith, verify } from './calls.ts';
+import { readJournal } from '../setup/journal.ts';
 
 const app = await startApp();
 
@@ -12,9 +13,8 @@ test('credits.low is told once for each grant, when less than a tenth of it can 
     return (await verify(customer, { emails })).body.id;
   };
   const told = async () => {
-    const rows = await app.owner`
-      select source, entries -> 0 as event from events where customer_id = ${customer.id} order by number`;
-    const events = rows.map(({ source, event: [type, data] }) => ({ type, source, ...data }));
+    const rows = await readJournal(app.owner, customer.id);
+    const events = rows.map(({ source, type, data }) => ({ type, source, ...data }));
     return events.filter(({ type }) => type === 'credits.low');
   };
   await start(45);

@@ -10,7 +10,7 @@ const tables = [
   'companies',
   'lists',
   'list_members',
-  'counters',
+  'journal',
   'products',
   'opportunities',
 ] as const;

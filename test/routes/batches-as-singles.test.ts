@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, type Answer, type TestCustomer } from '../setup/factories.ts';
+import { readTotalsOf } from '../setup/journal.ts';
 
 // A batch leaves what the same items leave that are sent one by one. Two customers start alike; one gets batches, the other
 // single calls; ids differ, so records are compared by the order in which they were created.
@@ -223,18 +224,13 @@ async function wholeState(world: World): Promise<Json> {
   const members = await app.owner`
     select list_id, contact_id from list_members
     where customer_id = ${customer.id} order by list_id, contact_id`;
-  const counted = await app.owner`
-    select counted, sum(records)::integer as records from counters
-    where customer_id = ${customer.id} group by counted having sum(records) <> 0`;
   return {
     contacts: named((await records('contact')).map((one) => ({ ...one, list_ids: one.list_ids.toSorted() }))),
     companies: named(await records('company')),
     members: named(members)
       .map((one: Json) => JSON.stringify(one))
       .toSorted(),
-    counted: named(counted)
-      .map((one: Json) => JSON.stringify(one))
-      .toSorted(),
+    totals: await readTotalsOf(app.owner, customer.id),
   };
 }
 

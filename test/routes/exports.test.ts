@@ -15,6 +15,7 @@ import { startApp } from '../setup/app.ts';
 import { asSuperuser, isOnCitus } from '../setup/database.ts';
 import { companyBody, contactBody, dbOf, make, type TestCustomer } from '../setup/factories.ts';
 import { startServerProcess } from '../setup/server-process.ts';
+import { addTotals } from '../setup/journal.ts';
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
@@ -46,7 +47,7 @@ async function fillContacts({ id }: TestCustomer, count: number, note = ''): Pro
         (array['Engineer', 'Clerk', 'Senior Engineer', ''])[1 + n % 4] as title
       from generate_series(1, ${count}::int) n
     ) one`;
-  await app.owner`insert into counters values (${id}, 'contacts', 0, ${count}), (${id}, 'companies', 0, 1)`;
+  await addTotals(app.owner, id, { contacts: count, companies: 1 });
   await app.owner`analyze contacts`;
 }
 
@@ -56,7 +57,7 @@ async function fillCompanies({ id }: TestCustomer, count: number): Promise<void>
     insert into companies (customer_id, company_name, score, folded)
     select ${id}, name, n % 7, jsonb_build_object('company_name', lower(name), 'type', '', 'size', '', 'industry', '', 'location_country', '')
     from (select n, 'Company ' || n % 17 as name from generate_series(1, ${count}::int) n) one`;
-  await app.owner`insert into counters values (${id}, 'companies', 0, ${count})`;
+  await addTotals(app.owner, id, { companies: count });
   await app.owner`analyze companies`;
 }
 

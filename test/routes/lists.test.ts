@@ -5,6 +5,7 @@ import { contactFilterFields, type FieldType } from '../../src/schemas/filters.t
 import { contextOf } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, makeUser, unique, type TestCustomer } from '../setup/factories.ts';
+import { addTotals } from '../setup/journal.ts';
 
 const app = await startApp();
 const [customer, other] = await Promise.all([app.customer(), app.customer()]);
@@ -562,7 +563,7 @@ describe('the numbers in the list of lists', () => {
 
   test('are a minute old at most where a customer has more than 20,000 contacts and the list has rules', async () => {
     const by = await app.customer();
-    await app.owner`insert into counters values (${by.id}, 'contacts', 99, 20000)`;
+    await addTotals(app.owner, by.id, { contacts: 20_000 });
     const [list, hand] = [await makeList({ rules }, by), await makeList({}, by)];
     await makeContact({ job_title: 'Smith', list_ids: [hand] }, by);
     expect(await numbers(by)).toEqual([1, 1]);
@@ -580,7 +581,7 @@ describe('the numbers in the list of lists', () => {
 
   test('are counted by a worker where a read has no time for it', async () => {
     const by = await app.customer();
-    await app.owner`insert into counters values (${by.id}, 'contacts', 99, 20000)`;
+    await addTotals(app.owner, by.id, { contacts: 20_000 });
     const list = await makeList({ rules }, by);
     await makeContact({ job_title: 'Smith' }, by);
     await app.owner`update lists set is_count_due = true where customer_id = ${by.id}`;

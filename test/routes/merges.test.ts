@@ -23,6 +23,7 @@ import {
   type Answer,
   type TestCustomer,
 } from '../setup/factories.ts';
+import { addTotals, readJournal, truncateJournalOf } from '../setup/journal.ts';
 
 let app: TestApp;
 let customer: TestCustomer;
@@ -203,13 +204,12 @@ describe('a merge of contacts', () => {
   test('is told by events: what changed in the one that stays, and where the others went', async () => {
     const id = await contact({ job_title: 'Analyst' });
     const other = await contact({ job_title: 'Countess', gender: 'f', custom_fields: { a: 1 }, external_id: 'x' });
-    await app.owner`delete from events where customer_id = ${customer.id}`;
+    await truncateJournalOf(app.owner, customer.id);
     await mergeContacts(id, [other]);
-    const rows = await app.owner<{ entries: unknown[] }[]>`
-      select entries from events where customer_id = ${customer.id}`;
+    const rows = await readJournal(app.owner, customer.id);
     const deleted = ['contact.deleted', { id: other, external_id: 'x', merged_into: id }];
     const changed = ['external_id', 'gender', 'custom_fields.a'];
-    expect(rows.flatMap(({ entries }) => entries)).toEqual([
+    expect(rows.map(({ type, data }) => [type, data])).toEqual([
       ['contact.updated', { id, external_id: 'x', changed: expect.toSatisfy(isSameSet(changed)) }],
       deleted,
     ]);
@@ -256,8 +256,7 @@ describe('a merge of companies', () => {
     expect(await mergeCompanies(id, [other])).toMatchObject({ status: 409, body: { code: 'conflict' } });
     await app.owner`
       delete from contacts where id = (select id from contacts where customer_id = ${customer.id} limit 1)`;
-    await app.owner`
-      insert into counters (customer_id, counted, shard, records) values (${customer.id}, 'contacts', 99, 5000)`;
+    await addTotals(app.owner, customer.id, { contacts: 5_000 });
     expect((await mergeCompanies(id, [other])).status).toBe(200);
     expect(
       (await customer.post('/contacts/metadata', { filters: { company_id: id } })).body.pagination.total_records,
@@ -382,12 +381,11 @@ describe('the request of a person to be removed', () => {
     const [late, early] = ['2026-03-01T00:00:00.000Z', '2026-02-01T00:00:00.000Z'];
     await app.owner`update contacts set removal_requested_at = ${late} where id = ${ids[1]!}`;
     await app.owner`update contacts set removal_requested_at = ${early} where id = ${ids[2]!}`;
-    await app.owner`delete from events where customer_id = ${customer.id}`;
+    await truncateJournalOf(app.owner, customer.id);
     await mergeContacts(ids[0]!, [ids[1]!, ids[2]!]);
     expect((await read('/contacts', ids[0]!)).removal_requested_at).toBe(early);
-    const [{ entries }] = await app.owner<[{ entries: [string, { changed: string[] }][] }]>`
-      select entries from events where customer_id = ${customer.id}`;
-    expect(entries[0]![1].changed).toEqual(['removal_requested_at']);
+    const [first] = await readJournal(app.owner, customer.id);
+    expect(first!.data['changed']).toEqual(['removal_requested_at']);
   });
 
   test('reaches the contact into which that of the person was merged, also while it is merged', async () => {

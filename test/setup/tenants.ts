@@ -43,8 +43,7 @@ const beginners = `
   insert into stages (customer_id, pipeline_id, name, position, probability_percentage)
     select customer_id, id, 'Stage', g, 10 from pipelines, generate_series(11, 16) g;
   insert into lists (customer_id, name, owner_id) select customer_id, 'List', id from users;
-  insert into counters (customer_id, counted, shard, records)
-    select id, 'contacts', g, 0 from beginners, generate_series(0, 3) g;
+  insert into journal_ends (customer_id, position, contacts, companies) select id, 0, 0, 0 from beginners;
   insert into products (customer_id, name, price, currency, unit)
     select id, 'Product', 1, 'USD', 'piece' from beginners, generate_series(1, 3);
   insert into jobs (customer_id, type, sync_crm, pool, total, cost, reserved)
@@ -118,7 +117,9 @@ const large = `
     select t.id, 'subscription', g, 'grant', 1, g, 0 from tenants t, generate_series(1, t.size / 10) g;
   update credit_balances b set available = t.size / 10, entries = t.size / 10
     from tenants t where b.customer_id = t.id and b.pool = 'subscription';
-  insert into counters (customer_id, counted, shard, records)
-    select id, 'contacts', 50, (select count(*) from contacts where customer_id = t.id) from tenants t
-    union all
-    select id, 'companies', 50, (select count(*) from companies where customer_id = t.id) from tenants t`;
+  insert into journal_ends as ends (customer_id, position, contacts, companies)
+    select
+      id, 0, (select count(*) from contacts where customer_id = t.id),
+      (select count(*) from companies where customer_id = t.id)
+    from tenants t
+    on conflict (customer_id) do update set contacts = excluded.contacts, companies = excluded.companies`;

@@ -1,5 +1,5 @@
 import type { ImportObject } from '../../schemas/imports.ts';
-import { companyLabels, contactLabels } from '../../schemas/labels.ts';
+import { companyLabels, contactLabels } from '../../schemas/fields.ts';
 import { words } from '../../text/fold.ts';
 
 // To teach the service another header, add it to the line of its field. Case, accents, white space and punctuation do

@@ -3,7 +3,7 @@ import type { Contact } from '../../schemas/contacts.ts';
 import type { Pool } from '../../schemas/credits.ts';
 import { customKey } from '../../schemas/filters.ts';
 import type { ImportObject } from '../../schemas/imports.ts';
-import { companyLabels, contactLabels } from '../../schemas/labels.ts';
+import { companyLabels, contactLabels } from '../../schemas/fields.ts';
 import type { JobType } from '../../schemas/jobs.ts';
 import type { RuleOperator } from '../../schemas/lists.ts';
 import type { Opportunity } from '../../schemas/opportunities.ts';
@@ -14,7 +14,7 @@ import type { Tone } from './html.ts';
 
 /*
  * What people call the things that the API has names for. All pages take their words from here, and the titles of the
- * columns of Excel files are the same (schemas/labels.ts).
+ * columns of Excel files are the same (schemas/fields.ts).
  */
 
 /** Names of a record's fields for people. */

@@ -1,6 +1,6 @@
 import type { FastifyRequest, RouteOptions } from 'fastify';
 import fp from 'fastify-plugin';
-import type { Caller, SessionCaller } from '../../credentials/caller.ts';
+import { authorOf, type Caller, type SessionCaller } from '../../credentials/caller.ts';
 import { forbidden, Unauthorized } from '../../errors.ts';
 import { UnauthenticatedLimit } from '../../limits/unauthenticated.ts';
 import type { Actor } from '../../schemas/audit.ts';
@@ -38,6 +38,7 @@ export default fp(
         throw error;
       }
       request.belongsTo(request.caller.customerId);
+      request.requester.actor = authorOf(request.caller);
       await countRequest(request, reply);
       if (mayPass(request.caller, wanted)) return;
       request.log.info({ wanted }, 'forbidden');

@@ -18,7 +18,7 @@ import {
 } from '../../schemas/contacts.ts';
 import { contactFileFields } from '../../schemas/files.ts';
 import type { RuleGiven } from '../../schemas/lists.ts';
-import { listNames } from '../../schemas/labels.ts';
+import { listNames } from '../../schemas/fields.ts';
 import { fold } from '../../text/fold.ts';
 import { normalise } from '../../text/normalise.ts';
 import { profileKey } from '../../text/profiles.ts';

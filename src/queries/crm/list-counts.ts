@@ -6,7 +6,7 @@ import { parseRecordQuery } from '../../filters/record-query.ts';
 import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
 import type { Rule } from '../../schemas/lists.ts';
 import { countMatches } from './record-pages.ts';
-import { readCount } from '../records/counters.ts';
+import { readTotals } from '../events/journal.ts';
 import { findCustomersWith } from '../records/finders.ts';
 import { enqueueTurn, type BatchOutcome } from '../records/turns.ts';
 import { listedRules, membersOf, type ListedRules } from '../memberships/list-filters.ts';
@@ -45,7 +45,7 @@ export const countMembers = (sql: Queryable, customerId: string, list: ListedRul
  * comes within `readMs`. Workers count the rest.
  */
 export async function withCounts<L extends CountedList>(db: Database, customerId: string, lists: L[]): Promise<L[]> {
-  const contacts = await db.lookup((sql) => readCount(sql, customerId, 'contacts'));
+  const { contacts } = await db.lookup((sql) => readTotals(sql, customerId));
   const isExact = ({ rules }: L) => rules.length === 0 || contacts <= maxContacts;
   const [exact, kept] = [lists.filter(isExact), lists.filter((list) => !isExact(list))];
   const counts = new Map<string, Count>();

@@ -25,7 +25,7 @@ import { nextCursor, positionOf, type RecordQuery } from '../../filters/record-q
 import { recorder, run } from '../../filters/sql-recorder.ts';
 import { constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { singleList, type Filter } from '../../filters/tree.ts';
-import { readCount } from '../records/counters.ts';
+import { readTotals } from '../events/journal.ts';
 import { resolveLists } from '../memberships/list-filters.ts';
 
 /**
@@ -179,7 +179,7 @@ const costOfCandidate = 3;
  * share of all records matches, a scan reads `most / share` records until it ends, and terms select `total * share`.
  */
 async function manyToCount(sql: Queryable, query: RecordQuery, most: number): Promise<number> {
-  const total = await readCount(sql, query.customerId, query.source.table);
+  const { [query.source.table]: total } = await readTotals(sql, query.customerId);
   const share = Math.sqrt(most / (costOfCandidate * Math.max(total, most)));
   return Math.max(manyOfNewest, Math.ceil(share * firstOfNewest(query)));
 }
@@ -191,7 +191,7 @@ async function manyToCount(sql: Queryable, query: RecordQuery, most: number): Pr
 export async function countRecords(db: Database, request: RecordQuery, most?: number): Promise<number> {
   const query = await resolveLists(db, request);
   const total = asksForAll(query.filter)
-    ? await db.lookup((sql) => readCount(sql, query.customerId, query.source.table))
+    ? (await db.lookup((sql) => readTotals(sql, query.customerId)))[query.source.table]
     : await db.search((sql) => countMatches(sql, query, most));
   return Math.min(total, (most ?? Infinity) + 1);
 }

@@ -10,28 +10,49 @@ const shownAs: Partial<Record<EventNoun, Record<string, string>>> = { contact: {
 /** More custom fields than this, or longer names (UTF-8 bytes in all), are told as `custom_fields`. */
 const most = { fields: 20, bytes: 2_048 };
 
-/**
- * Returns the members of a record, as its GET shows it, that a write changes. Of custom fields, each is named, such as
- * `custom_fields.plan`.
- * @param stored the values before; it may have further columns
- * @param columns the values after
- */
-export const changedMembers = (noun: EventNoun, stored: object, columns: object): string[] =>
-  Object.entries(columns).flatMap(([name, value]) => {
-    const before = (stored as Columns)[name];
-    if (isSame(before, value)) return [];
-    return name === 'custom_fields'
-      ? changedFields(before as Columns, value as Columns)
-      : (shownAs[noun]?.[name] ?? name);
-  });
+/** What a write changes of a record. */
+export interface Changes {
+  /** Names of members, as its GET shows them. Of custom fields, each is named, such as `custom_fields.plan`. */
+  changed: string[];
+  /** The changed columns. Of custom fields those that differ. */
+  before: Record<string, unknown>;
+  after: Record<string, unknown>;
+}
 
-function changedFields(before: Columns, after: Columns): string[] {
-  const names = new Set([...Object.keys(before), ...Object.keys(after)]);
-  const changed = [...names]
-    .filter((name) => !isSame(before[name], after[name]))
-    .map((name) => `custom_fields.${name}`);
-  const isMuch = changed.length > most.fields || Buffer.byteLength(changed.join('')) > most.bytes;
-  return isMuch ? ['custom_fields'] : changed;
+/**
+ * Returns what a write changes of a record, or undefined if it changes nothing.
+ * @param stored the columns before; it may have further ones
+ * @param columns the columns after, named like the members of the record's GET
+ */
+export function changesOf(noun: EventNoun, stored: object, columns: object): Changes | undefined {
+  const old = stored as Columns;
+  const changes: Changes = { changed: [], before: {}, after: {} };
+  for (const [name, value] of Object.entries(columns)) {
+    if (isSame(old[name], value)) continue;
+    if (name === 'custom_fields') {
+      const fields = changedFields(old[name] as Columns, value as Columns);
+      changes.changed.push(...namesOf(fields));
+      changes.before[name] = pick(old[name] as Columns, fields);
+      changes.after[name] = pick(value as Columns, fields);
+    } else {
+      changes.changed.push(shownAs[noun]?.[name] ?? name);
+      changes.before[name] = old[name];
+      changes.after[name] = value;
+    }
+  }
+  return changes.changed.length > 0 ? changes : undefined;
+}
+
+const changedFields = (before: Columns, after: Columns): string[] =>
+  [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((name) => !isSame(before[name], after[name]));
+
+const pick = (fields: Columns, names: readonly string[]): Columns =>
+  Object.fromEntries(names.filter((name) => Object.hasOwn(fields, name)).map((name) => [name, fields[name]]));
+
+function namesOf(fields: readonly string[]): string[] {
+  const names = fields.map((name) => `custom_fields.${name}`);
+  const isMuch = names.length > most.fields || Buffer.byteLength(names.join('')) > most.bytes;
+  return isMuch ? ['custom_fields'] : names;
 }
 
 /** Returns true if a new value equals the stored value of the column. */

@@ -1,4 +1,5 @@
 import type { Locked, LockedId, Queryable, Transaction } from '../../database/db.ts';
+import type { EventActor } from '../../schemas/events/types.ts';
 import { settingColumns, type ImportSettings } from './imports.ts';
 
 export interface ImportPosition {
@@ -24,10 +25,12 @@ export interface ImportRow extends ImportSettings {
   warnings: number;
   /** Unexpected errors in a row. */
   failures: number;
+  /** Who made the import. Null for imports from before 1.1.0. */
+  actor: EventActor | null;
 }
 
 export const importColumns = (sql: Queryable) => sql`
-  'import' as type, customer_id, id, upload, file_bytes, layout, position, counted, total, warnings, failures,
+  'import' as type, customer_id, id, upload, file_bytes, layout, position, counted, total, warnings, failures, actor,
   ${settingColumns(sql)}`;
 
 /** Saves the progress of the first pass. */

@@ -2,7 +2,9 @@ import { afterCommit } from '../../database/after-commit.ts';
 import type { Locked, LockedId, Queryable, Sql, Transaction } from '../../database/db.ts';
 import { conflict, notFound } from '../../errors.ts';
 import type { Fragment } from '../../filters/sql.ts';
-import { recordEvents } from '../events/recording.ts';
+import { originOf } from '../../database/origin.ts';
+import { addToJournal } from '../events/journal.ts';
+import type { EventActor } from '../../schemas/events/types.ts';
 import type { LastWrites } from '../records/last-writes.ts';
 import { finishedJobs } from '../../process/metrics.ts';
 import type { MatchField } from '../../schemas/batches.ts';
@@ -112,13 +114,14 @@ export async function createImport(sql: Transaction, customerId: string, setting
   const [row] = await sql<[{ id: string }]>`
     insert into imports (
       customer_id, name, object, mode, match, format, encoding, sheet, mapping, guess, invalid_values, ignore_unknown, has_header,
-      list_ids, dry_run, is_automatic, fingerprint
+      list_ids, dry_run, is_automatic, fingerprint, actor
     )
     values (
       ${customerId}, ${name.trim()}, ${object}, ${mode}, ${match}, ${format}, ${encoding}, ${sheet},
       ${settings.mapping ? sql.json(settings.mapping) : null}, ${settings.guess ?? false},
       ${settings.invalid_values ?? null}, ${settings.ignore_unknown ?? false}, ${settings.header ?? true}, ${listIds}::uuid[],
-      ${settings.dry_run ?? false}, ${start}, ${fingerprint}
+      ${settings.dry_run ?? false}, ${start}, ${fingerprint},
+      ${sql.json({ ...originOf(sql).actor })}
     )
     returning id`;
   return row.id;
@@ -348,7 +351,7 @@ export async function endImport(
   { status, error = null as never, keepsFile = false }: ImportEnding & { keepsFile?: boolean },
   last?: LastWrites,
 ): Promise<void> {
-  const [ended] = await sql<[object]>`
+  const [{ actor, ...ended }] = await sql<[{ actor: EventActor | null }]>`
     update imports
     set
       status = ${status},
@@ -358,10 +361,11 @@ export async function endImport(
       finished_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}
-    returning id, status, dry_run, created, updated, failed, warnings`;
-  const event = { type: 'import.ended', data: ended } as const;
+    returning id, status, dry_run, created, updated, failed, warnings, actor`;
+  const origin = { source: 'import' as const, changeId: id, ...(actor && { actor }) };
+  const event = { type: 'import.ended', data: ended, origin } as const;
   if (last) last.event(event);
-  else await recordEvents(sql, customerId, [event], 'import');
+  else addToJournal(sql, customerId, [event]);
   if (!keepsFile) await deleteFile(sql, customerId, id);
   afterCommit(sql, () => finishedJobs.inc({ type: 'import', status }));
 }

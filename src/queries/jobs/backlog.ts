@@ -88,7 +88,7 @@ export async function readJobHealth(sql: Sql): Promise<JobHealth> {
 export interface WebhookBacklog {
   /** Whether the last delivery failed. */
   standing: 'working' | 'failing';
-  /** Events set aside, and those in the feed that the endpoints are to get, among the next 1,000 and those without a position. */
+  /** Events set aside, and those in the feed that the endpoints are to get, among the next 1,000. */
   waiting: number;
   /** Age of the oldest of them (seconds); of a failing endpoint, at least since when it fails. Null: there is none. */
   oldest_seconds: number | null;
@@ -101,19 +101,14 @@ export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> =>
         e.customer_id,
         e.id,
         e.failing_since,
-        e.set_aside + count(entry.number) as waiting,
-        least(min(v.occurred_at) filter (where entry.number is not null), e.failing_since) as since
+        e.set_aside + count(j.position) as waiting,
+        least(min(j.occurred_at), e.failing_since) as since
       from webhook_endpoints e
       join customers c on c.id = e.customer_id
-      left join event_heads h on h.customer_id = e.customer_id
-      left join events v
-        on v.customer_id = e.customer_id
-        and (
-          (v.last_position > e.position and v.last_position <= e.position + ${mostOfRow})
-          or (v.last_position is null and v.number > coalesce(h.settled, 0))
-        )
-        and v.types && e.types
-      left join lateral json_array_elements(v.entries) with ordinality as entry (value, number) on ${isWaiting(sql)}
+      left join journal j
+        on j.customer_id = e.customer_id
+        and j.position <= e.position + ${mostLookedAt}
+        and ${isWaiting(sql)}
       where e.active
         and c.status = 'OK'
       group by e.customer_id, e.id
@@ -125,5 +120,5 @@ export const readWebhookBacklog = (sql: Sql): Promise<WebhookBacklog[]> =>
     from endpoints
     group by 1`;
 
-/** Maximum number of events in a row: the next row after a position begins within so many. */
-const mostOfRow = 1_000;
+/** So many positions behind that of an endpoint are looked at. */
+const mostLookedAt = 1_000;

@@ -8,7 +8,7 @@ import { movedCredits } from '../../process/metrics.ts';
 import { pools, type Credits, type EntryKind, type LedgerEntry, type Pool } from '../../schemas/credits.ts';
 import { cursorAfter, limitAndOffset, positionBefore, type PageOrCursor } from '../records/paging.ts';
 import type { RecordPage } from '../records/paging.ts';
-import { recordEvents } from '../events/recording.ts';
+import { addToJournal } from '../events/journal.ts';
 import { findRoomOfKey, spendWithKey } from './key-spending.ts';
 
 /*
@@ -93,7 +93,7 @@ async function tellIfLow(sql: Transaction, customerId: string, pool: Pool): Prom
       and pool = ${pool}
       and available * 10 < low_of
     returning available`;
-  if (low) await recordEvents(sql, customerId, [{ type: 'credits.low', data: { pool, available: low.available } }]);
+  if (low) addToJournal(sql, customerId, [{ type: 'credits.low', data: { pool, available: low.available } }]);
 }
 
 /**

@@ -36,18 +36,15 @@ export const endpointColumns = (sql: Queryable) => sql`
   customer_id, id, 'webhook' as type, url, types, bulk, active, first_position, position, position_id, inactive_from,
   gaps, replay_position, replay_id, replay_end, failures_in_row, failing_since, last_success_at, set_aside, failures`;
 
-/** The endpoint `e` is to get the `entry` of the row `v` of the feed, and has not got it yet. */
-export const isWaiting = (sql: Queryable) => {
-  const position = sql`(v.last_position - v.size + entry.number)`;
-  return sql`
-    entry.value ->> 0 = any(e.types)
-    and (v.last_position is null or ${position} > e.position)
-    and (e.bulk or v.source not in ('import', 'job') or entry.value ->> 0 like '%.ended')
-    and (e.inactive_from is null or ${position} <= e.inactive_from)
-    and not exists (
-      select 1
-      from jsonb_array_elements(e.gaps) as gap
-      where ${position} > (gap ->> 0)::bigint
-        and ${position} <= (gap ->> 1)::bigint
-    )`;
-};
+/** The endpoint `e` is to get the row `j` of the journal, and has not got it yet. */
+export const isWaiting = (sql: Queryable) => sql`
+  j.type = any(e.types)
+  and j.position > e.position
+  and (e.bulk or j.source not in ('import', 'job') or j.type like '%.ended')
+  and (e.inactive_from is null or j.position <= e.inactive_from)
+  and not exists (
+    select 1
+    from jsonb_array_elements(e.gaps) as gap
+    where j.position > (gap ->> 0)::bigint
+      and j.position <= (gap ->> 1)::bigint
+  )`;

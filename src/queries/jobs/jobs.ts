@@ -1,7 +1,9 @@
 import { afterCommit } from '../../database/after-commit.ts';
 import type { Locked, LockedId, Queryable, Transaction } from '../../database/db.ts';
+import { originOf } from '../../database/origin.ts';
 import { finishedJobs } from '../../process/metrics.ts';
 import type { Pool } from '../../schemas/credits.ts';
+import type { EventActor } from '../../schemas/events/types.ts';
 import type { FinalStatus, ItemReason, ItemStatus, JobStatus, JobType } from '../../schemas/jobs.ts';
 import { currentTrace } from '../../tracing/tracing.ts';
 
@@ -37,11 +39,13 @@ export interface JobRow {
   failures: number;
   /** Since when the job waits for the name server; null if it does not. */
   waiting_since: string | null;
+  /** Who started the job. Null for jobs from before 1.1.0. */
+  actor: EventActor | null;
 }
 
 export const jobColumns = (sql: Queryable) => sql`
   customer_id, id, type, sync_crm, request, pool, total, cost, succeeded, failed, skipped, reserved, charged, progress,
-  failures, waiting_since`;
+  failures, waiting_since, actor`;
 
 export interface NewJob {
   /** The key that pays for the job within its spend caps. Null: no key started the job. */
@@ -63,10 +67,10 @@ export async function insertJob(
 ): Promise<{ id: string; status: JobStatus }> {
   const { api_key_id, type, sync_crm, request, pool, total, cost, reserved } = given;
   const [job] = await sql<[{ id: string; status: JobStatus }]>`
-    insert into jobs (customer_id, api_key_id, type, sync_crm, request, pool, total, cost, reserved)
+    insert into jobs (customer_id, api_key_id, type, sync_crm, request, pool, total, cost, reserved, actor)
     values (
       ${customerId}, ${api_key_id}, ${type}, ${sync_crm}, ${sql.json({ ...request, ...currentTrace() })}, ${pool}, ${total},
-      ${cost}, ${reserved}
+      ${cost}, ${reserved}, ${sql.json({ ...originOf(sql).actor })}
     )
     returning id, status`;
   return job;
@@ -165,6 +169,7 @@ export interface Ending {
 /** `api_key_id` is the key that pays. */
 type EndedJob = Pick<JobRow, 'type' | 'pool' | 'succeeded' | 'failed' | 'skipped' | 'charged'> & {
   api_key_id: string | null;
+  actor: EventActor | null;
   refunded: number;
 };
 
@@ -194,7 +199,7 @@ export async function closeJob(
     where customer_id = ${customerId}
       and id = ${jobId}
       and finished_at is null
-    returning api_key_id, type, pool, succeeded, failed, skipped, charged, refunded`;
+    returning api_key_id, type, pool, succeeded, failed, skipped, charged, refunded, actor`;
   if (job) afterCommit(sql, () => finishedJobs.inc({ type: job.type, status }));
   return job;
 }

@@ -1,4 +1,5 @@
 import type { Locked, Queryable, Sql, Transaction } from '../../database/db.ts';
+import { setOrigin } from '../../database/origin.ts';
 import { aliveSeconds, typesOf, type JobQueue, type RunQueue } from '../../database/queues.ts';
 import { findCustomersWith, type FindCustomers } from '../records/finders.ts';
 import { enqueueTurn, sendTurn } from '../records/turns.ts';
@@ -119,7 +120,8 @@ export async function renewLease(sql: Transaction, customerId: string, run: Leas
 
 /**
  * Locks the run's row until the transaction ends. Returns undefined if the lease is lost, because the run has ended or
- * another worker has taken it. One that has expired counts until then. Does not extend the lease.
+ * another worker has taken it. One that has expired counts until then. Does not extend the lease. From then on, what the
+ * transaction changes is told as of the job or import.
  */
 export async function lockRun<Q extends RunQueue>(
   sql: Transaction,
@@ -134,6 +136,7 @@ export async function lockRun<Q extends RunQueue>(
       and id = ${run.id}
       and lease = ${run.lease}
     for no key update`;
+  if (row && 'actor' in row) setOrigin(sql, { changeId: row.id, ...(row.actor && { actor: row.actor }) });
   return row;
 }
 

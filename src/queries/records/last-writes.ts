@@ -1,10 +1,7 @@
-import { sendWithCommit } from '../../database/after-commit.ts';
 import type { Transaction } from '../../database/db.ts';
-import { eventSourceOf } from '../../database/origin.ts';
 import type { EventNoun } from '../../schemas/events/types.ts';
-import { changedMembers } from '../events/changes.ts';
-import { insertsOf, type NewEvent } from '../events/recording.ts';
-import { savesOf, type Counted } from './counters.ts';
+import { changesOf } from '../events/changes.ts';
+import { addToJournal, type NewEvent, type Totals } from '../events/journal.ts';
 
 /** What each event tells of a record: its id, and of contacts and companies the caller's own id. */
 type Told<Noun extends EventNoun> = { id: string } & (Noun extends 'contact' | 'company'
@@ -12,19 +9,12 @@ type Told<Noun extends EventNoun> = { id: string } & (Noun extends 'contact' | '
   : unknown);
 
 class Writes {
-  readonly #counts = new Map<Counted, number>();
+  readonly #changes: Totals = { contacts: 0, companies: 0 };
   readonly #events: NewEvent[] = [];
-  readonly #isRecording: boolean;
 
-  /** @param isRecording false if events are turned off */
-  constructor(isRecording: boolean) {
-    this.#isRecording = isRecording;
-  }
-
-  /** Adds a change to a counter. */
-  count(counted: Counted, change: number): void {
-    if (change === 0) return;
-    this.#counts.set(counted, (this.#counts.get(counted) ?? 0) + change);
+  /** Adds to the number of a customer's records. */
+  count(counted: keyof Totals, change: number): void {
+    this.#changes[counted] += change;
   }
 
   /** Records the event that a record was created. */
@@ -38,9 +28,10 @@ class Writes {
    * @param columns the columns after it, named like the members of the record's GET
    */
   updated<Noun extends EventNoun>(noun: Noun, record: Told<Noun>, stored: object, columns: object): void {
-    if (!this.#isRecording) return;
-    const changed = changedMembers(noun, stored, columns);
-    if (changed.length > 0) this.#record(noun, 'updated', record, { changed });
+    const changes = changesOf(noun, stored, columns);
+    if (!changes) return;
+    const { changed, before, after } = changes;
+    this.#record(noun, 'updated', record, { changed }, { before, after });
   }
 
   /**
@@ -58,30 +49,36 @@ class Writes {
 
   /** Records an event that is not about a record. */
   event(event: NewEvent): void {
-    if (this.#isRecording) this.#events.push(event);
+    this.#events.push(event);
   }
 
-  #record(noun: EventNoun, verb: 'created' | 'updated' | 'deleted', told: object, more: object = {}): void {
+  #record(
+    noun: EventNoun,
+    verb: 'created' | 'updated' | 'deleted',
+    told: object,
+    more: object = {},
+    values: Pick<NewEvent, 'before' | 'after'> = {},
+  ): void {
     const { id, external_id } = told as { id: string; external_id?: string | null };
     this.event({
       type: `${noun}.${verb}`,
       data: { id, ...(external_id === undefined ? {} : { external_id }), ...more },
+      ...values,
     });
   }
 
   /** Runs a part of the transaction. If `work` throws, its writes are dropped: the caller rolls this part back. */
   async attempt<T>(work: (last: LastWrites) => Promise<T>): Promise<T> {
-    const own = new Writes(this.#isRecording);
+    const own = new Writes();
     const result = await work(own);
-    for (const [counted, change] of own.#counts) this.count(counted, change);
+    this.count('contacts', own.changes.contacts);
+    this.count('companies', own.changes.companies);
     this.#events.push(...own.#events);
     return result;
   }
 
-  /** Returns the changes of counters as two parallel arrays of names and differences. */
-  get counts(): { counted: Counted[]; changes: number[] } {
-    const changed = [...this.#counts].filter(([, change]) => change !== 0);
-    return { counted: changed.map(([counted]) => counted), changes: changed.map(([, change]) => change) };
+  get changes(): Readonly<Totals> {
+    return this.#changes;
   }
 
   get events(): readonly NewEvent[] {
@@ -90,15 +87,14 @@ class Writes {
 }
 
 /**
- * What a transaction of one customer writes last: changes of counters, then events. Only `withLastWrites` creates this
- * object and writes its contents.
+ * What a transaction of one customer tells its journal, and how it changes the customer's totals. Only `withLastWrites`
+ * creates this object and writes its contents.
  */
 export type LastWrites = Writes;
 
 /**
- * Runs the part of a transaction that changes records, and then writes what it collected. Other transactions of the
- * same customer wait while a counter is locked, and two that lock counters in different orders can wait for each other.
- * So a transaction calls this function once, and as its last step.
+ * Runs the part of a transaction that changes records. What it collects is written with the commit: other transactions
+ * of the customer wait from then on.
  * @param sql the transaction itself, not a savepoint of it
  */
 export async function withLastWrites<T>(
@@ -106,12 +102,11 @@ export async function withLastWrites<T>(
   customerId: string,
   work: (last: LastWrites) => Promise<T>,
 ): Promise<T> {
-  const last = new Writes(eventSourceOf(sql) !== undefined);
+  const last = new Writes();
   const result = await work(last);
-  const counts = savesOf(sql, customerId, last.counts);
-  sendWithCommit(sql, [...counts, ...insertsOf(sql, customerId, last.events)]);
+  addToJournal(sql, customerId, last.events, last.changes);
   return result;
 }
 
 /** Runs work without its last writes, because the caller rolls the work back. */
-export const withoutLastWrites = <T>(work: (last: LastWrites) => Promise<T>): Promise<T> => work(new Writes(false));
+export const withoutLastWrites = <T>(work: (last: LastWrites) => Promise<T>): Promise<T> => work(new Writes());

@@ -15,12 +15,11 @@ export async function countWaiting(
     select count(*) as waiting
     from (
       select 1
-      from events v
-      join webhook_endpoints e on e.customer_id = v.customer_id
-      cross join lateral json_array_elements(v.entries) with ordinality as entry (value, number)
-      where v.customer_id = ${customerId}
-        and (v.last_position is null or v.last_position > ${position})
-        and v.types && ${types as string[]}::text[]
+      from journal j
+      join webhook_endpoints e on e.customer_id = j.customer_id
+      where j.customer_id = ${customerId}
+        and j.position > ${position}
+        and j.type = any(${types as string[]}::text[])
         and e.customer_id = ${customerId}
         and e.id = ${id}
         and ${isWaiting(sql)}

@@ -21,22 +21,17 @@ const isFree = (sql: Queryable) => sql`
   and (e.leased_until is null or e.leased_until <= (select clock_timestamp()))`;
 
 /**
- * The feed of the endpoint `e`, whose end is `h`, has rows `w` without a position, or events after the endpoint's. The
- * rows are not read while the endpoint has events with a position to get: there can be a million.
+ * The row behind the place of the endpoint `e` in the journal, as `j`. Positions have no gap, so there is none if it has
+ * been truncated; then `k` is the newest truncated row.
  */
-const joinFeed = (sql: Queryable) => sql`
-  left join event_heads h on h.customer_id = e.customer_id
-  left join events w
-    on w.customer_id = e.customer_id
-    and w.last_position is null
-    and w.number > coalesce(h.settled, 0)
-    and coalesce(h.position, 0) <= e.position
-    and ${readsFeed(sql)}`;
+const joinNext = (sql: Queryable) => sql`
+  left join journal j on j.customer_id = e.customer_id and j.position = e.position + 1
+  left join journal_ends k on k.customer_id = e.customer_id and k.position > e.position`;
 
 const hasWork = (sql: Queryable) => sql`
   (
     e.retry_at <= now()
-    or (${readsFeed(sql)} and (h.position > e.position or e.replay_position is not null or w.number is not null))
+    or (${readsFeed(sql)} and (e.replay_position is not null or j.position is not null or k.position is not null))
   )`;
 
 /** An endpoint that has something to send. */
@@ -52,11 +47,10 @@ export const findDueEndpoints = (sql: Sql, customerId: string): Promise<DueEndpo
     select e.id, e.failing_since, e.last_success_at
     from webhook_endpoints e
     join customers c on c.id = e.customer_id
-    ${joinFeed(sql)}
+    ${joinNext(sql)}
     where e.customer_id = ${customerId}
       and ${isFree(sql)}
       and ${hasWork(sql)}
-    group by e.customer_id, e.id
     order by e.served_at nulls first, e.id`;
 
 /**
@@ -71,7 +65,7 @@ export async function findDueCustomers(
     select distinct e.customer_id
     from webhook_endpoints e
     join customers c on c.id = e.customer_id
-    ${joinFeed(sql)}
+    ${joinNext(sql)}
     where e.customer_id > ${after}
       and ${isFree(sql)}
       and ${hasWork(sql)}
@@ -106,7 +100,7 @@ const findLongestOf = (sql: Sql, standing: keyof typeof standings, limit: number
     select e.customer_id, coalesce(extract(epoch from max(e.served_at)), 0) as served
     from webhook_endpoints e
     join customers c on c.id = e.customer_id
-    ${joinFeed(sql)}
+    ${joinNext(sql)}
     where ${isOn(sql)}
       and ${standings[standing](sql)}
     group by e.customer_id

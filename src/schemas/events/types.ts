@@ -16,6 +16,15 @@ export type EventType = (typeof eventTypes)[number];
 export const eventSources = ['api', 'page', 'import', 'job', 'command'] as const;
 export type EventSource = (typeof eventSources)[number];
 
+export const actorTypes = ['key', 'user', 'operator', 'service'] as const;
+
+/** Who made a change: an API key, a user, the command line, or the service by itself. */
+export interface EventActor {
+  type: (typeof actorTypes)[number];
+  id?: string;
+  name?: string;
+}
+
 /** A key with one of these scopes sees the events of a type. Those of jobs and imports only as far as these themselves. */
 export const eventReaders = {
   ...readersOf('contact', 'contacts:read'),

@@ -91,7 +91,7 @@ async function leftOf({ _id, work_email }: Prospect) {
       (select count(*)::integer from jobs where progress::text like ${`%${work_email}%`}) as positions,
       (select count(*)::integer from removals where prospect_id = ${_id}) as told,
       (select count(*)::integer from contacts where prospect_id = ${_id} and removal_requested_at is not null) as marked,
-      (select count(*)::integer from events where entries::text like ${`%"prospect.removed", {"id": "${_id}"%`}) as events,
+      (select count(*)::integer from journal where type = 'prospect.removed' and record_id = ${_id}) as events,
       (select count(*)::integer from suppressions where case_ref = ${_id}) as suppressed`;
   return rows;
 }

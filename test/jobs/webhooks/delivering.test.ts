@@ -259,7 +259,8 @@ describe('a failed delivery', () => {
     await wait(async () => expect(await stored(id)).toMatchObject({ active: false, disabled_reason: 'gone' }));
     await record(app, customerId, contacts('unseen'));
     const audited = await app.owner`
-      select event, actor, details ->> 'reason' as reason from audit_events where details ->> 'webhook' = ${id}`;
+      select event, actor, details ->> 'reason' as reason from audit_events
+      where details ->> 'webhook' = ${id} order by id`;
     expect(audited.at(-1)).toEqual({ event: 'webhook.disabled', actor: 'service', reason: 'gone' });
     receiver.answer = status(200);
     receiver.received.length = 0;

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { Webhook } from 'standardwebhooks';
 import { endpointCreation, type Issued } from '../../../src/accounts/webhooks.ts';
 import { commandLine } from '../../../src/schemas/audit.ts';
-import { recordEvents } from '../../../src/queries/events/recording.ts';
+import { addToJournal } from '../../../src/queries/events/journal.ts';
 import { eventTypes, type EventSource, type EventType } from '../../../src/schemas/events/types.ts';
 import type { TestApp } from '../../setup/app.ts';
 import { atEnd } from '../../setup/at-end.ts';
@@ -87,7 +87,7 @@ export async function record(
   source: EventSource = 'api',
 ): Promise<void> {
   const given = events.map(([type, data = {}]) => ({ type, data }));
-  await db.for({ customerId }, source).transaction((sql) => recordEvents(sql, customerId, given));
+  await db.for({ customerId }, source).transaction(async (sql) => addToJournal(sql, customerId, given));
 }
 
 /** Throws unless the message is signed with the secret. */

@@ -5,6 +5,7 @@ import { contextOf } from '../../jobs/working.ts';
 import { startApp, type TestApp } from '../../setup/app.ts';
 import { companyBody, contactBody, make, makeList, opportunityBody, type TestCustomer } from '../../setup/factories.ts';
 import { wrongCounts } from '../memberships/recount.ts';
+import { addTotals } from '../../setup/journal.ts';
 
 let app: TestApp;
 let customer: TestCustomer;
@@ -24,9 +25,7 @@ async function companyOf(count: number): Promise<[company: string, contact: stri
     select customer_id, first_name, last_name, work_email, company_id, folded, terms
     from contacts, generate_series(2, ${count}::int)
     where customer_id = ${customer.id} and id = ${contact}`;
-  await app.owner`
-    insert into counters values (${customer.id}, 'contacts', 99, ${count - 1})
-    on conflict (customer_id, counted, shard) do update set records = counters.records + excluded.records`;
+  await addTotals(app.owner, customer.id, { contacts: count - 1 });
   return [company, contact];
 }
 

@@ -33,14 +33,18 @@ beforeEach(async () => {
   after = { position: 0, id: null };
 });
 
-/** Returns the events since the last call, without their times. */
+/** Returns the events since the last call, without their times, who made them and their changes. */
 async function news(): Promise<object[]> {
   const { events, next, isMore } = await readEvents(app.db, customer.id, { after, limit: 1_000 });
   expect(isMore).toBe(false);
   after = next;
   for (const { type, data } of events) seen.add(`${type} ${data.source}`);
-  return events.map(({ type, data }) => ({ ...data, type }));
+  by = events.map(({ data }) => ({ actor: data['actor'], change: data['change_id'] }));
+  return events.map(({ type, data: { actor: _actor, change_id: _change, ...data } }) => ({ ...data, type }));
 }
+
+/** Who made the events that `news` has returned last, and the changes of which they are a part. */
+let by: { actor: unknown; change: unknown }[];
 
 /** The types of events that were seen, with their sources. */
 const seen = new Set<string>();
@@ -102,6 +106,25 @@ describe('a single call makes one event', () => {
     ok(await customer.delete(`${path}/${id}`));
     expect(await news()).toEqual([{ type: `${noun}.deleted`, ...told }]);
   });
+});
+
+test('every event says who made it, and all events of one call, import or job have one change', async () => {
+  const key = { type: 'key', id: customer.keyId };
+  await customer.post('/contacts/batch/create', { items: [contactBody(), contactBody()] });
+  await news();
+  expect(by.map(({ actor }) => actor)).toEqual([key, key]);
+  const [first, second] = by;
+  expect(first!.change).toBe(second!.change);
+  await make(customer, '/contacts', contactBody());
+  await news();
+  expect(by[0]!.change).not.toBe(first!.change);
+  const visitor = await visitorOf(app.fastify, customer.id);
+  await visitor.submit('/app/companies/new', { company_name: 'Acme', type: 'customer' });
+  await news();
+  expect(by).toMatchObject([{ actor: { type: 'user', id: expect.any(String), name: expect.stringContaining('@') } }]);
+  const { id } = await importFile(app, customer, newContacts, contactsCsv('A,B,a@example.com,', 'C,D,c@example.com,'));
+  await news();
+  expect(by).toEqual(Array.from({ length: 3 }, () => ({ actor: key, change: id })));
 });
 
 test('what follows from a change elsewhere makes no event', async () => {

@@ -4,6 +4,7 @@ import { startApp, type TestApp } from '../../setup/app.ts';
 import { contactBody, type Answer, type TestCustomer } from '../../setup/factories.ts';
 import { startServerProcess } from '../../setup/server-process.ts';
 import { wrongCounts } from './recount.ts';
+import { addTotals } from '../../setup/journal.ts';
 
 /** Number of writes after which the test stops writing. */
 const mostWrites = 2_500;
@@ -172,7 +173,7 @@ async function fillWorld(customer: TestCustomer): Promise<World> {
       '{"first_name": "ada", "last_name": "lovelace", "work_email": "ada@example.com", "industry": "", "job_title": "", "location_locality": "", "location_country": "", "location_region": ""}'
     from generate_series(1, 300) n
     returning id`;
-  await app.owner`insert into counters values (${customer.id}, 'contacts', 0, 300)`;
+  await addTotals(app.owner, customer.id, { contacts: 300 });
   world.contacts.push(...rows.map(({ id }) => id));
   for (const rules of rulesets)
     world.lists.push((await customer.post('/list-contact', { name: 'First', rules })).body.id);

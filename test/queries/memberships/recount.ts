@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type postgres from 'postgres';
 import type { TestCustomer } from '../../setup/factories.ts';
+import { readTotalsOf } from '../../setup/journal.ts';
 
 // Computes the members of each list in a simple way: it reads the rows and evaluates the rules in a loop. It shares no
 // code with the service, so that both cannot have the same fault.
@@ -84,9 +85,7 @@ export interface Recount {
 export const recount = (owner: postgres.Sql, customerId: string): Promise<Recount> =>
   owner.begin('isolation level repeatable read', async (sql) => {
     const contacts = await readContacts(sql, customerId);
-    const counters = await sql<{ counted: string; records: number }[]>`
-      select counted, sum(records)::integer as records from counters where customer_id = ${customerId} group by counted`;
-    const kept = new Map(counters.map(({ counted, records }) => [counted, records]));
+    const kept = await readTotalsOf(sql as never, customerId);
     const [companies] = await sql<{ real: number }[]>`
       select count(*)::integer as real from companies where customer_id = ${customerId} and deleted_at is null`;
     const lists = await sql<{ id: string; rules: PlainRule[]; is_deleted: boolean }[]>`
@@ -94,8 +93,8 @@ export const recount = (owner: postgres.Sql, customerId: string): Promise<Recoun
     const members = await sql<{ list_id: string; contact_id: string }[]>`
       select list_id, contact_id from list_members where customer_id = ${customerId}`;
     return {
-      contacts: { kept: kept.get('contacts') ?? 0, real: contacts.length },
-      companies: { kept: kept.get('companies') ?? 0, real: companies!.real },
+      contacts: { kept: kept.contacts, real: contacts.length },
+      companies: { kept: kept.companies, real: companies!.real },
       lists: lists.map(({ id, rules, is_deleted: isDeleted }) => {
         const byHand = members.filter(({ list_id }) => list_id === id).map(({ contact_id }) => contact_id);
         const matching = contacts.filter((contact) => matchesRules(contact, rules)).map((contact) => contact.id);
