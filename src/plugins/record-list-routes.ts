@@ -1,6 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import type { Static, TSchema } from '@sinclair/typebox';
+import type { TSchema } from '@sinclair/typebox';
 import type { Database } from '../database/db.ts';
 import type { ExportedRecords } from '../files/open-export.ts';
 import { findEnd } from '../queries/events/feed.ts';
@@ -119,7 +119,7 @@ export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], ki
       },
     },
     async ({ db, caller: { customerId }, body }) => {
-      const { buckets = 64, bucket } = body as Static<typeof DigestQuery>;
+      const { buckets = 64, bucket } = body;
       const { place, buckets: found } = await readDigest(db, customerId, plural, { buckets, bucket });
       return { cursor: (await app.feedCursors()).encode(customerId, place), buckets: found };
     },

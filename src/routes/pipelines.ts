@@ -3,9 +3,11 @@ import { unlessAborted } from '../credentials/requester.ts';
 import { recordReader } from '../database/batch-lookups.ts';
 import { notFound } from '../errors.ts';
 import { etagOf } from '../text/etag.ts';
+import { rowsOf } from '../plugins/record-list-routes.ts';
 import { findPipelines, listPipelines } from '../queries/sales/pipelines.ts';
-import { Pipeline, PipelineListItem } from '../schemas/pipelines.ts';
-import { IdParams } from '../schemas/base/wire.ts';
+import { listStages } from '../queries/sales/stages.ts';
+import { Pipeline, PipelineListItem, StageListItem, StageQuery } from '../schemas/pipelines.ts';
+import { ErrorBody, IdParams } from '../schemas/base/wire.ts';
 
 const config = { access: { scope: 'pipelines:read' } } as const;
 const tags = ['pipelines'];
@@ -47,6 +49,27 @@ const pipelines: FastifyPluginAsyncTypebox = async (app) => {
       const pipeline = await unlessAborted(read(caller.customerId, params.id), requester.signal);
       if (!pipeline) throw notFound('pipeline');
       return reply.header('etag', etagOf(pipeline)).send(pipeline);
+    },
+  );
+
+  // Listing answers with 201, as the contract requires.
+  app.post(
+    '/stages/list',
+    {
+      config: { access: { scope: 'stages:read' } },
+      schema: {
+        operationId: 'listStages',
+        summary: 'List the stages of a pipeline',
+        description:
+          'Returns one page of the stages of a pipeline, sorted by `order`, each with the number of its ' +
+          'opportunities. Opportunities need the id of a stage. The status of success is 201.',
+        tags: ['pipelines'],
+        body: StageQuery,
+        response: { 201: Type.Array(StageListItem), 404: ErrorBody },
+      },
+    },
+    async ({ db, caller, body }, reply) => {
+      return rowsOf(reply.code(201), await listStages(db, caller.customerId, body));
     },
   );
 };
