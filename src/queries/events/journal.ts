@@ -44,7 +44,10 @@ export function addToJournal(
   changes: Totals = { contacts: 0, companies: 0 },
 ): void {
   const origin = originOf(sql);
-  if (events.length === 0) return;
+  if (events.length === 0) {
+    if (changes.contacts !== 0 || changes.companies !== 0) throw new Error('A total changes without an event');
+    return;
+  }
   let all = pending.get(sql);
   if (!all) {
     all = new Map();
