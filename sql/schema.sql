@@ -1096,13 +1096,14 @@ create table webhook_endpoints (
   leased_until    timestamptz(3),
   served_at       timestamptz(3),
   created_at      timestamptz    generated always as (uuid_extract_timestamp(id)) virtual,
+  api_key_id      uuid,
   constraint webhook_endpoints_pkey primary key (customer_id, id),
   constraint webhook_endpoints_disabled_inactive check (disabled_reason is null or not active),
   constraint webhook_endpoints_failing_whole check ((failures_in_row = 0) = (failing_since is null)),
   constraint webhook_endpoints_inactive_from check ((inactive_from is null) = active),
   constraint webhook_endpoints_lease_whole check ((lease is null) = (leased_until is null)),
   constraint webhook_endpoints_previous_whole check ((previous_secret is null) = (previous_until is null)),
-  constraint webhook_endpoints_reason_known check (disabled_reason = any (array['gone', 'failing'])),
+  constraint webhook_endpoints_reason_known check (disabled_reason = any (array['gone', 'failing', 'revoked'])),
   constraint webhook_endpoints_replay_whole check ((replay_position is null) = (replay_end is null)),
   constraint webhook_endpoints_set_aside_bounded check (set_aside >= 0 and set_aside <= 1000),
   constraint webhook_endpoints_types_given check (cardinality(types) > 0)
@@ -1124,6 +1125,7 @@ comment on column webhook_endpoints.retry_at is 'When the next event that is set
 comment on column webhook_endpoints.failures is 'As in jobs.';
 comment on column webhook_endpoints.lease is 'As in jobs.';
 comment on column webhook_endpoints.served_at is 'As in jobs.';
+comment on column webhook_endpoints.api_key_id is 'The key that made the endpoint. Null: a user, or the command line.';
 
 create table webhook_retries (
   customer_id uuid           not null,

@@ -81,7 +81,8 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(metrics, { isMeasured: true, isExposed: given.config.METRICS_PORT === undefined });
   void app.register(sessions, { prefix: '/api/auth' });
   void app.register(apiKeys, { prefix: '/api/api-key' });
-  void app.register(webhooks, { prefix: '/api/webhook' });
+  void app.register(webhooks, { prefix: '/api/webhook', by: 'session' });
+  void app.register(webhooks, { prefix: '/api/ext/webhooks', by: 'key' });
   void app.register(customer, { prefix: '/api/ext' });
   void app.register(contacts, { prefix: '/api/ext' });
   void app.register(companies, { prefix: '/api/ext' });

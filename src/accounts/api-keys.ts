@@ -4,6 +4,7 @@ import {
   changeSpendCaps,
   createApiKey,
   findApiKey,
+  revokeApiKey,
   rotateApiKey,
   type IssuedRow,
   type KeyVersion,
@@ -17,20 +18,21 @@ import {
   type SpendCapChanges,
 } from '../schemas/api-keys.ts';
 import type { Actor } from '../schemas/audit.ts';
-import { scopes } from '../schemas/base/scopes.ts';
+import { usualScopes } from '../schemas/base/scopes.ts';
+import { disableEndpointsOf } from '../queries/webhooks/endpoints.ts';
 import { mintToken, type RawToken } from '../credentials/tokens.ts';
 
 /** Contains the secret in `key`. Show it only in the response to the request that issued it. */
 export type Issued = IssuedKey['data'];
 
 /**
- * Without `permissions`, the key gets all scopes.
+ * Without `permissions`, the key gets the usual scopes.
  * @param prefix the beginning of the key's text (`KEY_PREFIX`)
  */
 export async function issueKey(
   sql: Transaction,
   { customerId, userId }: { customerId: string; userId: string },
-  { name, expiration, permissions = [...scopes], spend_caps }: KeyRequest,
+  { name, expiration, permissions = [...usualScopes], spend_caps }: KeyRequest,
   prefix: string,
   by: Actor,
 ): Promise<Issued> {
@@ -95,3 +97,13 @@ function requireActive(key: KeyVersion | undefined): asserts key is KeyVersion {
 }
 
 const withSecret = (row: IssuedRow, token: RawToken): Issued => ({ ...row, key: token.reveal() });
+
+/**
+ * Revokes a key for ever, and disables the webhook endpoints that it made. Does nothing if it is revoked already.
+ * @returns true if the customer has this key
+ */
+export async function revokeKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
+  const isKnown = await revokeApiKey(sql, customerId, id, by);
+  if (isKnown) await disableEndpointsOf(sql, customerId, id);
+  return isKnown;
+}

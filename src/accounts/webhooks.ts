@@ -1,5 +1,5 @@
 import type { Database, Transaction } from '../database/db.ts';
-import { validationFailed } from '../errors.ts';
+import { forbidden, notFound, validationFailed } from '../errors.ts';
 import type { Config } from '../process/config.ts';
 import { findEnd, findPlaceAt } from '../queries/events/feed.ts';
 import { countWaiting } from '../queries/webhooks/backlog.ts';
@@ -13,6 +13,7 @@ import {
   startReplay,
 } from '../queries/webhooks/endpoints.ts';
 import type { Actor } from '../schemas/audit.ts';
+import { eventReaders, type EventType } from '../schemas/events/types.ts';
 import type {
   Endpoint,
   EndpointChange,
@@ -30,14 +31,37 @@ export interface Management {
   config: Config;
   customerId: string;
   by: Actor;
+  /** The key that manages, and the types of events that it may read. Undefined: a user, or the command line. */
+  key?: { id: string; types: readonly EventType[] };
+}
+
+/** @throws DomainError `forbidden` if the key may not read one of the types */
+function requireReadable({ key }: Pick<Management, 'key'>, types: readonly EventType[]): void {
+  const secret = types.find((type) => key && !key.types.includes(type));
+  if (secret !== undefined) throw forbidden(eventReaders[secret]);
+}
+
+/** Returns false for a key that may not read a type of the endpoint. */
+const isVisible = ({ key }: Pick<Management, 'key'>, { types }: Pick<EndpointSettings, 'types'>): boolean =>
+  types.every((type) => !key || (key.types as readonly string[]).includes(type));
+
+/** @throws DomainError `not_found` if there is no such endpoint, or the key may not see it */
+export async function requireVisible(management: Management, id: string): Promise<void> {
+  const endpoint = await management.db.lookup((sql) => requireEndpoint(sql, management.customerId, id));
+  if (!isVisible(management, endpoint)) throw notFound('webhook endpoint');
 }
 
 /** Contains the secret. Show it only in the response to the request that issued it. */
 export type Issued = IssuedEndpoint['data'];
 
 /** Newest first. */
-export async function showEndpoints({ db, customerId }: Pick<Management, 'db' | 'customerId'>): Promise<Endpoint[]> {
-  const states = await db.lookup((sql) => listEndpoints(sql, customerId));
+export async function showEndpoints({
+  db,
+  customerId,
+  key,
+}: Pick<Management, 'db' | 'customerId' | 'key'>): Promise<Endpoint[]> {
+  const all = await db.lookup((sql) => listEndpoints(sql, customerId));
+  const states = all.filter((one) => isVisible({ ...(key && { key }) }, one));
   const inFeed = await db.search((sql) => Promise.all(states.map((state) => countWaiting(sql, customerId, state))));
   return states.map(({ position: _position, set_aside, ...shown }, i) => ({
     ...shown,
@@ -54,15 +78,16 @@ type Issue = (sql: Transaction) => Promise<Issued>;
  * `conflict` if the customer has too many endpoints
  */
 export async function endpointCreation(
-  { db, config, customerId, by }: Management,
+  { db, config, customerId, by, key }: Management,
   { url, types, bulk = false, description = '' }: EndpointRequest,
 ): Promise<Issue> {
+  requireReadable({ ...(key && { key }) }, types);
   const box = requireSecretBox(config.WEBHOOK_SECRET_KEY);
   requireTarget(config, url);
   const secret = newSecret();
   const sealed = box.seal(customerId, secret);
   const end = await findEnd(db, customerId);
-  const given = { url, types: [...new Set(types)], bulk, description, secret: sealed, end };
+  const given = { url, types: [...new Set(types)], bulk, description, secret: sealed, end, apiKeyId: key?.id ?? null };
   return async (sql) => withSecret(await createEndpoint(sql, customerId, given, by), secret);
 }
 
@@ -81,10 +106,11 @@ const withSecret = ({ created_at, ...settings }: EndpointSettings, secret: strin
 });
 
 export async function updateEndpoint(
-  { db, config, customerId, by }: Management,
+  { db, config, customerId, by, key }: Management,
   id: string,
   { types, ...given }: EndpointChange,
 ): Promise<EndpointSettings> {
+  requireReadable({ ...(key && { key }) }, types ?? []);
   if (given.url !== undefined) requireTarget(config, given.url);
   const change = { ...given, ...(types && { types: [...new Set(types)] }) };
   const end = change.active === undefined ? 0 : (await findEnd(db, customerId)).position;

@@ -1,7 +1,8 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
+import { revokeKey } from '../accounts/api-keys.ts';
 import { readConfig } from '../process/config.ts';
 import { conflict } from '../errors.ts';
-import { findApiKey, createApiKey, listApiKeys, revokeApiKey, type IssuedRow } from '../queries/accounts/api-keys.ts';
+import { findApiKey, createApiKey, listApiKeys, type IssuedRow } from '../queries/accounts/api-keys.ts';
 import { requireOwner } from '../queries/records/finders.ts';
 import { findFirstAdmin } from '../queries/accounts/users.ts';
 import {
@@ -15,7 +16,7 @@ import {
   type SpendCaps,
 } from '../schemas/api-keys.ts';
 import { commandLine } from '../schemas/audit.ts';
-import { scopes, type Scope } from '../schemas/base/scopes.ts';
+import { isUsual, scopes, usualScopes, type Scope } from '../schemas/base/scopes.ts';
 import { pools, type Pool } from '../schemas/credits.ts';
 import { mintToken } from '../credentials/tokens.ts';
 import { commandAction, asInteger, asKeyName, asSome, asUuid } from './shell/command.ts';
@@ -31,7 +32,11 @@ export function define(command: Command): void {
     .addOption(
       new Option('--expiration <days>', 'days until the key expires').choices(durations.map(String)).default('90'),
     )
-    .option('--permissions <scopes>', 'scopes, separated by commas (default: all scopes)', asSome('scope', scopes))
+    .option(
+      '--permissions <scopes>',
+      'scopes, separated by commas (default: all but those for managing)',
+      asSome('scope', scopes),
+    )
     .option(
       '--cap <pool=amount/time>',
       'most credits that jobs of the key may cost, such as verification=500/day (also /month, /total); can be repeated',
@@ -76,7 +81,7 @@ const create = ({
   customer,
   name,
   expiration,
-  permissions = [...scopes],
+  permissions = [...usualScopes],
   cap = noCaps,
 }: Creation): Promise<CreatedKey> =>
   forCustomer(customer, async (sql, id) => {
@@ -97,7 +102,7 @@ const list = ({ customer }: { customer: string }): Promise<ApiKey[]> => forCusto
 const revoke = (options: { key: string }): Promise<ApiKey> =>
   inTransaction(async (sql) => {
     const customerId = await requireOwner(sql, 'api_keys', options.key);
-    await revokeApiKey(sql, customerId, options.key, commandLine);
+    await revokeKey(sql, customerId, options.key, commandLine);
     return (await findApiKey(sql, customerId, options.key))!;
   });
 
@@ -110,7 +115,7 @@ const print = (keys: ApiKey[]): string =>
     EXPIRES: (key) => key.expires_at,
     SPENT: (key) => pools.map((pool) => spentIn(key, pool)).join(', '),
     'LAST USED': (key) => key.last_used_at,
-    PERMISSIONS: (key) => (key.permissions.length === scopes.length ? 'all scopes' : key.permissions.join(',')),
+    PERMISSIONS: (key) => (isUsual(key.permissions) ? 'all scopes' : key.permissions.join(',')),
   });
 
 function spentIn({ spent, spend_caps: caps }: ApiKey, pool: Pool): string {

@@ -15,7 +15,7 @@ import { noCaps } from '../schemas/api-keys.ts';
 import { commandLine } from '../schemas/audit.ts';
 import { pools } from '../schemas/credits.ts';
 import type { UnlockContacts } from '../schemas/jobs.ts';
-import { scopes } from '../schemas/base/scopes.ts';
+import { usualScopes } from '../schemas/base/scopes.ts';
 import type { User } from '../schemas/users.ts';
 import { mintToken } from '../credentials/tokens.ts';
 import { loadDemoCatalog } from './catalog.ts';
@@ -85,7 +85,7 @@ export async function loadDemo({ db, catalog, config }: Services, force = false)
     const key = {
       name: 'demo',
       expiration: 7 as const,
-      permissions: [...scopes],
+      permissions: [...usualScopes],
       spendCaps: noCaps,
       createdBy: userId,
     };

@@ -1,9 +1,9 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { capKey, issueKey, replaceKey, type Issued } from '../accounts/api-keys.ts';
+import { capKey, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
 import { batchLookups } from '../database/batch-lookups.ts';
 import { notFound } from '../errors.ts';
 import { actorOf } from '../plugins/credentials/auth.ts';
-import { findKeyVersions, listApiKeys, revokeApiKey, type KeyVersion } from '../queries/accounts/api-keys.ts';
+import { findKeyVersions, listApiKeys, type KeyVersion } from '../queries/accounts/api-keys.ts';
 import {
   ApiKey,
   ChangedKey,
@@ -136,7 +136,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     async (request) => {
       const { customerId } = request.caller;
       const known = await request.db.transaction((sql) =>
-        revokeApiKey(sql, customerId, request.params.id, actorOf(request)),
+        revokeKey(sql, customerId, request.params.id, actorOf(request)),
       );
       if (!known) throw notFound('API key');
       return { success: true as const, message: 'API key revoked' };

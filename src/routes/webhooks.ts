@@ -4,6 +4,7 @@ import {
   endpointCreation,
   secretRotation,
   replayEndpoint,
+  requireVisible,
   showEndpoints,
   testEndpoint,
   updateEndpoint,
@@ -15,6 +16,7 @@ import { rowsOf } from '../plugins/record-list-routes.ts';
 import { pageById } from '../queries/records/paging.ts';
 import { listDeliveries } from '../queries/webhooks/deliveries.ts';
 import { deleteEndpoint, requireEndpoint } from '../queries/webhooks/endpoints.ts';
+import type { Access } from '../schemas/base/scopes.ts';
 import { done, Done, DoneWithId, ErrorBody, IdParams } from '../schemas/base/wire.ts';
 import {
   ChangedEndpoint,
@@ -28,17 +30,33 @@ import {
   ReplayRequest,
   TestResult,
 } from '../schemas/events/webhooks.ts';
+import { readableEvents } from '../schemas/events/types.ts';
 
-const config = { access: { session: 'admin' } } as const;
 const tags = ['webhooks'];
 
-const webhooks: FastifyPluginAsyncTypebox = async (app) => {
+/** Who calls: admins in a session, or keys with the scope for it. */
+interface Options {
+  by: 'session' | 'key';
+}
+
+const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
+  const access: Access = by === 'key' ? { scope: 'webhooks:manage' } : { session: 'admin' };
+  const config = { access };
+  /** The id of an operation; each is unique. */
+  const idOf = (name: string): string => (by === 'key' ? `${name}ByKey` : name);
+  // A key does not see an endpoint with types that it may not read.
+  if (by === 'key')
+    app.addHook('preHandler', async (request) => {
+      const { id } = request.params as { id?: string };
+      if (id !== undefined) await requireVisible(managementOf(request), id);
+    });
+
   app.post(
     '',
     {
       config,
       schema: {
-        operationId: 'createWebhook',
+        operationId: idOf('createWebhook'),
         summary: 'Create a webhook endpoint',
         description:
           'Creates an endpoint: from now on, events of these types are sent to its URL. Only this response shows the ' +
@@ -60,7 +78,7 @@ const webhooks: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        operationId: 'listWebhooks',
+        operationId: idOf('listWebhooks'),
         summary: 'List webhook endpoints',
         description: 'Returns the endpoints of the customer, newest first, with their state. Secrets are never shown.',
         tags,
@@ -75,7 +93,7 @@ const webhooks: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        operationId: 'updateWebhook',
+        operationId: idOf('updateWebhook'),
         summary: 'Change a webhook endpoint',
         description:
           'Changes an endpoint; what is not sent stays. With `active: false` nothing is sent any more. What happens ' +
@@ -97,7 +115,7 @@ const webhooks: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        operationId: 'deleteWebhook',
+        operationId: idOf('deleteWebhook'),
         summary: 'Delete a webhook endpoint',
         description: 'Deletes an endpoint. What waits for it is not sent any more.',
         tags,
@@ -117,7 +135,7 @@ const webhooks: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        operationId: 'rotateWebhookSecret',
+        operationId: idOf('rotateWebhookSecret'),
         summary: 'Rotate the secret of a webhook endpoint',
         description:
           'Gives an endpoint a new secret, which only this response shows. For 24 hours each delivery carries two ' +
@@ -138,7 +156,7 @@ const webhooks: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        operationId: 'testWebhook',
+        operationId: idOf('testWebhook'),
         summary: 'Send a test to a webhook endpoint',
         description:
           'Sends an event of the type `webhook.test` now, to an inactive endpoint too, and waits 8 seconds for the ' +
@@ -156,7 +174,7 @@ const webhooks: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        operationId: 'replayWebhook',
+        operationId: idOf('replayWebhook'),
         summary: 'Send events to a webhook endpoint again',
         description:
           'Sends again what was recorded since a time, but nothing from before the endpoint was created. It is under ' +
@@ -178,7 +196,7 @@ const webhooks: FastifyPluginAsyncTypebox = async (app) => {
     {
       config,
       schema: {
-        operationId: 'listWebhookDeliveries',
+        operationId: idOf('listWebhookDeliveries'),
         summary: 'List the deliveries to a webhook endpoint',
         description: 'Returns the tries to deliver events to an endpoint in the last 30 days, newest first.',
         tags,
@@ -200,11 +218,10 @@ const webhooks: FastifyPluginAsyncTypebox = async (app) => {
 
 export default webhooks;
 
-const managementOf = (request: FastifyRequest): Management => ({
-  db: request.db,
-  config: request.server.config,
-  customerId: request.caller.customerId,
-  by: actorOf(request),
-});
+const managementOf = (request: FastifyRequest): Management => {
+  const { caller, db, server } = request;
+  const key = caller.kind === 'key' && { id: caller.keyId, types: readableEvents(caller.scopes) };
+  return { db, config: server.config, customerId: caller.customerId, by: actorOf(request), ...(key && { key }) };
+};
 
 const issued = (message: string, data: Issued): IssuedEndpoint => ({ success: true, message, data });

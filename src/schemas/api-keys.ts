@@ -81,7 +81,9 @@ export const KeyRequest = Strict(
   {
     name: KeyName(),
     expiration: Expiration(),
-    permissions: Type.Optional(Permissions({ description: 'The scopes of the key. By default it has all.' })),
+    permissions: Type.Optional(
+      Permissions({ description: 'The scopes of the key. By default it has all but `webhooks:manage`.' }),
+    ),
     spend_caps: Type.Optional(
       SpendCapChanges(
         'What the jobs of the key may cost. A new key has no cap in a pool that is not named; a rotated one keeps its own.',

@@ -38,7 +38,7 @@ export interface NewAuditEvent {
 }
 
 export interface Actor {
-  /** The user's e-mail address, or `command line`, or `anonymous`, or `service` for what it does by itself. */
+  /** The user's e-mail address, `key` with its id, or `command line`, or `anonymous`, or `service` for what it does by itself. */
   actor: string;
   address: string | null;
 }

@@ -75,7 +75,11 @@ async function send(route: DeclaredRoute, payload: unknown) {
     const { id, merge_ids } = payload as { id: string; merge_ids: string[] };
     for (const wanted of [id, ...merge_ids]) await provide(route, wanted);
   }
-  if (route.url.endsWith('/replay')) records.webhook = await makeWebhook(app.fastify, customer); // one at a time
+  // One at a time, and at most ten.
+  if (route.url.endsWith('/replay')) {
+    await app.owner`delete from webhook_endpoints where customer_id = ${customer.id}`;
+    records.webhook = await makeWebhook(app.fastify, customer);
+  }
   if (route.url.startsWith('/api/api-key/update'))
     records.apiKey = (await customer.withScopes(['customer:read'])).keyId;
   const bearer = 'session' in route.access && (await openSession(app, customer.id, customer.adminId));

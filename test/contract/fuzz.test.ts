@@ -139,6 +139,14 @@ function faultOf(route: DeclaredRoute, status: number, type: string, body: strin
   return validate(JSON.parse(body)) ? undefined : ajv.errorsText(validate.errors);
 }
 
+/** Where an endpoint may be depends on the configuration. */
+const endpointUrl = [
+  /^must be a URL/,
+  /^must begin with https/,
+  /^must not contain a user/,
+  /^must have (the port|a public)/,
+];
+
 /** Faults of bodies that the document allows, because a schema cannot tell them, or not in a form that generators read. */
 const onlyCode: Record<string, RegExp[]> = {
   // A cursor is taken as a text, and a pattern cannot tell the lengths of months or which domain labels IDNA allows.
@@ -176,13 +184,8 @@ const onlyCode: Record<string, RegExp[]> = {
   '/prospect/': [/needs a profile URL/, /page × limit must not exceed/],
   // A body has exactly one of these two.
   '/enrich-contacts': [/^is required, or contact_ids in its place$/, /^must not stand beside contact_ids/],
-  // Where an endpoint may be depends on the configuration.
-  '/api/webhook': [
-    /^must be a URL/,
-    /^must begin with https/,
-    /^must not contain a user/,
-    /^must have (the port|a public)/,
-  ],
+  '/api/webhook': endpointUrl,
+  '/api/ext/webhooks': endpointUrl,
 };
 
 /** Tables that the service itself writes: what it keeps about refused logins, and about its own work. */

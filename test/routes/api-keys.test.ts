@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { scopes } from '../../src/schemas/base/scopes.ts';
+import { usualScopes } from '../../src/schemas/base/scopes.ts';
 import { recogniseToken } from '../../src/credentials/tokens.ts';
 import { startApp } from '../setup/app.ts';
 import { dbOf, inject, type Answer } from '../setup/factories.ts';
@@ -57,7 +57,7 @@ describe('POST /api/api-key/generate', () => {
   });
 
   test('grants every external scope when no permissions are given', async () => {
-    expect((await (await admin()).generate()).permissions).toEqual([...scopes]);
+    expect((await (await admin()).generate()).permissions).toEqual([...usualScopes]);
   });
 
   test('stores a repeated permission once, in the given order', async () => {
@@ -154,7 +154,7 @@ describe('GET /api/api-key', () => {
       id: first.id,
       name: 'first',
       start: first.key.slice(0, 8),
-      permissions: [...scopes],
+      permissions: [...usualScopes],
       spend_caps: { subscription: null, verification: null },
       spent: { subscription: 0, verification: 0 },
       status: 'active',

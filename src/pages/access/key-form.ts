@@ -1,5 +1,5 @@
 import { durations, noCaps, type KeyRequest, type SpendCaps } from '../../schemas/api-keys.ts';
-import { scopes, type Scope } from '../../schemas/base/scopes.ts';
+import { scopes, usualScopes, type Scope } from '../../schemas/base/scopes.ts';
 import { faultText, inputField, tick, type Faults } from '../base/forms.ts';
 import { buttons, html, linkButton, type Html } from '../base/html.ts';
 import { capFields } from './key-caps.ts';
@@ -21,6 +21,7 @@ const resources: Record<string, string> = {
   prospect: 'Prospects',
   payment_prospect: 'Unlocking prospects (spends credits)',
   verify_email: 'Verifying e-mail addresses (spends credits)',
+  webhooks: 'Webhooks (makes and changes endpoints to which events are sent)',
 };
 
 const resourceOf = (scope: Scope): string => scope.split(':')[0]!;
@@ -41,10 +42,10 @@ export const presets: readonly { id: string; label: string; scopes: Scope[]; cap
   {
     id: 'crm',
     label: 'CRM',
-    scopes: scopes.filter((scope) => !isPaidFor(scope) && resourceOf(scope) !== 'prospect'),
+    scopes: usualScopes.filter((scope) => !isPaidFor(scope) && resourceOf(scope) !== 'prospect'),
     caps: noCaps,
   },
-  { id: 'all', label: 'Everything', scopes: [...scopes], caps: noCaps },
+  { id: 'all', label: 'Everything', scopes: [...usualScopes], caps: noCaps },
 ];
 
 export const keyForm = ({ name, expiration, permissions, spend_caps }: KeyDraft, faults: Faults): Html =>

@@ -1,5 +1,5 @@
 import { keyLimits, type ApiKey } from '../../schemas/api-keys.ts';
-import { scopes } from '../../schemas/base/scopes.ts';
+import { isUsual, scopes, usualScopes } from '../../schemas/base/scopes.ts';
 import type { FastifyRequest } from 'fastify';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
 import { doneNotice, pageOf } from '../base/forms.ts';
@@ -101,7 +101,7 @@ function stateOf({ status, expires_at }: ApiKey): Html {
 }
 
 function scopesOf({ permissions }: ApiKey): Html {
-  if (permissions.length === scopes.length) return html`all ${scopes.length}`;
+  if (isUsual(permissions)) return html`all ${usualScopes.length}`;
   return html`<details class="inline">
     <summary>${permissions.length} of ${scopes.length}</summary>
     <span class="mono">${permissions.join(', ')}</span>

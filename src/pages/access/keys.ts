@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { capKey, issueKey, replaceKey, type Issued } from '../../accounts/api-keys.ts';
+import { capKey, issueKey, replaceKey, revokeKey, type Issued } from '../../accounts/api-keys.ts';
 import { publicUrl } from '../../process/config.ts';
 import { DomainError, notFound } from '../../errors.ts';
 import { actorOf } from '../../plugins/credentials/auth.ts';
-import { findApiKey, findKeyVersions, listApiKeys, revokeApiKey } from '../../queries/accounts/api-keys.ts';
+import { findApiKey, findKeyVersions, listApiKeys } from '../../queries/accounts/api-keys.ts';
 import { durations, KeyRequest, SpendCapsChange, type ApiKey, type SpendCaps } from '../../schemas/api-keys.ts';
 import { scopes } from '../../schemas/base/scopes.ts';
 import { compile } from '../../validation/validator.ts';
@@ -111,7 +111,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
   app.post('/keys/:id/revoke', forAdmins, async (request, reply) => {
     const { customerId } = request.caller;
     const id = idOf(request, 'API key');
-    const isKnown = await request.db.transaction((sql) => revokeApiKey(sql, customerId, id, actorOf(request)));
+    const isKnown = await request.db.transaction((sql) => revokeKey(sql, customerId, id, actorOf(request)));
     if (!isKnown) throw notFound('API key');
     return goTo(reply, `${section}?done=revoked`);
   });

@@ -25,6 +25,7 @@ export function troubleOf({
     return html`It answered 410 (gone), so it was disabled. Enable it when it works again.`;
   if (disabled_reason === 'failing')
     return html`It only failed for 5 days, so it was disabled. Enable it when it works again.`;
+  if (disabled_reason === 'revoked') return html`The key that made it was revoked, so it was disabled.`;
   return active && failing_since !== null ? html`It has failed since !${moment(failing_since)}.` : '';
 }
 

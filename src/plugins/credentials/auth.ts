@@ -113,7 +113,8 @@ export function sessionOf(request: FastifyRequest): SessionCaller {
   return request.caller;
 }
 
-export const actorOf = (request: FastifyRequest): Actor => ({
-  actor: sessionOf(request).email,
-  address: request.address,
+/** Returns whom the audit log names for a request of a user or a key. */
+export const actorOf = ({ caller, address }: FastifyRequest): Actor => ({
+  actor: caller.kind === 'key' ? `key ${caller.keyId}` : caller.email,
+  address,
 });

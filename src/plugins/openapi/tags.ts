@@ -34,7 +34,7 @@ export const tags = [
   {
     name: 'webhooks',
     description:
-      'Events that are sent to your own service when something changes. Endpoints are managed by admins, in a session.',
+      'Events that are sent to your own service when something changes. Endpoints are managed by admins in a session, or by keys with the scope `webhooks:manage`.',
   },
   {
     name: 'sessions',

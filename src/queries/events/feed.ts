@@ -1,4 +1,4 @@
-import type { Database, Sql } from '../../database/db.ts';
+import type { Database, Queryable, Sql } from '../../database/db.ts';
 import { DomainError } from '../../errors.ts';
 import type { EventActor, EventSource, EventType } from '../../schemas/events/types.ts';
 
@@ -179,7 +179,7 @@ async function readEnd(sql: Sql, customerId: string): Promise<FeedPosition> {
 }
 
 /** SQL that selects the end of a customer's feed as one row (`position`, `id`). */
-export const newestPlace = (sql: Sql, customerId: string) => sql`
+export const newestPlace = (sql: Queryable, customerId: string) => sql`
   select position, id
   from (
     (select position, id from journal where customer_id = ${customerId} order by position desc limit 1)

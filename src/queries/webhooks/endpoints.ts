@@ -9,7 +9,7 @@ import {
   type EndpointSettings,
 } from '../../schemas/events/webhooks.ts';
 import { recordEvent } from '../accounts/audit.ts';
-import type { FeedPosition } from '../events/feed.ts';
+import { newestPlace, type FeedPosition } from '../events/feed.ts';
 
 export const settingsColumns = (sql: Queryable) => sql`
   e.id, e.url, e.types, e.bulk, e.description, e.active, e.created_at`;
@@ -47,6 +47,8 @@ export interface NewEndpoint {
   secret: Buffer;
   /** End of the feed: nothing before it is sent. */
   end: FeedPosition;
+  /** The key that makes the endpoint; null: no key does. */
+  apiKeyId: string | null;
 }
 
 /**
@@ -67,11 +69,11 @@ export async function createEndpoint(
   if (count >= maxEndpoints) throw conflict(`A customer can have at most ${maxEndpoints} webhook endpoints`);
   const [row] = await sql<[EndpointSettings]>`
     insert into webhook_endpoints as e (
-      customer_id, url, types, bulk, description, secret, first_position, position, position_id
+      customer_id, url, types, bulk, description, secret, first_position, position, position_id, api_key_id
     )
     values (
       ${customerId}, ${given.url}, ${given.types}::text[], ${given.bulk}, ${given.description}, ${given.secret},
-      ${given.end.position}, ${given.end.position}, ${given.end.id}
+      ${given.end.position}, ${given.end.position}, ${given.end.id}, ${given.apiKeyId}
     )
     returning ${settingsColumns(sql)}`;
   await sql`
@@ -218,6 +220,19 @@ export async function startReplay(
     set replay_position = ${from.position}, replay_id = ${from.id}, replay_end = ${end.position}
     where customer_id = ${customerId}
       and id = ${id}`;
+}
+
+/** Disables the active endpoints that a key has made, because it is revoked. */
+export async function disableEndpointsOf(sql: Transaction, customerId: string, apiKeyId: string): Promise<void> {
+  const [end] = await sql<[FeedPosition]>`${newestPlace(sql, customerId)}`;
+  const rows = await sql<Pick<EndpointSettings, 'id' | 'url'>[]>`
+    update webhook_endpoints
+    set active = false, disabled_reason = 'revoked', inactive_from = ${end.position}
+    where customer_id = ${customerId}
+      and api_key_id = ${apiKeyId}
+      and active
+    returning id, url`;
+  for (const endpoint of rows) await recordDisabled(sql, customerId, endpoint, 'revoked');
 }
 
 /** What is needed to send to an endpoint. */

@@ -1,4 +1,3 @@
-/** A key created without `permissions` has all of them. */
 export const scopes = [
   'customer:read',
   'contacts:read',
@@ -27,9 +26,13 @@ export const scopes = [
   'prospect:read',
   'payment_prospect:create',
   'verify_email:create',
+  'webhooks:manage',
 ] as const;
 
 export type Scope = (typeof scopes)[number];
+
+/** What a key created without `permissions` has. It has the others only if they are named. */
+export const usualScopes: readonly Scope[] = scopes.filter((scope) => !scope.endsWith(':manage'));
 
 /**
  * Who may call a route:
@@ -46,6 +49,10 @@ export type Access =
   | { session: 'member' | 'admin' }
   | { page: 'member' | 'admin' }
   | { public: true };
+
+/** Returns true if a key has all usual scopes, and no others. */
+export const isUsual = (own: readonly Scope[]): boolean =>
+  own.length === usualScopes.length && usualScopes.every((scope) => own.includes(scope));
 
 /** Returns the scopes of API keys that give access to a route: none if it takes no API key. */
 export function scopesOf(access: Access): readonly Scope[] {

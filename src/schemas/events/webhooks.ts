@@ -8,7 +8,7 @@ export const maxEndpoints = 10;
 const deliveryErrors = ['dns', 'address', 'connect', 'tls', 'timeout', 'status', 'redirect'] as const;
 export type DeliveryError = (typeof deliveryErrors)[number];
 
-const disablingReasons = ['gone', 'failing'] as const;
+const disablingReasons = ['gone', 'failing', 'revoked'] as const;
 export type DisablingReason = (typeof disablingReasons)[number];
 
 const EndpointUrl = () =>
@@ -73,7 +73,7 @@ export const Endpoint = Type.Object(
     disabled_reason: Nullable(
       Enum(
         disablingReasons,
-        'Why the service has disabled the endpoint: `gone` (it answered 410), `failing` (it only failed for 5 days). Null: it has not.',
+        'Why the service has disabled the endpoint: `gone` (it answered 410), `failing` (it only failed for 5 days), `revoked` (the key that made it was revoked). Null: it has not.',
       ),
     ),
     created_at: CreatedAt(),

@@ -1,0 +1,90 @@
+import { beforeEach, expect, test } from 'vitest';
+import { revokeKey } from '../../src/accounts/api-keys.ts';
+import { commandLine } from '../../src/schemas/audit.ts';
+import { makeEndpoint, record } from '../jobs/webhooks/receivers.ts';
+import { startApp } from '../setup/app.ts';
+import type { TestCustomer } from '../setup/factories.ts';
+
+const app = await startApp();
+let customer: TestCustomer;
+beforeEach(async () => {
+  customer = await app.customer();
+});
+
+const url = 'https://receiver.example.com/webhooks';
+const ofContacts = { url, types: ['contact.created', 'contact.updated'] };
+const manager = () => customer.withScopes(['webhooks:manage', 'contacts:read']);
+
+test('a key with the scope manages endpoints as an admin does, and is named in the audit log', async () => {
+  const key = await manager();
+  const made = await key.post('/webhooks', ofContacts);
+  expect(made).toMatchObject({
+    status: 201,
+    body: { data: { ...ofContacts, secret: expect.stringMatching(/^whsec_/) } },
+  });
+  const path = `/webhooks/${made.body.data.id}`;
+  expect((await key.get('/webhooks')).body).toMatchObject([{ id: made.body.data.id, active: true, waiting: 0 }]);
+  expect((await key.patch(path, { description: 'Copy' })).body.data.description).toBe('Copy');
+  expect((await key.post(`${path}/rotate`, {})).body.data.secret).not.toBe(made.body.data.secret);
+  expect((await key.post(`${path}/replay`, { from: '2026-01-01T00:00:00Z' })).status).toBe(200);
+  expect((await key.post(`${path}/deliveries`, {})).body).toEqual([]);
+  expect((await key.post(`${path}/test`, {})).body.ok).toBe(false);
+  expect((await key.delete(path)).status).toBe(200);
+  expect((await key.get('/webhooks')).body).toEqual([]);
+  const audited = await app.owner`
+    select distinct event, actor from audit_events where details ->> 'webhook' = ${made.body.data.id} order by 1`;
+  expect(audited).toEqual(
+    ['changed', 'created', 'deleted', 'rotated'].map((verb) => ({
+      event: `webhook.${verb}`,
+      actor: `key ${key.keyId}`,
+    })),
+  );
+});
+
+test('types that the key may not read are refused, and endpoints with such types do not exist for it', async () => {
+  const key = await manager();
+  const secret = { url, types: ['contact.created', 'company.created'] };
+  expect((await key.post('/webhooks', secret)).status).toBe(403);
+  const { id } = await makeEndpoint(app, customer.id, url, { types: ['company.created'] });
+  expect((await key.get('/webhooks')).body).toEqual([]);
+  const calls = [
+    () => key.patch(`/webhooks/${id}`, { active: false }),
+    () => key.delete(`/webhooks/${id}`),
+    () => key.post(`/webhooks/${id}/rotate`, {}),
+    () => key.post(`/webhooks/${id}/test`, {}),
+    () => key.post(`/webhooks/${id}/replay`, { from: '2026-01-01T00:00:00Z' }),
+    () => key.post(`/webhooks/${id}/deliveries`, {}),
+    () => key.patch(`/webhooks/${crypto.randomUUID()}`, {}),
+  ];
+  for (const call of calls) expect((await call()).status).toBe(404);
+  const own = (await key.post('/webhooks', ofContacts)).body.data.id as string;
+  expect((await key.patch(`/webhooks/${own}`, { types: ['company.created'] })).status).toBe(403);
+  const other = await app.customer();
+  const foreign = await other.withScopes(['webhooks:manage', 'contacts:read']);
+  expect((await foreign.delete(`/webhooks/${own}`)).status).toBe(404);
+});
+
+test('a key has the scope only if it is named', async () => {
+  const { body } = await customer.get('/webhooks');
+  expect(body).toEqual([]); // the test's own key names all scopes
+  const key = await customer.withScopes(['contacts:read']);
+  expect((await key.get('/webhooks')).status).toBe(403);
+});
+
+test('when a key is revoked, the endpoints that it made are disabled, and no others', async () => {
+  const key = await manager();
+  const own = (await key.post('/webhooks', ofContacts)).body.data.id as string;
+  const { id: other } = await makeEndpoint(app, customer.id, url);
+  await app.db.transaction((sql) => revokeKey(sql, customer.id, key.keyId, commandLine));
+  const endpoints = (await customer.get('/webhooks')).body as {
+    id: string;
+    active: boolean;
+    disabled_reason: string;
+  }[];
+  const find = (id: string) => endpoints.find((one) => one.id === id);
+  expect(find(own)).toMatchObject({ active: false, disabled_reason: 'revoked' });
+  expect(find(other)).toMatchObject({ active: true, disabled_reason: null });
+  await record(app, customer.id, [['contact.created']]);
+  expect((await customer.get('/webhooks')).body).toContainEqual(expect.objectContaining({ id: own, waiting: 0 }));
+  expect((await customer.patch(`/webhooks/${own}`, { active: true })).body.data.active).toBe(true);
+});
