@@ -9,7 +9,7 @@ import {
 } from '../schemas/filters.ts';
 import { words } from '../text/fold.ts';
 import { escapePointer } from '../text/json-pointer.ts';
-import { all, any, not, type Comparison, type Filter, type FilterValue } from './tree.ts';
+import { all, any, not, type Comparison, type Filter, type FilterValue, type Words } from './tree.ts';
 import { readValue } from './values.ts';
 
 /**
@@ -115,8 +115,25 @@ function readSearch(parsing: Parsing, field: Field, input: unknown, path: string
   return readOne(parsing, field, input, path, (text) => {
     const [first, ...others] = new Set(words(String(text)));
     // A text without letters and digits has no words.
-    return first === undefined ? nothing : { kind: 'search', field: field.name, words: [first, ...others] };
+    if (first === undefined) return nothing;
+    return any(spellingsOf([first, ...others]).map((given) => ({ kind: 'search', field: field.name, words: given })));
   });
+}
+
+/** Words of one search that are searched in both spellings. */
+const maxSpelled = 3;
+
+/**
+ * Returns the words as they are, and with `a` for `ae`, `o` for `oe` and `u` for `ue`: who has no umlauts on the keyboard
+ * types `mueller`, and Müller is stored as `muller`. Words of up to three letters would find too much.
+ */
+function spellingsOf(given: Words): Words[] {
+  const spelled = given.filter((word) => word.length > 3 && /[aou]e/.test(word)).slice(0, maxSpelled);
+  const plain = (word: string): string => word.replaceAll(/([aou])e/g, '$1');
+  return spelled.reduce<Words[]>(
+    (all, word) => all.flatMap((one) => [one, one.map((other) => (other === word ? plain(word) : other)) as Words]),
+    [given],
+  );
 }
 
 function readOperators(parsing: Parsing, field: Field, input: Record<string, unknown>, path: string): Filter {

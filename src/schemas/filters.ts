@@ -132,7 +132,7 @@ const filtersText = [
   `At most ${filterLimits.conditions} conditions, ${filterLimits.values} values, ${filterLimits.characters} characters each.`,
   'Text is compared without regard to case, accents and surrounding white space. `ne`, `not_in` and `not_contains` match missing values too.',
   "`search` is a string. It matches if each of its words occurs in the names, the e-mail addresses or the company's name.",
-  'Without any letter or digit it matches nothing.',
+  '`ae`, `oe` and `ue` also find `ä`, `ö` and `ü`. Without any letter or digit it matches nothing.',
 ].join('\n');
 
 const Filters = (fields: FilterFields): TUnsafe<GivenFilters> =>

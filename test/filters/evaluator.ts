@@ -99,8 +99,14 @@ function holds(
 
 function finds(world: World, record: WireRecord, search: string): boolean {
   const words = searches.find(([given]) => given === search)![1];
-  return words.length > 0 && words.every((word) => world.searched(record).some((text) => text.includes(word)));
+  const texts = world.searched(record);
+  return (
+    words.length > 0 && words.every((word) => spellings(word).some((one) => texts.some((text) => text.includes(one))))
+  );
 }
+
+/** `mueller` finds Müller, which is folded to `muller`. */
+const spellings = (word: string): string[] => (word.length > 3 ? [word, word.replaceAll(/([aou])e/g, '$1')] : [word]);
 
 /** Returns a comparator for the sort keys of a request. The id, descending, breaks ties. */
 export function comparator(

@@ -16,6 +16,9 @@ export const texts: readonly (readonly [given: string, folded: string])[] = [
   ['STRASSE', 'strasse'],
   ['Ærø', 'aero'],
   ['Łódź', 'lodz'],
+  ['Zürich Böse', 'zurich bose'],
+  ['Mueller', 'mueller'],
+  ['Müller', 'muller'],
   ["O'Neil", "o'neil"],
   ['50% off_now', '50% off_now'],
   ['50x offynow', '50x offynow'],
@@ -92,6 +95,8 @@ export const searches: readonly (readonly [given: string, words: readonly string
   ['τ', ['τ']],
   ['σ', ['σ']],
   ['東', ['東']],
+  ['Zuerich boese', ['zuerich', 'boese']],
+  ['Mueller', ['mueller']],
 ];
 
 /** Instants as requests write them. Some are less than a millisecond apart. */

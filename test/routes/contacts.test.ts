@@ -134,6 +134,23 @@ describe('paging', () => {
     expect(await found({ search: '@@ lovelace' })).toEqual([1, 1]);
   });
 
+  test('a search with ae, oe or ue finds umlauts too, also of the company', async () => {
+    const own = await app.customer();
+    const umlauts = await create({ first_name: 'Jörg', last_name: 'Müller', company: { name: 'Bäcker GmbH' } }, own);
+    const spelled = await create({ first_name: 'Joerg', last_name: 'Mueller', company: { name: 'Baecker AG' } }, own);
+    await create({ first_name: 'Jo', last_name: 'Mller' }, own);
+    const found = async (search: string): Promise<string[]> =>
+      (await own.post('/contacts/list', { filters: { search } })).body.map(({ id }: { id: string }) => id);
+    for (const search of ['mueller', 'JOERG', 'Joerg Mueller', 'baecker', 'mueller baecker'])
+      expect(await found(search), search).toEqual([spelled, umlauts]);
+    for (const search of ['Müller', 'jörg muller', 'mueller gmbh'])
+      expect(await found(search), search).toEqual([umlauts]);
+    expect((await own.post('/company/list', { filters: { search: 'baecker' } })).body).toHaveLength(2);
+    expect(
+      (await own.post('/contacts/metadata', { filters: { search: 'mueller' } })).body.pagination.total_records,
+    ).toBe(2);
+  });
+
   describe('in the order of texts that are too long for a cursor', () => {
     const url = (i: number): string => `https://x.example/${'a'.repeat(300)}${i}`;
     const order_by = { profnet_url: 'ASC' };
