@@ -1,0 +1,43 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { breaksOf, shapeOf } from './shape.ts';
+
+// docs/versions.md: what a release promises to programs that were written for it.
+const folder = join(import.meta.dirname, 'released');
+const document = JSON.parse(await readFile(join(import.meta.dirname, 'openapi.json'), 'utf8'));
+
+test.each(await readdir(folder))('programs that were written for %s go on', async (file) => {
+  const released = (await readFile(join(folder, file), 'utf8')).trim().split('\n');
+  expect(breaksOf(released, shapeOf(document))).toEqual([]);
+});
+
+test('what breaks a program is noticed', () => {
+  const change = (edit: (copy: typeof document) => void): string[] => {
+    const copy = structuredClone(document);
+    edit(copy);
+    return breaksOf(shapeOf(document), shapeOf(copy));
+  };
+  const { schemas } = document.components;
+  expect(change((copy) => delete copy.paths['/api/ext/contacts/{id}'].get)).not.toEqual([]);
+  expect(change((copy) => delete copy.components.schemas.Contact.properties.job_title)).not.toEqual([]);
+  expect(change((copy) => delete copy.components.schemas.ContactPatch.properties.job_title)).not.toEqual([]);
+  expect(change((copy) => copy.components.schemas.ContactCreate.required.push('job_title'))).not.toEqual([]);
+  expect(
+    change((copy) => (copy.components.schemas.Contact.properties.job_title.type = ['string', 'null'])),
+  ).not.toEqual([]);
+  expect(change((copy) => (copy.paths['/api/ext/contacts'].post['x-required-scopes'] = ['contacts:read']))).not.toEqual(
+    [],
+  );
+  expect(schemas.Contact.required).toContain('job_title');
+});
+
+test('what only adds is no break', () => {
+  const copy = structuredClone(document);
+  copy.paths['/api/ext/new'] = copy.paths['/api/ext/contacts'];
+  copy.components.schemas.Contact.properties.nickname = { type: 'string' };
+  copy.components.schemas.Contact.required.push('nickname');
+  copy.components.schemas.ContactCreate.properties.nickname = { type: ['string', 'null'] };
+  copy.components.schemas.ContactCreate.required = ['first_name'];
+  expect(breaksOf(shapeOf(document), shapeOf(copy))).toEqual([]);
+});
