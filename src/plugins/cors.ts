@@ -27,6 +27,7 @@ export default fp(
         'x-required-scope',
         'x-next-cursor',
         'x-more',
+        'x-events-cursor',
         'x-as-of',
         'x-request-id',
       ],

@@ -157,6 +157,7 @@ function answerHeaders({ config, schema }: RouteOptions, body: unknown, status: 
       ? { 'x-next-cursor': headers['x-next-cursor'] }
       : {}),
     ...(isSuccess && config?.tellsMore ? { 'x-more': headers['x-more'] } : {}),
+    ...(isSuccess && config?.concurrent === 'exports' ? { 'x-events-cursor': headers['x-events-cursor'] } : {}),
     ...(isSuccess && config?.isCounted ? { 'x-as-of': headers['x-as-of'] } : {}),
     ...(isSuccess && config?.idempotent ? { 'idempotency-replayed': headers['idempotency-replayed'] } : {}),
     ...(status === '403' ? { 'x-required-scope': headers['x-required-scope'] } : {}),
@@ -191,6 +192,10 @@ const headers = {
   'x-next-cursor': {
     type: 'string',
     description: 'Cursor of the next page; absent when this page is not full.',
+  },
+  'x-events-cursor': {
+    type: 'string',
+    description: 'From this cursor on, the feed of changes tells what changes after the export has begun.',
   },
   'x-more': {
     type: 'string',
