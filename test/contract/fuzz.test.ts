@@ -184,6 +184,8 @@ const onlyCode: Record<string, RegExp[]> = {
   '/prospect/': [/needs a profile URL/, /page × limit must not exceed/],
   // A body has exactly one of these two.
   '/enrich-contacts': [/^is required, or contact_ids in its place$/, /^must not stand beside contact_ids/],
+  // There is no such bucket, or it has too many records.
+  '/digest': [/^must be below the number of buckets/, /^must be greater: bucket/],
   '/api/webhook': endpointUrl,
   '/api/ext/webhooks': endpointUrl,
 };

@@ -110,8 +110,8 @@ function timeOf(read: Read, text: string): number {
 
 /** Sizes from small to 1 MiB, so that a reader that is quadratic is found before it takes minutes. */
 const sizes = [2 ** 15, 2 ** 20];
-/** Less than this is noise (ms). */
-const short = 100;
+/** Less than this is noise (ms): what is quadratic takes minutes for 1 MiB. */
+const short = 1_000;
 
 /** Returns what was slow, or undefined if the time grows as the text does. */
 function growth(read: Read, character: string): string | undefined {
