@@ -164,11 +164,12 @@ describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
     return damage;
   }
 
-  const isEnough = ({ started, types, imports }: Journal, { workerKills }: Damage): boolean =>
+  const isEnough = ({ started, types, imports, capped }: Journal, { workerKills }: Damage): boolean =>
     started.size > enough.starts &&
     imports > enough.imports &&
     types.size === jobTypes.length &&
-    workerKills > enough.workerKills;
+    workerKills > enough.workerKills &&
+    capped > 0;
 
   /**
    * Waits until all workers run and the catalog is refreshed. No job runs any more, so the data does not change during
