@@ -158,6 +158,8 @@ export class FeedWriter {
         if (state.failed > 0) throw new Error(`The import has failed records: ${JSON.stringify(state)}`);
         break;
       }
+      // Three others began while the file arrived.
+      if (state.status === 'UPLOADED') await this.#insist('POST', `${path}/start`, {}, [409]);
       if (['FAILED', 'CANCELLED'].includes(state.status)) throw new Error(JSON.stringify(state));
       await sleep(100);
     }
@@ -223,9 +225,9 @@ export class FeedWriter {
     const key = randomUUID();
     for (;;) {
       const answer = await this.#send(method, path, body, key);
-      if (answer && (answer.status < 300 || accepted.includes(answer.status))) return answer;
-      // The first request with the key, or as many imports as a customer may have.
-      const mustWait = answer?.status === 409 && /running|have not ended/.test(String(answer.body.message));
+      // The first request with the key, or as many imports as a customer may have: such a file was not taken.
+      const mustWait = answer?.status === 409 && /running|under way|wait for their/.test(String(answer.body.message));
+      if (answer && !mustWait && (answer.status < 300 || accepted.includes(answer.status))) return answer;
       if (answer && answer.status !== 503 && !mustWait)
         throw new Error(`${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
       await sleep(randomInt(20, 100));
