@@ -225,7 +225,7 @@ export class FeedWriter {
     const key = randomUUID();
     for (;;) {
       const answer = await this.#send(method, path, body, key);
-      // The first request with the key, or as many imports as a customer may have: such a file was not taken.
+      // The first request with the key, or as many imports as a customer may have: this 409 is not the one that is accepted.
       const mustWait = answer?.status === 409 && /running|under way|wait for their/.test(String(answer.body.message));
       if (answer && !mustWait && (answer.status < 300 || accepted.includes(answer.status))) return answer;
       if (answer && answer.status !== 503 && !mustWait)

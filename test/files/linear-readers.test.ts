@@ -108,18 +108,22 @@ function timeOf(read: Read, text: string): number {
   return (user + system) / 1_000;
 }
 
-/** Sizes from small to 1 MiB, so that a reader that is quadratic is found before it takes minutes. */
-const sizes = [2 ** 15, 2 ** 20];
-/** Less than this is noise (ms): what is quadratic takes minutes for 1 MiB. */
-const short = 1_000;
+/**
+ * Sizes from small to 1 MiB, so that a reader that is quadratic is found before it takes minutes. Of each size, a time
+ * up to `noise` (ms) says nothing.
+ */
+const sizes = [
+  { size: 2 ** 15, noise: 100 },
+  { size: 2 ** 20, noise: 1_000 },
+];
 
 /** Returns what was slow, or undefined if the time grows as the text does. */
 function growth(read: Read, character: string): string | undefined {
   let before = 0;
-  for (const [i, size] of sizes.entries()) {
+  for (const [i, { size, noise }] of sizes.entries()) {
     const text = `${character.repeat(size / character.length)}x`;
     const once = timeOf(read, text);
-    const most = Math.max(short, before * (size / (sizes[i - 1] ?? size)) * 3);
+    const most = Math.max(noise, before * (size / (sizes[i - 1]?.size ?? size)) * 3);
     if (once > most && !Array.from({ length: 4 }).some(() => timeOf(read, text) <= most))
       return `${JSON.stringify(character)}: ${Math.round(once)} ms for ${size} characters`;
     before = Math.max(1, once);
