@@ -5,5 +5,5 @@ export function lengthOf(text: string): number {
   return length;
 }
 
-/** PostgreSQL cannot store NUL characters and lone surrogates. */
+/** Returns whether PostgreSQL can store a text: it takes no NUL character and no lone surrogate. */
 export const isStorable = (text: string): boolean => !text.includes('\0') && text.isWellFormed();

@@ -19,7 +19,7 @@ export async function purge({ nodes, names }: Indexes): Promise<void> {
   for (const { name: index } of people) await mergeDeletions({ nodes }, index);
 }
 
-/** By default a merge leaves up to a tenth of deleted documents. */
+/** Removes deleted documents from the files of an index. By default, a merge leaves up to a tenth there. */
 async function mergeDeletions({ nodes }: Pick<Indexes, 'nodes'>, index: string): Promise<void> {
   const allow = (allowed: number | null) => ({ 'index.merge.policy.expunge_deletes_allowed': allowed });
   await changeSettings(nodes, index, allow(0));

@@ -101,7 +101,7 @@ export const text = (fields: Fields, name: string): string => [fields[name] ?? [
 /** Returns the text of a field that can have several lines. Browsers send line breaks as CR LF. */
 export const linesIn = (fields: Fields, name: string): string => text(fields, name).replaceAll('\r\n', '\n');
 
-/** Returns a stored text as a browser sends it back if nobody changes it, and `linesIn` reads it. */
+/** Returns what `linesIn` reads from a form in which a person left this stored text unchanged. */
 export const asSentBack = (stored: string): string => stored.replaceAll(/\r\n?/g, '\n');
 
 /**
@@ -230,7 +230,7 @@ export function pageOf<T>(
   return { shown: rows.slice((page - 1) * size, page * size), links };
 }
 
-/** Returns the links beside a page with a number. */
+/** Returns the links to the pages before and after the page with this number. */
 export const numberedPager = (
   page: number,
   isMore: boolean,

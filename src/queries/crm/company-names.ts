@@ -51,7 +51,7 @@ interface Wanted {
   /** Names of companies in lower case, without accents. */
   names: readonly string[];
   ids?: readonly string[];
-  /** Other values that the transaction needs to lock. They are locked together with the names. */
+  /** Values other than names that the transaction locks, together with the names. */
   values?: readonly LockedValue[];
 }
 
