@@ -2,10 +2,10 @@ import type { Database, Queryable, Transaction } from '../../database/db.ts';
 import { isStatementTimeout } from '../../database/lanes.ts';
 import { contactSource } from '../../filters/columns.ts';
 import { liveLists } from '../../filters/live.ts';
-import { parseRecordQuery } from '../../filters/record-query.ts';
+import { parseRecordQuery, type RecordQuery } from '../../filters/record-query.ts';
 import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
 import type { Rule } from '../../schemas/lists.ts';
-import { countMatches } from './record-pages.ts';
+import { countEach, countMatches } from './record-pages.ts';
 import { readTotals } from '../events/journal.ts';
 import { findCustomersWith } from '../records/finders.ts';
 import { enqueueTurn, type BatchOutcome } from '../records/turns.ts';
@@ -35,9 +35,34 @@ const maxContacts = 20_000;
 /** How long (ms) a read counts. A worker counts the lists that are left. */
 const readMs = 1_000;
 
+const allContacts = (customerId: string): RecordQuery => parseRecordQuery(contactSource, customerId, {});
+
 /** Returns the exact number of members of a list. */
 export const countMembers = (sql: Queryable, customerId: string, list: ListedRules): Promise<number> =>
-  countMatches(sql, { ...parseRecordQuery(contactSource, customerId, {}), filter: membersOf([list]) });
+  countMatches(sql, { ...allContacts(customerId), filter: membersOf([list]) });
+
+/** Returns the exact numbers of members of lists. It takes as long as to read all contacts if a list has rules. */
+async function countAll(sql: Queryable, customerId: string, lists: ListedRules[]): Promise<Map<string, number>> {
+  const counted = await sql<{ id: string; members: number }[]>`
+    select list_id as id, count(*) as members
+    from list_members
+    where customer_id = ${customerId}::uuid
+      and list_id = any(${lists.filter(hasNoRules).map(({ id }) => id)}::uuid[])
+    group by list_id`;
+  const byHand = new Map(counted.map(({ id, members }) => [id, members]));
+  const withRules = lists.filter((list) => !hasNoRules(list));
+  const byRules = await countEach(
+    sql,
+    allContacts(customerId),
+    withRules.map((list) => membersOf([list])),
+  );
+  return new Map([
+    ...lists.map(({ id }) => [id, byHand.get(id) ?? 0] as const),
+    ...withRules.map(({ id }, i) => [id, byRules[i]!] as const),
+  ]);
+}
+
+const hasNoRules = ({ rules }: ListedRules): boolean => rules.length === 0;
 
 /**
  * Returns lists with the numbers of their members, and the times of the counts. They are exact for a list without rules,
@@ -46,12 +71,12 @@ export const countMembers = (sql: Queryable, customerId: string, list: ListedRul
  */
 export async function withCounts<L extends CountedList>(db: Database, customerId: string, lists: L[]): Promise<L[]> {
   const { contacts } = await db.lookup((sql) => readTotals(sql, customerId));
-  const isExact = ({ rules }: L) => rules.length === 0 || contacts <= maxContacts;
+  const isExact = (list: L) => hasNoRules(list) || contacts <= maxContacts;
   const [exact, kept] = [lists.filter(isExact), lists.filter((list) => !isExact(list))];
-  const counts = new Map<string, Count>();
-  await db.search(async (sql) => {
-    for (const list of exact) counts.set(list.id, await count(sql, customerId, list));
-  });
+  const all = await db.search((sql) => countAll(sql, customerId, exact));
+  const counts = new Map<string, Count>(
+    exact.map(({ id, read_at }) => [id, { contacts_count: all.get(id)!, counted_at: read_at }]),
+  );
   const end = performance.now() + readMs;
   const due = kept.filter(({ is_fresh }) => !is_fresh).toSorted(byAge);
   for (const list of due) {

@@ -23,8 +23,9 @@ import { defaultOrder } from '../../filters/order.ts';
 import { longTextsOf } from '../../filters/paging/page-context.ts';
 import { nextCursor, positionOf, type RecordQuery } from '../../filters/record-query.ts';
 import { recorder, run } from '../../filters/sql-recorder.ts';
-import { constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
-import { singleList, type Filter } from '../../filters/tree.ts';
+import { constant, join, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
+import { toSql } from '../../filters/to-sql.ts';
+import { any, singleList, type Filter } from '../../filters/tree.ts';
 import { readTotals } from '../events/journal.ts';
 import { resolveLists } from '../memberships/list-filters.ts';
 
@@ -207,6 +208,32 @@ export async function countMatches(sql: Queryable, query: RecordQuery, most?: nu
     list === undefined ? await countOfMatches(sql, query, most) : membersClauses(query.customerId, list);
   const [row] = await run<{ total: number }>(sql, recorder`select ${total} as total from ${from} where ${where}`);
   return row!.total;
+}
+
+/** How many filters one statement of `countEach` evaluates: with 50 rules each, in seconds for 20,000 contacts. */
+const filtersAtOnce = 10;
+
+/**
+ * Returns for each filter the number of the customer's records that match it. Reads all records, once for several
+ * filters, so it is for customers with few.
+ * @param query without a filter
+ * @param filters ones in which `resolveLists` has replaced the lists
+ */
+export async function countEach(sql: Queryable, query: RecordQuery, filters: readonly Filter[]): Promise<number[]> {
+  const counts: number[] = [];
+  for (let first = 0; first < filters.length; first += filtersAtOnce) {
+    const some = filters.slice(first, first + filtersAtOnce);
+    const totals = some.map((filter, i) => {
+      const matches = toSql(recorder, query.source, query.customerId, filter);
+      return recorder`count(*) filter (where ${matches}) as ${constant(recorder, `total_${i}`)}`;
+    });
+    const { from } = countClauses(recorder, { ...query, filter: any(some) });
+    const { where } = countClauses(recorder, query);
+    const statement = recorder`select ${join(recorder, totals, ',', '')} from ${from} where ${where}`;
+    const [row] = await run<Record<string, number>>(sql, statement);
+    counts.push(...Object.values(row!));
+  }
+  return counts;
 }
 
 /** Counts without the contacts, because a contact that is deleted is no member any more. */
