@@ -588,6 +588,8 @@ create table journal (
   constraint journal_pkey primary key (customer_id, "position", part),
   constraint journal_source_known check (source = any (array['api', 'page', 'import', 'job', 'command']))
 ) partition by list (part);
+create index journal_change on only journal using btree (customer_id, change_id, "position");
+create index journal_record on only journal using btree (customer_id, record_id, "position");
 grant insert, select on journal to sales_data_api;
 comment on table journal is 'What happened with the records of each customer. The feed of changes and webhooks read it.';
 comment on column journal.part is 'The partition: each is used for eight days, in turn. A worker truncates a partition whose rows are too old, long before its next turn.';

@@ -29,6 +29,7 @@ import webhookSender from './plugins/webhook-sender.ts';
 import apiKeys from './routes/api-keys.ts';
 import companies from './routes/companies.ts';
 import batches from './routes/batches.ts';
+import changes from './routes/changes.ts';
 import events from './routes/events.ts';
 import fields from './routes/fields.ts';
 import duplicates from './routes/duplicates.ts';
@@ -91,6 +92,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(merges, { prefix: '/api/ext' });
   void app.register(lists, { prefix: '/api/ext' });
   void app.register(events, { prefix: '/api/ext' });
+  void app.register(changes, { prefix: '/api/ext' });
   void app.register(fields, { prefix: '/api/ext' });
   void app.register(products, { prefix: '/api/ext' });
   void app.register(opportunities, { prefix: '/api/ext' });

@@ -14,16 +14,12 @@ import {
   type FeedPage,
   type Place,
 } from '../queries/events/feed.ts';
-import { findCompanies } from '../queries/crm/companies.ts';
-import { findContacts } from '../queries/crm/contacts.ts';
-import { findLists } from '../queries/crm/lists.ts';
 import { findVisibleImports, visibleImports } from '../queries/imports/imports.ts';
 import { findJobViews } from '../queries/jobs/job-views.ts';
-import { findOpportunities } from '../queries/sales/opportunities.ts';
-import { findProducts } from '../queries/sales/products.ts';
+import { findRecords } from '../queries/records/record-finders.ts';
 import { scopes, type Scope } from '../schemas/base/scopes.ts';
 import { ErrorBody } from '../schemas/base/wire.ts';
-import { eventReaders, readableEvents, type EventType } from '../schemas/events/types.ts';
+import { eventNouns, eventReaders, readableEvents, type EventNoun, type EventType } from '../schemas/events/types.ts';
 import { Event, EventQuery } from '../schemas/events/feed.ts';
 import { visibleJobs } from '../schemas/jobs.ts';
 
@@ -134,19 +130,16 @@ const idsOf = (found: readonly { type: EventType; data: FeedEvent['data'] }[], n
 type Shown = Omit<FeedEvent, 'position'>;
 
 async function expand(db: Database, customerId: string, found: Shown[], own: readonly Scope[]): Promise<Event[]> {
-  const finders: Record<string, (ids: string[]) => Promise<{ id: string }[]>> = {
-    contact: (ids) => db.lookup((sql) => findContacts(sql, customerId, ids)),
-    company: (ids) => db.lookup((sql) => findCompanies(sql, customerId, ids)),
-    list: (ids) => findLists(db, customerId, ids),
-    product: (ids) => db.lookup((sql) => findProducts(sql, customerId, ids)),
-    opportunity: (ids) => db.lookup((sql) => findOpportunities(sql, customerId, ids)),
-    job: (ids) => db.lookup((sql) => findJobViews(sql, customerId, ids, visibleJobs(own))),
-    import: (ids) => importsOf(db, customerId, ids, own),
+  const find = (noun: string, ids: string[]): Promise<{ id: string }[]> => {
+    if (noun === 'job') return db.lookup((sql) => findJobViews(sql, customerId, ids, visibleJobs(own)));
+    return noun === 'import'
+      ? importsOf(db, customerId, ids, own)
+      : findRecords(db, customerId, noun as EventNoun, ids);
   };
   const records = new Map<string, object>();
-  for (const [noun, find] of Object.entries(finders)) {
+  for (const noun of [...eventNouns, 'job', 'import']) {
     const ids = idsOf(found, noun);
-    if (ids.length > 0) for (const record of await find(ids)) records.set(`${noun} ${record.id}`, record);
+    if (ids.length > 0) for (const record of await find(noun, ids)) records.set(`${noun} ${record.id}`, record);
   }
   return found.map((event) => ({ ...event, record: records.get(`${nounOf(event.type)} ${event.data.id}`) ?? null }));
 }

@@ -1,6 +1,7 @@
 import { hashPassword } from '../../src/accounts/passwords.ts';
 import { endpointCreation } from '../../src/accounts/webhooks.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
+import { readableEvents } from '../../src/schemas/events/types.ts';
 import { pools } from '../../src/schemas/credits.ts';
 import type { Scope } from '../../src/schemas/base/scopes.ts';
 import { mintToken, sessionPrefix } from '../../src/credentials/tokens.ts';
@@ -36,6 +37,8 @@ export interface Records {
   user: string;
   apiKey: string;
   webhook: string;
+  /** What a call has changed. */
+  change: string;
   /** The customer's pipeline, and its first stage. */
   pipeline: string;
   stage: string;
@@ -98,6 +101,7 @@ const kinds: Record<string, Kind> = {
   '/api/api-key/update/:id': 'apiKey',
   '/api/api-key/spend-caps/:id': 'apiKey',
   '/api/api-key/revoke/:id': 'apiKey',
+  '/api/ext/changes/:id': 'change',
   '/api/webhook/:id': 'webhook',
   '/api/webhook/:id/rotate': 'webhook',
   '/api/webhook/:id/test': 'webhook',
@@ -142,7 +146,9 @@ const kinds: Record<string, Kind> = {
 export const placeAt = (url: string, place: string): string => (`${url}${place}` in kinds ? `${url}${place}` : place);
 
 /** Positions whose ids are accepted whatever they refer to. */
-const filtered = ['/filters/stage_id', '/filters/company_id', '/filters/contact_id'];
+const filtered = ['stage_id', 'company_id', 'contact_id', 'record_id', 'change_id', 'actor_id'].map(
+  (name) => `/filters/${name}`,
+);
 export const unchecked = new Set(['/source_id', '/ids', ...filtered]);
 
 /**
@@ -177,10 +183,7 @@ export async function makeRecords(
     secondCompany: await make(customer, '/company', companyBody()),
     thirdCompany: await make(customer, '/company', companyBody()),
   };
-  const [list] = await owner<[{ id: string }]>`
-    insert into lists (customer_id, name, owner_id)
-    values (${customer.id}, 'List', ${customer.adminId})
-    returning id`;
+  const { body: list } = await customer.post('/list-contact', { name: 'List' });
   const hash = await (passwordHash ??= hashPassword(password));
   const [admin] = await owner<[{ email: string }]>`
     update users
@@ -194,7 +197,21 @@ export async function makeRecords(
   const crm = { contact, company, ...more, list: list.id, user, jobs, job: jobs['verify_email:create'] };
   const imports = await makeImports(customer, importKinds[scope!] ?? importKinds['contacts:update']!);
   const webhook = await makeWebhook(app, customer);
-  return { customer, adminEmail: admin.email, ...crm, ...imports, ...(await makeSales(customer)), apiKey, webhook };
+  const sales = await makeSales(customer);
+  const change = await findChange(owner, customer, scope);
+  return { customer, adminEmail: admin.email, ...crm, ...imports, ...sales, apiKey, webhook, change };
+}
+
+/** Returns the id of a change of a record that a key with the scope may read. */
+async function findChange(owner: TestApp['owner'], { id }: TestCustomer, scope: Scope = 'contacts:read') {
+  const [row] = await owner<{ change_id: string }[]>`
+    select change_id
+    from journal
+    where customer_id = ${id}
+      and type = any(${readableEvents([scope, 'contacts:read'])}::text[])
+    order by type = any(${readableEvents([scope])}::text[]) desc, position
+    limit 1`;
+  return row!.change_id;
 }
 
 /** Creates an endpoint at a name that is never looked up, and whose address no webhook is sent to. */

@@ -106,6 +106,12 @@ const calls: [string, number, Call][] = [
     (one, { list, contact }) =>
       one.post('/list-contact-details/remove-contacts', { list_id: list, contact_ids: [contact] }),
   ],
+  ['a page of changes', 2_000, (one) => one.post('/changes/list', {})],
+  [
+    'the history of a contact',
+    200,
+    (one, { contact }) => one.post('/changes/list', { filters: { record_id: contact } }),
+  ],
   ['a page of products', 2_000, (one) => one.post('/products/list', {})],
   ['a product', 50, (one, { product }) => one.get(`/products/${product}`)],
   ['a new product', 50, (one) => one.post('/products', productBody())],

@@ -28,6 +28,7 @@ export const tags = [
       'starts a job; read the job until it ends, then read its results.',
   },
   { name: 'fields', description: 'What the fields of records are, for programs that map or show them.' },
+  { name: 'history', description: 'Who has changed what, with the values before and after.' },
   { name: 'events', description: 'What changed, in an order in which a reader misses nothing.' },
   { name: 'customer', description: 'The account that the API key belongs to: subscription, users and credits.' },
   { name: 'api keys', description: 'API keys are managed by admins, in a session. API keys cannot manage keys.' },

@@ -12,6 +12,7 @@ import { normalise } from '../../text/normalise.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
 import {
   findByIds,
+  inOrderOf,
   type CreateRecord,
   type DeleteRecord,
   type FindRecords,
@@ -42,6 +43,9 @@ export const blankCompany: CompanyColumns = {
   location_country: '',
   custom_fields: {},
 };
+
+/** Columns of a company that only the service writes. */
+export const serviceColumns = ['score', 'verification_status', 'last_verified'] as const;
 
 /**
  * SQL columns of a company as responses show them. For a company that was never verified, `last_verified` is its
@@ -139,28 +143,30 @@ export const updateCompany: UpdateRecord<CompanyPatch> = async (sql, customerId,
  */
 export const deleteCompany: DeleteRecord = async (sql, customerId, id, ifMatch) => {
   const company = await lockCompany(sql, customerId, id, 'update', ifMatch);
-  await withLastWrites(sql, customerId, async (last) => {
-    await removeCompanies(sql, customerId, [company.id], last);
-    last.deleted('company', { id, external_id: company.external_id });
-  });
+  await withLastWrites(sql, customerId, (last) => removeCompanies(sql, customerId, [company.id], last));
 };
 
 /**
  * Deletes companies, which are locked `for update`: no read finds them any more, also as the company of a contact or an
- * opportunity. Their rows, and these references, stay for `HISTORY_DAYS`. The caller records the events.
+ * opportunity. Their rows, and these references, stay for `HISTORY_DAYS`.
+ * @param more what the events tell besides
  */
 export async function removeCompanies(
   sql: Transaction,
   customerId: string,
   ids: readonly LockedId[],
   last: LastWrites,
+  more: { merged_into?: string } = {},
 ): Promise<void> {
   if (ids.length === 0) return;
-  await sql`
+  const removed = await sql<(CompanyColumns & { id: string })[]>`
     update companies
     set deleted_at = (select clock_timestamp())
     where customer_id = ${customerId}
-      and id = any(${ids as LockedId[]}::uuid[])`;
+      and id = any(${ids as LockedId[]}::uuid[])
+    returning id, ${constant(sql, [...companyFields, ...serviceColumns].join(', '))}`;
+  for (const { id, ...values } of inOrderOf(ids, removed))
+    last.deleted('company', { id, external_id: values.external_id }, values, more);
   last.count('companies', -ids.length);
 }
 

@@ -67,8 +67,7 @@ export const writeCompanyBatch = (
       await assignExternalIds(attempt, customerId, companies, items);
     }
     endIfAtomic(batch, items);
-    if (batch.operation === 'delete')
-      await removeCompanies(attempt, customerId, setDeleted('company', items, own), own);
+    if (batch.operation === 'delete') await removeCompanies(attempt, customerId, setDeleted(items), own);
     else await write(attempt, customerId, items, own);
     return outcomesOf(items);
   });

@@ -79,7 +79,7 @@ async function deleteAll(sql: Transaction, customerId: string, batch: Batch, las
   await lockValues(sql, customerId, lockedValuesOf(batch.match, items));
   await lockMatching(sql, customerId, contacts, batch, items);
   endIfAtomic(batch, items);
-  await removeContacts(sql, customerId, setDeleted('contact', items, last), last);
+  await removeContacts(sql, customerId, setDeleted(items), last);
   return outcomesOf(items);
 }
 

@@ -28,6 +28,7 @@ import { findOrCreateCompany } from './company-names.ts';
 import { findUnknownReferences } from './contact-references.ts';
 import {
   findByIds,
+  inOrderOf,
   type CreateRecord,
   type DeleteRecord,
   type FindRecords,
@@ -68,6 +69,16 @@ export const blank: ContactColumns = {
   assigned_to: null,
   company_id: null,
 };
+
+/** Columns of a contact that only the service writes. */
+export const serviceColumns = [
+  'prospect_id',
+  'score',
+  'verification_status',
+  'last_verified',
+  'crm_synced_at',
+  'removal_requested_at',
+] as const;
 
 /**
  * SQL columns of a contact as responses show them. For a contact that was never verified, `last_verified` is its
@@ -277,26 +288,32 @@ async function updateContactRow(
  */
 export const deleteContact: DeleteRecord = async (sql, customerId, id, ifMatch) => {
   const contact = await lockContact(sql, customerId, id, ifMatch);
-  await withLastWrites(sql, customerId, async (last) => {
-    await removeContacts(sql, customerId, [contact.id], last);
-    last.deleted('contact', { id, external_id: contact.external_id });
-  });
+  await withLastWrites(sql, customerId, (last) => removeContacts(sql, customerId, [contact.id], last));
 };
 
-/** Deletes contacts and removes them from lists and opportunities. The caller records the events. */
+/**
+ * Deletes contacts and removes them from lists and opportunities.
+ * @param more what the events tell besides
+ */
 export async function removeContacts(
   sql: Transaction,
   customerId: string,
   ids: readonly LockedId[],
   last: LastWrites,
+  more: { merged_into?: string } = {},
 ): Promise<void> {
   if (ids.length === 0) return;
-  await removeFromOpportunities(sql, customerId, ids);
-  await removeFromAllLists(sql, customerId, ids);
-  await sql`
+  const opportunities = await removeFromOpportunities(sql, customerId, ids);
+  const lists = await removeFromAllLists(sql, customerId, ids);
+  const removed = await sql<(ContactColumns & { id: string })[]>`
     delete from contacts
     where customer_id = ${customerId}
-      and id = any(${ids as LockedId[]}::uuid[])`;
+      and id = any(${ids as LockedId[]}::uuid[])
+    returning id, ${constant(sql, [...contactFields, 'company_id', ...serviceColumns].join(', '))}`;
+  for (const { id, ...values } of inOrderOf(ids, removed)) {
+    const links = { list_ids: lists.get(id) ?? [], opportunities: opportunities.get(id) ?? [] };
+    last.deleted('contact', { id, external_id: values.external_id }, { ...values, ...links }, more);
+  }
   last.count('contacts', -ids.length);
 }
 

@@ -257,13 +257,13 @@ async function lockList(
  */
 export const deleteList: DeleteRecord = (sql, customerId, id, ifMatch) =>
   withLastWrites(sql, customerId, async (last) => {
-    await lockList(sql, customerId, id, 'update', ifMatch);
+    const { name, description, rules, source } = await lockList(sql, customerId, id, 'update', ifMatch);
     await sql`
       update lists
       set deleted_at = (select clock_timestamp())
       where customer_id = ${customerId}
         and id = ${id}`;
-    last.deleted('list', { id });
+    last.deleted('list', { id }, toldOf({ name, description, rules }, source));
   });
 
 /**

@@ -195,11 +195,17 @@ export const newestPlace = (sql: Queryable, customerId: string) => sql`
 const slackMs = 15 * 60_000;
 
 /**
- * Returns a place before all events that happened at a time or later. Earlier events can follow it, too.
+ * Returns a place before all events that happened at a time or later, or `behind` all that happened before it. Other
+ * events can stand between the place and that time.
  * @param instant RFC 3339
  */
-export async function findPlaceAt(db: Database, customerId: string, instant: string): Promise<Place> {
-  const wanted = Date.parse(instant) - slackMs;
+export async function findPlaceAt(
+  db: Database,
+  customerId: string,
+  instant: string,
+  side: 'before' | 'behind' = 'before',
+): Promise<Place> {
+  const wanted = Date.parse(instant) + (side === 'before' ? -slackMs : slackMs);
   // Searches by halves: the journal has no index of times.
   let [low, high] = [0, (await findEnd(db, customerId)).position];
   while (low < high) {

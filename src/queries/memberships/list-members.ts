@@ -210,16 +210,22 @@ export async function findManualLists(
   return new Map(members.map(({ contact_id, list_ids }) => [contact_id, list_ids]));
 }
 
-/** Deletes all memberships of contacts. Call it before the contacts are deleted. */
+/**
+ * Deletes all memberships of contacts. Call it before the contacts are deleted. Returns the lists by contact, also
+ * those that are deleted.
+ */
 export async function removeFromAllLists(
   sql: Transaction,
   customerId: string,
   contactIds: readonly LockedId[],
-): Promise<void> {
-  await sql`
+): Promise<Map<string, string[]>> {
+  const removed = await sql<{ contact_id: string; list_id: string }[]>`
     delete from list_members
     where customer_id = ${customerId}
-      and contact_id = any(${contactIds as LockedId[]}::uuid[])`;
+      and contact_id = any(${contactIds as LockedId[]}::uuid[])
+    returning contact_id, list_id`;
+  const byContact = Map.groupBy(removed, ({ contact_id }) => contact_id);
+  return new Map(Array.from(byContact, ([id, rows]) => [id, rows.map(({ list_id }) => list_id)]));
 }
 
 /** Maximum number of members that were added by hand to a list that is duplicated. Copying them takes about a second. */

@@ -4,7 +4,6 @@ import { DomainError } from '../../errors.ts';
 import { constant, type Fragment } from '../../filters/sql.ts';
 import { isSame } from '../events/changes.ts';
 import { alive, bodyOf, fail, lacksRequired, type Batch, type Item } from './batches.ts';
-import type { LastWrites } from './last-writes.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
 
 type Row = Record<string, unknown>;
@@ -167,16 +166,11 @@ export async function writeItems<R, W extends object>(
   return { created, changed };
 }
 
-/** Sets the result of each item that has none to `deleted`, and records the events. Returns the ids of the records. */
-export const setDeleted = (
-  noun: BatchKind['noun'],
-  items: readonly Item<{ external_id: string | null }>[],
-  last: LastWrites,
-): LockedId[] =>
+/** Sets the result of each item that has none to `deleted`. Returns the ids of the records. */
+export const setDeleted = (items: readonly Item<object>[]): LockedId[] =>
   alive(items).map((item) => {
-    const { id, external_id } = item.stored!;
+    const { id } = item.stored!;
     item.outcome = { status: 'deleted', id };
-    last.deleted(noun, { id, external_id });
     return id;
   });
 

@@ -77,3 +77,9 @@ export async function requireOwner(sql: Queryable, table: keyof typeof ownedBy, 
   if (!row) throw notFound(ownedBy[table]);
   return row.customer_id;
 }
+
+/** Returns the rows in the order of their ids. */
+export const inOrderOf = <Row extends { id: string }>(ids: readonly string[], rows: readonly Row[]): Row[] => {
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  return ids.flatMap((id) => byId.get(id) ?? []);
+};

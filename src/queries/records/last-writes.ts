@@ -36,10 +36,17 @@ class Writes {
 
   /**
    * Records the event that a record was deleted.
+   * @param values its columns and links, by which its deletion can be undone
    * @param more `merged_into`: the id of the record that replaces it
    */
-  deleted<Noun extends EventNoun>(noun: Noun, record: Told<Noun>, more: { merged_into?: string } = {}): void {
-    this.#record(noun, 'deleted', record, more);
+  deleted<Noun extends EventNoun>(
+    noun: Noun,
+    record: Told<Noun>,
+    values: object,
+    more: { merged_into?: string } = {},
+  ): void {
+    const before = Object.fromEntries(Object.entries(values).filter(([, value]) => !isEmpty(value)));
+    this.#record(noun, 'deleted', record, more, { before });
   }
 
   /** Records the event that a person whom the customer had unlocked was erased from the catalog. */
@@ -85,6 +92,10 @@ class Writes {
     return this.#events;
   }
 }
+
+/** An empty value is not kept, as it is what a restored record has without it. */
+const isEmpty = (value: unknown): boolean =>
+  value === null || value === '' || (typeof value === 'object' && Object.keys(value).length === 0);
 
 /**
  * What a transaction of one customer tells its journal, and how it changes the customer's totals. Only `withLastWrites`

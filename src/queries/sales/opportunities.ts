@@ -224,8 +224,10 @@ async function readParts(
  * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not its ETag
  */
 export const deleteOpportunity: DeleteRecord = async (sql, customerId, id, ifMatch) => {
-  await lockOpportunity(sql, customerId, id);
-  if (ifMatch !== undefined) requireMatch(ifMatch, (await findOpportunities(sql, customerId, [id]))[0]!);
+  const { id: _id, ...columns } = await lockOpportunity(sql, customerId, id);
+  const [shown] = await findOpportunities(sql, customerId, [id]);
+  if (ifMatch !== undefined) requireMatch(ifMatch, shown!);
+  const { contacts_ids, details, price } = shown!;
   await sql`
     delete from opportunity_lines
     where customer_id = ${customerId}
@@ -238,7 +240,9 @@ export const deleteOpportunity: DeleteRecord = async (sql, customerId, id, ifMat
     delete from opportunities
     where customer_id = ${customerId}
       and id = ${id}`;
-  await withLastWrites(sql, customerId, async (last) => last.deleted('opportunity', { id }));
+  await withLastWrites(sql, customerId, async (last) =>
+    last.deleted('opportunity', { id }, { ...columns, contacts_ids, details, price }),
+  );
 };
 
 /** Gives the opportunities of companies to another company. */

@@ -28,12 +28,19 @@ export async function addContacts(
     from unnest(${distinct}::uuid[]) with ordinality as given (contact_id, position)`;
 }
 
-/** Removes contacts from all opportunities before they are deleted. */
+/** Where a contact stands in an opportunity. */
+export interface PlaceInOpportunity {
+  id: string;
+  /** Among its contacts. */
+  position: number;
+}
+
+/** Removes contacts from all opportunities before they are deleted. Returns their places, by contact. */
 export async function removeFromOpportunities(
   sql: Transaction,
   customerId: string,
   contactIds: readonly LockedId[],
-): Promise<void> {
+): Promise<Map<string, PlaceInOpportunity[]>> {
   const opportunities = sql`
     select m.opportunity_id
     from opportunity_contacts m
@@ -47,8 +54,16 @@ export async function removeFromOpportunities(
       and o.id = any(array(${opportunities}))
     order by o.id
     for no key update`;
-  await sql`
+  const removed = await sql<{ contact_id: string; opportunity_id: string; position: number }[]>`
     delete from opportunity_contacts
     where customer_id = ${customerId}
-      and contact_id = any(${contactIds as LockedId[]}::uuid[])`;
+      and contact_id = any(${contactIds as LockedId[]}::uuid[])
+    returning contact_id, opportunity_id, position`;
+  const byContact = Map.groupBy(removed, ({ contact_id }) => contact_id);
+  return new Map(
+    Array.from(byContact, ([id, rows]) => [
+      id,
+      rows.map(({ opportunity_id, position }) => ({ id: opportunity_id, position })),
+    ]),
+  );
 }

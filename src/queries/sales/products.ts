@@ -117,9 +117,9 @@ export const updateProduct: UpdateRecord<ProductPatch> = async (sql, customerId,
 export const deleteProduct: DeleteRecord = async (sql, customerId, id, ifMatch) => {
   // A transaction that adds a line locks the product's row too. So no line with this product can appear before the
   // deletion.
-  await lockProduct(sql, customerId, id, 'update', ifMatch);
+  const product = await lockProduct(sql, customerId, id, 'update', ifMatch);
   await removeProduct(sql, customerId, id);
-  await withLastWrites(sql, customerId, async (last) => last.deleted('product', { id }));
+  await withLastWrites(sql, customerId, async (last) => last.deleted('product', { id }, product));
 };
 
 async function removeProduct(sql: Transaction, customerId: string, id: string): Promise<void> {

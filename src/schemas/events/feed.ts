@@ -4,6 +4,16 @@ import { actorTypes, eventSources, eventTypes } from './types.ts';
 
 const maxEvents = 1_000;
 
+export const Actor = () =>
+  Type.Object(
+    {
+      type: Enum(actorTypes, 'An API key, a user, the command line, or the service by itself.'),
+      id: Type.Optional(Uuid('Id of the key or user.')),
+      name: Type.Optional(Type.String({ description: "A user's e-mail address." })),
+    },
+    { description: 'Who made the change, or started the job or import. Missing in changes from before 1.1.0.' },
+  );
+
 export const Event = Type.Object(
   {
     id: Uuid('Id of the event, the same for every reader.'),
@@ -12,16 +22,7 @@ export const Event = Type.Object(
     data: Type.Object(
       {
         source: Enum(eventSources, 'What made the change.'),
-        actor: Type.Optional(
-          Type.Object(
-            {
-              type: Enum(actorTypes, 'An API key, a user, the command line, or the service by itself.'),
-              id: Type.Optional(Uuid('Id of the key or user.')),
-              name: Type.Optional(Type.String({ description: "A user's e-mail address." })),
-            },
-            { description: 'Who made the change, or started the job or import. Missing in changes from before 1.1.0.' },
-          ),
-        ),
+        actor: Type.Optional(Actor()),
         change_id: Type.Optional(
           Uuid('The same for all events of one call, job or import, of which it is the id. Missing as `actor` is.'),
         ),

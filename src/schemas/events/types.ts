@@ -1,7 +1,7 @@
 import type { Scope } from '../base/scopes.ts';
 
 /** The records whose changes make events. Each has the events `….created`, `….updated` and `….deleted`. */
-const eventNouns = ['contact', 'company', 'list', 'product', 'opportunity'] as const;
+export const eventNouns = ['contact', 'company', 'list', 'product', 'opportunity'] as const;
 export type EventNoun = (typeof eventNouns)[number];
 
 export const eventTypes = [

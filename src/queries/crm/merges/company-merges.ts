@@ -50,9 +50,10 @@ async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, 
     contacts: await countOfCompanies(sql, customerId, 'contacts', gone),
     opportunities: await countOfCompanies(sql, customerId, 'opportunities', gone),
   });
+  last.updated('company', { id: kept.id, external_id: merged.external_id }, kept, merged);
   await moveContacts(sql, customerId, { to: kept.id, from: gone });
   await moveOpportunities(sql, customerId, gone, kept.id);
-  await removeCompanies(sql, customerId, gone, last);
+  await removeCompanies(sql, customerId, gone, last, { merged_into: kept.id });
   await updateMerged(sql, customerId, kept.id, merged);
   await rememberMerge(
     sql,
@@ -61,8 +62,6 @@ async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, 
     { id: kept.id, before: kept.external_id, after: merged.external_id },
     others.map(({ id, external_id }) => ({ id, external_id, prospect_id: null })),
   );
-  last.updated('company', { id: kept.id, external_id: merged.external_id }, kept, merged);
-  for (const { id, external_id } of others) last.deleted('company', { id, external_id }, { merged_into: kept.id });
 }
 
 const readCompanies = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredCompany[]> => sql<

@@ -10,7 +10,7 @@ import type { LockedValue } from '../../records/value-locks.ts';
 import { addToLists, findManualLists } from '../../memberships/list-members.ts';
 import { countOpportunitiesOfContacts, moveOpportunityContacts } from '../../sales/moved-opportunities.ts';
 import { lockCompanies } from '../company-names.ts';
-import { encodedContact, lockContactRows, removeContacts, type ContactColumns } from '../contacts.ts';
+import { encodedContact, lockContactRows, removeContacts, serviceColumns, type ContactColumns } from '../contacts.ts';
 import {
   firstOf,
   mergedCustomFields,
@@ -58,9 +58,11 @@ async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, 
   const merged = mergedContact(records, merge);
   const gone = others.map(({ id }) => id);
   requireFew('contact', { opportunities: await countOpportunitiesOfContacts(sql, customerId, gone) });
+  const { prospect_id: _hidden, ...shown } = merged;
+  last.updated('contact', { id: kept.id, external_id: merged.external_id }, kept, shown);
   await moveManualLists(sql, customerId, { to: kept.id, from: gone });
   await moveOpportunityContacts(sql, customerId, { to: kept.id, from: gone });
-  await removeContacts(sql, customerId, gone, last);
+  await removeContacts(sql, customerId, gone, last, { merged_into: kept.id });
   await updateMerged(sql, customerId, kept.id, merged);
   await rememberMerge(
     sql,
@@ -69,24 +71,12 @@ async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, 
     { id: kept.id, before: kept.external_id, after: merged.external_id },
     others.map(({ id, external_id, prospect_id }) => ({ id, external_id, prospect_id })),
   );
-  const { prospect_id: _hidden, ...shown } = merged;
-  last.updated('contact', { id: kept.id, external_id: merged.external_id }, kept, shown);
-  for (const { id, external_id } of others) last.deleted('contact', { id, external_id }, { merged_into: kept.id });
 }
-
-const ownColumns = [
-  'prospect_id',
-  'score',
-  'verification_status',
-  'last_verified',
-  'crm_synced_at',
-  'removal_requested_at',
-] as const;
 
 const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredContact[]> => sql<
   StoredContact[]
 >`
-  select id, ${constant(sql, [...contactFields, ...ownColumns].join(', '))}, company_id
+  select id, ${constant(sql, [...contactFields, ...serviceColumns].join(', '))}, company_id
   from contacts
   where customer_id = ${customerId}
     and id = any(${ids as string[]}::uuid[])`;

@@ -1,0 +1,292 @@
+import type { Database, Queryable } from '../../database/db.ts';
+import { liveLists } from '../../filters/live.ts';
+import { companyFields } from '../../schemas/companies.ts';
+import { contactFields } from '../../schemas/contacts.ts';
+import type { Change, ChangeQuery, ChangeSummary } from '../../schemas/events/changes.ts';
+import { eventNouns, type EventActor, type EventNoun, type EventSource } from '../../schemas/events/types.ts';
+import { opportunityFields } from '../../schemas/opportunities.ts';
+import { productFields } from '../../schemas/products.ts';
+import { findRecords } from '../records/record-finders.ts';
+import { findPlaceAt, newestPlace } from './feed.ts';
+
+type Values = Record<string, unknown>;
+
+/** Members of records that people set, in the order in which they are shown. */
+const settable: Record<EventNoun, readonly string[]> = {
+  contact: [...contactFields, 'company'],
+  company: companyFields,
+  list: ['name', 'description', 'rules'],
+  product: productFields,
+  opportunity: [...opportunityFields, 'contacts_ids', 'details'],
+};
+
+/** Columns of journal rows that are no member of the record's GET. */
+const hidden = new Set(['prospect_id']);
+
+/** Number of positions that one statement looks at. */
+const span = 10_000;
+
+interface Row {
+  position: number;
+  noun: EventNoun;
+  verb: Change['type'];
+  record_id: string;
+  occurred_at: string;
+  source: EventSource;
+  actor: EventActor | null;
+  change_id: string | null;
+  merged_into: string | null;
+  before: Values | null;
+  after: Values | null;
+}
+
+export interface ChangePage {
+  /** Newest first. */
+  changes: Change[];
+  /** Position before which the next page begins. Undefined: there is none. */
+  next: number | undefined;
+}
+
+/**
+ * Reads what happened with records. A page may be shorter than asked, even empty, although there is a next one.
+ * @param nouns the kinds of records that the caller may read
+ * @param before only changes with lower positions
+ */
+export async function listChanges(
+  db: Database,
+  customerId: string,
+  nouns: readonly EventNoun[],
+  { filters = {}, before, limit }: { filters?: ChangeQuery['filters']; before?: number | undefined; limit: number },
+): Promise<ChangePage> {
+  const end =
+    before ?? (await db.lookup((sql) => sql<[{ position: number }]>`${newestPlace(sql, customerId)}`))[0].position + 1;
+  const until = filters.until === undefined ? end : Math.min(end, (await endOf(db, customerId, filters.until)) + 1);
+  const since = filters.since === undefined ? 0 : (await findPlaceAt(db, customerId, filters.since)).position;
+  // With one of these an index finds the rows.
+  const isIndexed = filters.record_id !== undefined || filters.change_id !== undefined;
+  const begin = isIndexed ? since : Math.max(since, until - span - 1);
+  const rows = await db.lookup((sql) => readRows(sql, customerId, nouns, filters, { begin, until, limit }));
+  const created = rows.filter(({ verb }) => verb === 'created');
+  const valuesOf = await valuesAtCreation(db, customerId, created);
+  const isLast = rows.length < limit && begin <= since;
+  return {
+    changes: rows.map((row) => toChange(row, valuesOf)),
+    next: isLast ? undefined : rows.length === limit ? rows.at(-1)!.position : begin + 1,
+  };
+}
+
+/** Returns a position behind all changes before a time. Later changes can stand before it, too. */
+const endOf = async (db: Database, customerId: string, instant: string): Promise<number> =>
+  (await findPlaceAt(db, customerId, instant, 'behind')).position;
+
+/** Reads the rows with positions between `begin` and `until`, both excluded. */
+const readRows = (
+  sql: Queryable,
+  customerId: string,
+  nouns: readonly EventNoun[],
+  filters: Filters,
+  range: { begin: number; until: number; limit: number },
+): Promise<Row[]> => {
+  const { object, record_id, change_id } = filters;
+  const [actor_id, source] = [filters.actor_id ?? null, filters.source ?? null];
+  const [since, until] = [filters.since ?? null, filters.until ?? null];
+  return sql<Row[]>`
+  select
+    position,
+    split_part(type, '.', 1) as noun,
+    split_part(type, '.', 2) as verb,
+    record_id, occurred_at, source, actor, change_id,
+    data ->> 'merged_into' as merged_into,
+    before, after
+  from journal
+  where customer_id = ${customerId}
+    and position > ${range.begin}
+    and position < ${range.until}
+    and type = any(${typesOf(object ? [object] : nouns)}::text[])
+    ${record_id === undefined ? sql`` : sql`and record_id = ${record_id}`}
+    ${change_id === undefined ? sql`` : sql`and change_id = ${change_id}`}
+    and (${actor_id}::text is null or actor ->> 'id' = ${actor_id})
+    and (${source}::text is null or source = ${source})
+    and (${since}::timestamptz is null or occurred_at >= ${since}::timestamptz)
+    and (${until}::timestamptz is null or occurred_at < ${until}::timestamptz)
+  order by position desc
+  limit ${range.limit}`;
+};
+
+type Filters = NonNullable<ChangeQuery['filters']>;
+
+const typesOf = (nouns: readonly EventNoun[]): string[] =>
+  nouns.flatMap((noun) => [`${noun}.created`, `${noun}.updated`, `${noun}.deleted`]);
+
+function toChange(
+  { noun, verb, before, after, merged_into, ...row }: Row,
+  valuesOf: (position: number) => Values,
+): Change {
+  const [old, current] =
+    verb === 'created'
+      ? [{}, valuesOf(row.position)]
+      : verb === 'deleted'
+        ? [pick(noun, shown(before)), {}]
+        : [shown(before), shown(after)];
+  const names = new Set([...Object.keys(old), ...Object.keys(current)]);
+  return {
+    ...row,
+    object: noun,
+    type: verb,
+    fields: Object.fromEntries([...names].map((name) => [name, [old[name] ?? null, current[name] ?? null]])),
+    ...(merged_into !== null && { merged_into }),
+  };
+}
+
+/** Returns the values of a row by the names of the record's members, each custom field by itself. */
+function shown(values: Values | null): Values {
+  const { custom_fields = {}, company_id, ...others } = values ?? {};
+  const custom = Object.entries(custom_fields as Values).map(([key, value]) => [`custom_fields.${key}`, value]);
+  const company = company_id === undefined ? [] : [['company', company_id]];
+  return Object.fromEntries([...Object.entries(others).filter(([name]) => !hidden.has(name)), ...company, ...custom]);
+}
+
+/** Leaves out empty values, and members that people do not set. */
+const pick = (noun: EventNoun, values: Values): Values =>
+  Object.fromEntries(
+    Object.entries(values).filter(
+      ([name, value]) =>
+        (settable[noun].includes(name) || name.startsWith('custom_fields.')) &&
+        value !== null &&
+        value !== '' &&
+        !(Array.isArray(value) && value.length === 0),
+    ),
+  );
+
+/**
+ * Returns the values that records had when they were created: a value is what the next change of it found, or what it is
+ * now. So a creation keeps no values in the journal.
+ */
+async function valuesAtCreation(
+  db: Database,
+  customerId: string,
+  created: readonly Row[],
+): Promise<(position: number) => Values> {
+  if (created.length === 0) return () => ({});
+  const found = new Map<number, Values>(created.map(({ position }) => [position, {}]));
+  const isGone = new Set<number>();
+  const later = await db.lookup((sql) => readLater(sql, customerId, created));
+  for (const { position, name, value, is_deletion } of later) {
+    if (is_deletion) isGone.add(position);
+    const values = found.get(position)!;
+    if (name !== null && !(name in values)) values[name] = value;
+  }
+  const now = new Map<string, Values>();
+  for (const noun of eventNouns) {
+    const ids = created
+      .filter((row) => row.noun === noun && !isGone.has(row.position))
+      .map(({ record_id }) => record_id);
+    if (ids.length === 0) continue;
+    for (const { id, ...record } of await findCurrent(db, customerId, noun, [...new Set(ids)]))
+      now.set(id, currentOf(record));
+  }
+  return (position) => {
+    const { noun, record_id } = created.find((row) => row.position === position)!;
+    return pick(noun, { ...(isGone.has(position) ? {} : now.get(record_id)), ...found.get(position) });
+  };
+}
+
+/** Lists without the numbers of their members, which would be counted. */
+const findCurrent = (db: Database, customerId: string, noun: EventNoun, ids: string[]): Promise<{ id: string }[]> =>
+  noun === 'list'
+    ? db.lookup(
+        (sql) => sql<{ id: string }[]>`
+          select l.id, l.name, l.description, l.rules
+          from ${liveLists(sql, customerId)}
+            and l.id = any(${ids}::uuid[])`,
+      )
+    : findRecords(db, customerId, noun, ids);
+
+/** A record as its GET shows it, with the id of its company and each custom field by itself. */
+function currentOf(record: object): Values {
+  const { company, ...others } = record as Values & { company?: { id: string } | null };
+  return shown({ ...others, ...(company === undefined ? {} : { company_id: company?.id ?? null }) });
+}
+
+interface Later {
+  /** Of the creation. */
+  position: number;
+  name: string | null;
+  value: unknown;
+  /** The record was deleted: it has no further values than these. */
+  is_deletion: boolean;
+}
+
+/** Returns the values that the first later changes of these records found, until they are created again. */
+const readLater = (sql: Queryable, customerId: string, created: readonly Row[]) => sql<Later[]>`
+  select distinct on (life.position, found.name)
+    life.position, found.name, found.value, later.type like '%.deleted' as is_deletion
+  from (
+    select
+      given.record_id,
+      given.position,
+      (
+        select min(again.position)
+        from journal again
+        where again.customer_id = ${customerId}
+          and again.record_id = given.record_id
+          and again.position > given.position
+          and again.type like '%.created'
+      ) as ends_at
+    from unnest(
+      ${created.map(({ record_id }) => record_id)}::uuid[],
+      ${created.map(({ position }) => position)}::bigint[]
+    ) as given (record_id, position)
+  ) life
+  join journal later
+    on later.customer_id = ${customerId}
+    and later.record_id = life.record_id
+    and later.position > life.position
+    and (life.ends_at is null or later.position < life.ends_at)
+  left join lateral (
+    select case key when 'company_id' then 'company' else key end as name, later.before -> key as value
+    from json_object_keys(coalesce(later.after, later.before)) key
+    where key <> 'custom_fields'
+    union all
+    select 'custom_fields.' || key, later.before -> 'custom_fields' -> key
+    from (
+      select json_object_keys(later.before -> 'custom_fields')
+      union
+      select json_object_keys(later.after -> 'custom_fields')
+    ) keys (key)
+  ) found on true
+  order by life.position, found.name, later.position`;
+
+/**
+ * Returns what one call, job or import has changed, or undefined if it is none of records of these kinds.
+ * @param nouns the kinds of records that the caller may read
+ */
+export async function findChange(
+  db: Database,
+  customerId: string,
+  nouns: readonly EventNoun[],
+  id: string,
+): Promise<ChangeSummary | undefined> {
+  const rows = await db.lookup(
+    (sql) => sql<(Pick<Row, 'noun' | 'verb' | 'source' | 'actor' | 'occurred_at'> & { records: number })[]>`
+      select
+        split_part(type, '.', 1) as noun,
+        split_part(type, '.', 2) as verb,
+        min(source) as source,
+        (array_agg(actor order by position))[1] as actor,
+        min(occurred_at) as occurred_at,
+        count(distinct record_id) as records
+      from journal
+      where customer_id = ${customerId}
+        and change_id = ${id}
+        and type = any(${typesOf(nouns)}::text[])
+      group by type
+      order by min(occurred_at)`,
+  );
+  const [first] = rows;
+  if (!first) return undefined;
+  const counts: Record<string, Record<string, number>> = {};
+  for (const { noun, verb, records } of rows) (counts[noun] ??= { created: 0, updated: 0, deleted: 0 })[verb] = records;
+  const { source, actor, occurred_at } = first;
+  return { id, source, actor, occurred_at, counts };
+}
