@@ -62,6 +62,7 @@ export const itemRow = ({ item, contact_id, status, reason, charged, result }: J
 function resultRow(result: JobItem['result']): Row {
   if (result && '_id' in result) return { prospect: withoutEmpty(prospectRow(result)) };
   if (result && 'changed' in result) return { prospect_id: result.prospect_id, changed: result.changed };
+  if (result && 'restored' in result) return { restored: result.restored };
   return { verification: result?.status };
 }
 

@@ -4,7 +4,7 @@ import { cancelJob } from '../jobs/cancel-job.ts';
 import { retryJob } from '../jobs/retry-job.ts';
 import { requireJobView, listLatestJobs, type OwnedJob } from '../queries/jobs/job-views.ts';
 import { requireOwner } from '../queries/records/finders.ts';
-import { jobStatuses, jobTypes, type JobStatus } from '../schemas/jobs.ts';
+import { jobStatuses, allJobs, type JobStatus } from '../schemas/jobs.ts';
 import { commandAction, asInteger, asUuid } from './shell/command.ts';
 import { inTransaction, withDatabase } from './database.ts';
 import { table } from './shell/table.ts';
@@ -48,11 +48,11 @@ const act =
     inTransaction(async (sql) => {
       const customer_id = await requireOwner(sql, 'jobs', job);
       const id = await change(sql, customer_id, job);
-      return { customer_id, ...(await requireJobView(sql, customer_id, id, jobTypes)) };
+      return { customer_id, ...(await requireJobView(sql, customer_id, id, allJobs)) };
     });
 
 const cancel = act(async (sql, customerId, id) => {
-  await cancelJob(sql, customerId, id, jobTypes);
+  await cancelJob(sql, customerId, id, allJobs);
   return id;
 });
 

@@ -75,6 +75,7 @@ const queueOfType = {
   verify_email: 'verify',
   verify_list: 'verify',
   enrich_contacts: 'unlock',
+  undo: 'unlock',
   import: 'import',
   webhook: 'webhooks',
 } as const satisfies Record<RunType, TurnKind>;

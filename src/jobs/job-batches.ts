@@ -1,6 +1,7 @@
 import type { JobQueue } from '../database/queues.ts';
 import { enrichContacts } from './enrichment/enrich-contacts.ts';
 import type { RunBatches } from './turns.ts';
+import { undoChange } from './undo/undo-change.ts';
 import { unlockContacts } from './unlocks/unlock-contacts.ts';
 import { unlockSelectedContacts } from './unlocks/unlock-selected-contacts.ts';
 import { verifyEmails } from './verification/verify-emails.ts';
@@ -11,4 +12,5 @@ export const jobBatches: RunBatches<JobQueue> = {
   verify_email: verifyEmails,
   verify_list: verifyEmails,
   enrich_contacts: enrichContacts,
+  undo: undoChange,
 };

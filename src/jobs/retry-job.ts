@@ -7,7 +7,7 @@ import { findRetry, copyOpenInputs } from '../queries/jobs/job-retries.ts';
 import { lockJob } from '../queries/jobs/job-views.ts';
 import { requireJob, reuseHoursOf, type JobRow } from '../queries/jobs/jobs.ts';
 import { findUnlocked } from '../queries/catalog/unlocks.ts';
-import { jobTypes, type JobStarted, type JobType } from '../schemas/jobs.ts';
+import { allJobs, type JobStarted, type JobType } from '../schemas/jobs.ts';
 import { payableContacts } from './enrichment/start-enrichment.ts';
 import { enqueueTurn } from '../queries/records/turns.ts';
 import { startUnsizedJob, type Sizes } from './start-job.ts';
@@ -21,7 +21,7 @@ import { startUnsizedJob, type Sizes } from './start-job.ts';
  * @throws InsufficientCredits if the customer has too few for the new job
  */
 export async function retryJob(sql: Transaction, customerId: string, id: string): Promise<JobStarted> {
-  const { id: locked, status } = await lockJob(sql, customerId, id, jobTypes);
+  const { id: locked, status } = await lockJob(sql, customerId, id, allJobs);
   const job = await requireJob(sql, customerId, locked);
   if (status === 'COMPLETED') throw conflict('The job is COMPLETED: no items are left to retry');
   if (status === 'FAILED' || status === 'CANCELLED') return startRemaining(sql, job);
@@ -77,10 +77,14 @@ const remainingContacts: TakeRemaining = async (sql, job, to) => {
   return { total, payable: payableContacts(items.length, job.cost, job.reserved - job.charged) };
 };
 
+/** It looks at all records again: those that are done are skipped. */
+const remainingUndo: TakeRemaining = async (_sql, job) => ({ total: job.total, payable: 0 });
+
 const takeRemaining = {
   unlock_contacts: remainingUnlocks,
   unlock_selected_contacts: remainingSelected,
   verify_email: remainingEmails,
   verify_list: remainingEmails,
   enrich_contacts: remainingContacts,
+  undo: remainingUndo,
 } satisfies Record<JobType, TakeRemaining>;

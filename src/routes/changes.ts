@@ -2,10 +2,14 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import type { Caller } from '../credentials/caller.ts';
 import { forbidden, notFound } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
+import { countUndo, startUndo } from '../jobs/undo/start-undo.ts';
 import { findChange, listChanges } from '../queries/events/history.ts';
+import { undoScopes } from '../schemas/base/scopes.ts';
 import { Change, ChangeQuery, ChangeSummary } from '../schemas/events/changes.ts';
 import { eventNouns, eventReaders, type EventNoun } from '../schemas/events/types.ts';
-import { IdParams } from '../schemas/base/wire.ts';
+import { UndoEstimate, UndoRequest } from '../schemas/events/undo.ts';
+import { JobStarted } from '../schemas/jobs.ts';
+import { ErrorBody, IdParams } from '../schemas/base/wire.ts';
 
 const scopeOf = (noun: EventNoun) => eventReaders[`${noun}.created`][0];
 const access = { anyScope: eventNouns.map(scopeOf) };
@@ -63,6 +67,40 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
       return change;
     },
   );
+
+  /** The same for the id of any change, of a job and of an import. */
+  const undoRoutes = [
+    ['/changes/:id/undo', 'undoChange', 'Undo a change', ''],
+    ['/service-handler/:id/undo', 'undoJob', 'Undo what a job has written', ' Credits and unlocks stay.'],
+    ['/imports/:id/undo', 'undoImport', 'Undo an import', ''],
+  ] as const;
+  for (const [url, operationId, summary, more] of undoRoutes)
+    app.post(
+      url,
+      {
+        config: { access: { anyScope: undoScopes }, limit: 'jobs', idempotent: true },
+        schema: {
+          operationId,
+          summary,
+          description:
+            'Starts a job that takes back what one call, job or import has done with records: what it created is deleted, ' +
+            'what it deleted stands again, and of what it updated each field gets its value from before, unless it was ' +
+            'written since.' +
+            more +
+            ' The job has a result for each record. It is a change itself and can be undone, but for that of a merge. With ' +
+            '`dry_run` the response says what it would do.',
+          tags,
+          params: IdParams,
+          body: UndoRequest,
+          response: { 200: Type.Union([JobStarted, UndoEstimate]), 409: ErrorBody },
+        },
+      },
+      async (request, reply) => {
+        const { caller, params, body, db } = request;
+        if (body.dry_run) return reply.send(await db.search((sql) => countUndo(sql, caller, params.id)));
+        return app.once(request, reply, (sql) => startUndo(sql, caller, params.id));
+      },
+    );
 };
 
 export default changes;

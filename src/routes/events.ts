@@ -109,14 +109,16 @@ async function visibleOf(
   found: FeedEvent[],
   own: readonly Scope[],
 ): Promise<FeedEvent[]> {
-  const jobs: readonly unknown[] = visibleJobs(own);
-  const ids = idsOf(found, 'import');
-  const visible = ids.length === 0 ? [] : await importsOf(db, customerId, ids, own);
-  const imports = new Set<unknown>(visible.map(({ id }) => id));
-  return found.filter(({ type, data }) =>
-    type === 'job.ended' ? jobs.includes(data['type']) : type !== 'import.ended' || imports.has(data.id),
-  );
+  const [jobs, imports] = [idsOf(found, 'job'), idsOf(found, 'import')];
+  const visible = new Set<unknown>([
+    ...(jobs.length === 0 ? [] : await jobsOf(db, customerId, jobs, own)).map(({ id }) => id),
+    ...(imports.length === 0 ? [] : await importsOf(db, customerId, imports, own)).map(({ id }) => id),
+  ]);
+  return found.filter(({ type, data }) => !['job.ended', 'import.ended'].includes(type) || visible.has(data.id));
 }
+
+const jobsOf = (db: Database, customerId: string, ids: string[], own: readonly Scope[]) =>
+  db.lookup((sql) => findJobViews(sql, customerId, ids, visibleJobs(own)));
 
 const importsOf = (db: Database, customerId: string, ids: string[], own: readonly Scope[]) =>
   db.lookup((sql) => findVisibleImports(sql, customerId, ids, visibleImports(own)));
@@ -131,7 +133,7 @@ type Shown = Omit<FeedEvent, 'position'>;
 
 async function expand(db: Database, customerId: string, found: Shown[], own: readonly Scope[]): Promise<Event[]> {
   const find = (noun: string, ids: string[]): Promise<{ id: string }[]> => {
-    if (noun === 'job') return db.lookup((sql) => findJobViews(sql, customerId, ids, visibleJobs(own)));
+    if (noun === 'job') return jobsOf(db, customerId, ids, own);
     return noun === 'import'
       ? importsOf(db, customerId, ids, own)
       : findRecords(db, customerId, noun as EventNoun, ids);

@@ -15,6 +15,7 @@ import { estimateEnrichment, findEnriched, startEnrichment } from '../jobs/enric
 import { estimateEmailVerification, startEmailVerification } from '../jobs/verification/start-verification.ts';
 import { pageById } from '../queries/records/paging.ts';
 import { requireJobView, listItems, listJobs } from '../queries/jobs/job-views.ts';
+import { undoScopes } from '../schemas/base/scopes.ts';
 import { EnrichContacts, EnrichEstimate } from '../schemas/clean-data/enrichment.ts';
 import {
   Estimate,
@@ -28,7 +29,7 @@ import {
   VerificationEstimate,
   VerifyEmail,
   visibleJobs,
-  type JobType,
+  type VisibleJobs,
 } from '../schemas/jobs.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import { ErrorBody, IdParams, ShortageBody } from '../schemas/base/wire.ts';
@@ -38,7 +39,7 @@ const starting = { limit: 'jobs', idempotent: true } as const;
 const unlocking = { access: { scope: 'payment_prospect:create' }, ...starting } as const;
 const verifying = { access: { scope: 'verify_email:create' }, ...starting } as const;
 const reading = {
-  access: { anyScope: ['payment_prospect:create', 'verify_email:create', 'list_contacts:read'] },
+  access: { anyScope: ['payment_prospect:create', 'verify_email:create', 'list_contacts:read', ...undoScopes] },
 } as const;
 
 const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
@@ -243,4 +244,4 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
 export default serviceJobs;
 
-const visibleTo = (caller: Caller): JobType[] => visibleJobs(caller.kind === 'key' ? caller.scopes : []);
+const visibleTo = (caller: Caller): VisibleJobs => visibleJobs(caller.kind === 'key' ? caller.scopes : []);

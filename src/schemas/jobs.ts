@@ -2,7 +2,8 @@ import { Type, type Static } from '@sinclair/typebox';
 import { EnrichmentResult } from './clean-data/enrichment.ts';
 import { pools } from './credits.ts';
 import { Prospect, ProspectFilters, ProspectQuery } from './prospects.ts';
-import type { Scope } from './base/scopes.ts';
+import { scopes as allScopes, type Scope } from './base/scopes.ts';
+import { UndoResult } from './events/undo.ts';
 import { Verification } from './verification.ts';
 import { Enum, Flag, Ids, Instant, Nullable, PaginateOrContinue, Strict, success, Uuid } from './base/wire.ts';
 
@@ -12,27 +13,42 @@ export const jobTypes = [
   'verify_email',
   'verify_list',
   'enrich_contacts',
+  'undo',
 ] as const;
 export type JobType = (typeof jobTypes)[number];
 
-/** One of these scopes is enough to read or cancel a job of the type. */
+/** One of these scopes is enough to read or cancel a job of the type. For the one that is missing: see `VisibleJobs`. */
 const jobReaders = {
   unlock_contacts: ['payment_prospect:create'],
   unlock_selected_contacts: ['payment_prospect:create'],
   verify_email: ['verify_email:create'],
   verify_list: ['list_contacts:read', 'verify_email:create'],
   enrich_contacts: ['payment_prospect:create'],
-} as const satisfies Record<JobType, readonly Scope[]>;
+} as const satisfies Record<Exclude<JobType, 'undo'>, readonly Scope[]>;
 
 /** Scopes that a key needs besides, to read or cancel a job of the type. */
 const jobNeeds: Partial<Record<JobType, Scope>> = { enrich_contacts: 'contacts:update' };
 
-/** Returns the types of the jobs that a key with these scopes may read and cancel: those that it could have started. */
-export const visibleJobs = (scopes: readonly Scope[]): JobType[] =>
-  jobTypes.filter((type) => {
+/**
+ * The jobs that a caller may read and cancel: those that it could have started. Of the type `undo`, those whose stored
+ * request needs no other scopes than these.
+ */
+export interface VisibleJobs {
+  types: readonly JobType[];
+  scopes: readonly Scope[];
+}
+
+export const visibleJobs = (scopes: readonly Scope[]): VisibleJobs => ({
+  scopes,
+  types: jobTypes.filter((type) => {
+    if (type === 'undo') return true;
     const needed = jobNeeds[type];
     return (!needed || scopes.includes(needed)) && jobReaders[type].some((scope) => scopes.includes(scope));
-  });
+  }),
+});
+
+/** What people and operators see. */
+export const allJobs: VisibleJobs = { types: jobTypes, scopes: allScopes };
 
 /** `PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. COMPLETED may have failed items. */
 export const jobStatuses = ['PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'] as const;
@@ -54,6 +70,10 @@ const skipReasons = [
   'ambiguous',
   'nothing_new',
   'max_credits',
+  'changed_since',
+  'taken',
+  'in_use',
+  'gone',
 ] as const;
 const failReasons = ['not_found'] as const;
 export type ItemReason = (typeof skipReasons)[number] | (typeof failReasons)[number];
@@ -77,7 +97,7 @@ export const Job = Type.Object(
     skipped: Type.Integer({ description: 'Items that there was no need to deliver. They cost nothing.' }),
     credits: Type.Object(
       {
-        pool: Enum(pools, 'The pool of credits that pays.'),
+        pool: Nullable(Enum(pools, 'The pool of credits that pays. Null: the job costs nothing.')),
         reserved: Type.Integer({ description: 'Credits reserved at the start: the most that the job can cost.' }),
         charged: Type.Integer({ description: 'Credits spent for items until now.' }),
         refunded: Type.Integer({ description: 'Credits released at the end. Then reserved = charged + refunded.' }),
@@ -102,22 +122,27 @@ export type Job = Static<typeof Job>;
 
 export const JobItem = Type.Object(
   {
-    item: Type.String({ description: 'The id of a prospect or of a contact, or an e-mail address.' }),
+    item: Type.String({ description: 'The id of a prospect or of a record, or an e-mail address.' }),
     contact_id: Nullable(Uuid('The contact that the item belongs to or became. Null: none.')),
     status: Enum(
       itemStatuses,
       '`succeeded`: delivered; `failed`: could not be delivered; `skipped`: not needed, or the job was cancelled.',
     ),
-    reason: Nullable(Enum([...skipReasons, ...failReasons], 'Why the item failed or was skipped. Null: it succeeded.')),
+    reason: Nullable(
+      Enum(
+        [...skipReasons, ...failReasons],
+        'Why the item failed or was skipped, or a part of it was not restored. Null: it succeeded.',
+      ),
+    ),
     charged: Type.Integer({ description: 'Credits that the item cost.' }),
     reused: Type.Boolean({
       description: 'Whether the result is an earlier verification of the address, which is free.',
     }),
-    result: Type.Union([Prospect, Verification, EnrichmentResult, Type.Null()], {
+    result: Type.Union([Prospect, Verification, EnrichmentResult, UndoResult, Type.Null()], {
       title: 'ServiceJobResult',
       description:
         'Of a succeeded item: the unlocked prospect, the verification of the address, or what was filled in the contact. ' +
-        'Otherwise null, except that `nothing_new` names the prospect.',
+        'Otherwise null, except that `nothing_new` names the prospect. Of an undo: the fields that were restored and kept.',
     }),
     finished_at: Instant('When the item got its result.'),
   },

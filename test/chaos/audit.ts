@@ -9,7 +9,7 @@ export interface Findings {
 }
 
 /** The kind of audit questions that apply to each job type. */
-const audited: Record<JobType, 'unlock' | 'verification' | 'enrichment'> = {
+const audited: Record<Exclude<JobType, 'undo'>, 'unlock' | 'verification' | 'enrichment'> = {
   unlock_contacts: 'unlock',
   unlock_selected_contacts: 'unlock',
   verify_email: 'verification',

@@ -1,6 +1,6 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { JobType } from '../../src/schemas/jobs.ts';
+import type { JobType as AnyJobType } from '../../src/schemas/jobs.ts';
 
 /** A client of the service: its customer, API key, lists and contacts. */
 export interface Client {
@@ -49,6 +49,9 @@ export const emptyJournal = (): Journal => ({
 
 const pick = <T>(items: readonly T[]): T => items[randomInt(items.length)]!;
 const chance = (percent: number): boolean => randomInt(100) < percent;
+
+/** Those that spend credits. */
+type JobType = Exclude<AnyJobType, 'undo'>;
 
 /** Relative frequencies with which clients start jobs of each type. */
 const frequencies: Record<JobType, number> = {

@@ -1,7 +1,8 @@
 import { hashPassword } from '../../src/accounts/passwords.ts';
 import { endpointCreation } from '../../src/accounts/webhooks.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
-import { readableEvents } from '../../src/schemas/events/types.ts';
+import { eventNouns, type EventNoun } from '../../src/schemas/events/types.ts';
+import { recordScopes, undoScopes } from '../../src/schemas/base/scopes.ts';
 import { pools } from '../../src/schemas/credits.ts';
 import type { Scope } from '../../src/schemas/base/scopes.ts';
 import { mintToken, sessionPrefix } from '../../src/credentials/tokens.ts';
@@ -102,6 +103,9 @@ const kinds: Record<string, Kind> = {
   '/api/api-key/spend-caps/:id': 'apiKey',
   '/api/api-key/revoke/:id': 'apiKey',
   '/api/ext/changes/:id': 'change',
+  '/api/ext/changes/:id/undo': 'change',
+  '/api/ext/service-handler/:id/undo': 'change',
+  '/api/ext/imports/:id/undo': 'change',
   '/api/webhook/:id': 'webhook',
   '/api/webhook/:id/rotate': 'webhook',
   '/api/webhook/:id/test': 'webhook',
@@ -194,24 +198,35 @@ export async function makeRecords(
   const { keyId: apiKey } = await customer.withScopes(['customer:read']);
   const user = await makeUser(app, customer.id);
   const jobs = await startJobs(customer, contact, list.id);
-  const crm = { contact, company, ...more, list: list.id, user, jobs, job: jobs['verify_email:create'] };
+  const crm = { contact, company, ...more, list: list.id, user, jobs, job: jobs['verify_email:create']! };
   const imports = await makeImports(customer, importKinds[scope!] ?? importKinds['contacts:update']!);
   const webhook = await makeWebhook(app, customer);
   const sales = await makeSales(customer);
-  const change = await findChange(owner, customer, scope);
+  const change = await makeChange(customer, scope);
+  if (scope && undoScopes.includes(scope)) jobs[scope] = (await customer.post(`/changes/${change}/undo`, {})).body.id;
   return { customer, adminEmail: admin.email, ...crm, ...imports, ...sales, apiKey, webhook, change };
 }
 
-/** Returns the id of a change of a record that a key with the scope may read. */
-async function findChange(owner: TestApp['owner'], { id }: TestCustomer, scope: Scope = 'contacts:read') {
-  const [row] = await owner<{ change_id: string }[]>`
-    select change_id
-    from journal
-    where customer_id = ${id}
-      and type = any(${readableEvents([scope, 'contacts:read'])}::text[])
-    order by type = any(${readableEvents([scope])}::text[]) desc, position
-    limit 1`;
-  return row!.change_id;
+/** Bodies with which records of each kind are made and changed. */
+const written: Record<EventNoun, { path: string; body: () => object; patch: object }> = {
+  contact: { path: '/contacts', body: () => contactBody(), patch: { job_title: 'Changed' } },
+  company: { path: '/company', body: () => companyBody(), patch: { industry: 'Changed' } },
+  list: { path: '/list-contact', body: () => ({ name: unique('List') }), patch: { description: 'Changed' } },
+  product: { path: '/products', body: () => productBody(), patch: { unit: 'changed' } },
+  opportunity: { path: '/opportunities', body: () => ({}), patch: { description: 'Changed' } },
+};
+
+/** Makes a change that a key with the scope alone may read, or undo. Returns its id. */
+async function makeChange(customer: TestCustomer, scope: Scope | undefined): Promise<string> {
+  const [record, verb] = (scope ?? 'contacts:read').split(':');
+  const noun = eventNouns.find((one) => recordScopes[one] === record) ?? 'contact';
+  const { path, body, patch } = written[noun];
+  const made = await customer.post(path, noun === 'opportunity' ? await opportunityBody(customer) : body());
+  const id = made.body.data?.id ?? made.body.id;
+  if (verb === 'update') await customer.patch(`${path}/${id}`, patch);
+  if (verb === 'create') await customer.delete(`${path}/${id}`);
+  const { body: changes } = await customer.post('/changes/list', { filters: { record_id: id } });
+  return changes[0].change_id;
 }
 
 /** Creates an endpoint at a name that is never looked up, and whose address no webhook is sent to. */
@@ -222,7 +237,11 @@ export async function makeWebhook(app: TestApp['fastify'], { id }: TestCustomer)
   return (await db.transaction(create)).id;
 }
 
-async function startJobs(customer: TestCustomer, contact: string, list: string) {
+async function startJobs(
+  customer: TestCustomer,
+  contact: string,
+  list: string,
+): Promise<Partial<Record<Scope, string>>> {
   const start = async (path: string, body?: object): Promise<string> => (await customer.post(path, body)).body.id;
   return {
     'payment_prospect:create': await start('/service-handler/unlock-selected-contacts', { ids: [contact] }),

@@ -175,6 +175,8 @@ test('a change is summed up by its id: of an import or job, its own', async () =
     source,
     actor,
     occurred_at: expect.any(String),
+    undone_by: [],
+    undoable: true,
     counts: {
       contact: { created: 3, updated: 0, deleted: 0 },
       company: { created: 1, updated: 0, deleted: 0 },

@@ -134,6 +134,7 @@ export const jobWords: Words<JobType> = {
   verify_email: 'Verify e-mail addresses',
   verify_list: 'Verify a list',
   enrich_contacts: 'Enrich contacts',
+  undo: 'Undo a change',
 };
 
 /** How rules compare, as the middle of a sentence: “Job title contains engineer”. */

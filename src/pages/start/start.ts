@@ -6,7 +6,7 @@ import { findCredits, listDailyCharges } from '../../queries/jobs/credits.ts';
 import { listJobs } from '../../queries/jobs/job-views.ts';
 import { pools, type Pool } from '../../schemas/credits.ts';
 import type { Import } from '../../schemas/imports.ts';
-import { finalStatuses, jobTypes, type Job } from '../../schemas/jobs.ts';
+import { finalStatuses, allJobs, type Job } from '../../schemas/jobs.ts';
 import { forMembers } from '../base/access.ts';
 import { count, html, moment, type Html } from '../base/html.ts';
 import { sendPage } from '../base/layout.ts';
@@ -87,7 +87,7 @@ const attention = (concerns: readonly Html[]): Html =>
 async function runningOf({ db, caller: { customerId } }: FastifyRequest): Promise<Html> {
   const [processing, pending, imports] = await db.search((sql) => {
     const unfinished = (status: Job['status']) =>
-      listJobs(sql, customerId, { filters: { status }, paginate: { limit: 5 } }, jobTypes);
+      listJobs(sql, customerId, { filters: { status }, paginate: { limit: 5 } }, allJobs);
     return Promise.all([unfinished('PROCESSING'), unfinished('PENDING'), listImports(sql, customerId, {}, allImports)]);
   });
   const isFinal = ({ status }: Import) => (finalStatuses as readonly string[]).includes(status);

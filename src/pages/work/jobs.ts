@@ -2,7 +2,15 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { cancelJob } from '../../jobs/cancel-job.ts';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
 import { countOutcomes, listItems, listJobs, requireJobView } from '../../queries/jobs/job-views.ts';
-import { finalStatuses, jobStatuses, jobTypes, type FinalStatus, type Job, type JobItem } from '../../schemas/jobs.ts';
+import {
+  finalStatuses,
+  jobStatuses,
+  allJobs,
+  jobTypes,
+  type FinalStatus,
+  type Job,
+  type JobItem,
+} from '../../schemas/jobs.ts';
 import { defaultLimit } from '../../schemas/base/wire.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
@@ -20,7 +28,7 @@ export async function jobs(app: FastifyInstance): Promise<void> {
     const page = pageNumberOf(request);
     const filters = filtersOf(request);
     const query = { filters, paginate: { page } };
-    const rows = await request.db.search((sql) => listJobs(sql, request.caller.customerId, query, jobTypes));
+    const rows = await request.db.search((sql) => listJobs(sql, request.caller.customerId, query, allJobs));
     const isFiltered = Object.keys(filters).length > 0;
     const body = html`!${doneNotice(request)} !${filterForm(filters)}
     !${
@@ -56,7 +64,7 @@ export async function jobs(app: FastifyInstance): Promise<void> {
 
   app.post('/jobs/:id/cancel', forAdmins, async (request, reply) => {
     const id = idOf(request, 'job');
-    await request.db.transaction((sql) => cancelJob(sql, request.caller.customerId, id, jobTypes));
+    await request.db.transaction((sql) => cancelJob(sql, request.caller.customerId, id, allJobs));
     return goTo(reply, `${section}/${id}`);
   });
 }
@@ -96,7 +104,7 @@ const row = ({ id, type, status, processed, total, created_at, credits }: Job): 
 
 const requireJob = (request: FastifyRequest): Promise<Job> => {
   const id = idOf(request, 'job');
-  return request.db.lookup((sql) => requireJobView(sql, request.caller.customerId, id, jobTypes));
+  return request.db.lookup((sql) => requireJobView(sql, request.caller.customerId, id, allJobs));
 };
 
 async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -105,7 +113,7 @@ async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   const { db, caller } = request;
   const isVerification = job.type === 'verify_email' || job.type === 'verify_list';
   const [results, outcomes] = await Promise.all([
-    listItems(db, caller.customerId, job.id, cursor ? { cursor } : {}, jobTypes),
+    listItems(db, caller.customerId, job.id, cursor ? { cursor } : {}, allJobs),
     isVerification ? db.search((sql) => countOutcomes(sql, caller.customerId, job.id)) : [],
   ]);
   const list = canonicalId(text(queryOf(request), 'list'));
@@ -182,5 +190,6 @@ function foundBy(result: JobItem['result']): string {
   if (result === null) return '';
   if ('checks' in result) return `${verificationWords[result.status].word}${result.reused ? ' (earlier result)' : ''}`;
   if ('changed' in result) return result.changed.map((name) => fieldWord('contacts', name)).join(', ');
+  if ('restored' in result) return result.restored.join(', ');
   return [result.job_title, result.job_company_name, result.work_email].filter(Boolean).join(' · ');
 }

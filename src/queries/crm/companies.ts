@@ -150,6 +150,7 @@ export const deleteCompany: DeleteRecord = async (sql, customerId, id, ifMatch) 
  * Deletes companies, which are locked `for update`: no read finds them any more, also as the company of a contact or an
  * opportunity. Their rows, and these references, stay for `HISTORY_DAYS`.
  * @param more what the events tell besides
+ * @param moved what a merge has moved before, by company; kept with its values
  */
 export async function removeCompanies(
   sql: Transaction,
@@ -157,6 +158,7 @@ export async function removeCompanies(
   ids: readonly LockedId[],
   last: LastWrites,
   more: { merged_into?: string } = {},
+  moved: ReadonlyMap<string, object> = new Map(),
 ): Promise<void> {
   if (ids.length === 0) return;
   const removed = await sql<(CompanyColumns & { id: string })[]>`
@@ -166,7 +168,7 @@ export async function removeCompanies(
       and id = any(${ids as LockedId[]}::uuid[])
     returning id, ${constant(sql, [...companyFields, ...serviceColumns].join(', '))}`;
   for (const { id, ...values } of inOrderOf(ids, removed))
-    last.deleted('company', { id, external_id: values.external_id }, values, more);
+    last.deleted('company', { id, external_id: values.external_id }, { ...values, ...moved.get(id) }, more);
   last.count('companies', -ids.length);
 }
 

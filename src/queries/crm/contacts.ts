@@ -294,6 +294,7 @@ export const deleteContact: DeleteRecord = async (sql, customerId, id, ifMatch) 
 /**
  * Deletes contacts and removes them from lists and opportunities.
  * @param more what the events tell besides
+ * @param moved what a merge has moved before, by contact; kept with its values
  */
 export async function removeContacts(
   sql: Transaction,
@@ -301,6 +302,7 @@ export async function removeContacts(
   ids: readonly LockedId[],
   last: LastWrites,
   more: { merged_into?: string } = {},
+  moved: ReadonlyMap<string, object> = new Map(),
 ): Promise<void> {
   if (ids.length === 0) return;
   const opportunities = await removeFromOpportunities(sql, customerId, ids);
@@ -312,7 +314,7 @@ export async function removeContacts(
     returning id, ${constant(sql, [...contactFields, 'company_id', ...serviceColumns].join(', '))}`;
   for (const { id, ...values } of inOrderOf(ids, removed)) {
     const links = { list_ids: lists.get(id) ?? [], opportunities: opportunities.get(id) ?? [] };
-    last.deleted('contact', { id, external_id: values.external_id }, { ...values, ...links }, more);
+    last.deleted('contact', { id, external_id: values.external_id }, { ...values, ...links, ...moved.get(id) }, more);
   }
   last.count('contacts', -ids.length);
 }

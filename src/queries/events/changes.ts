@@ -7,6 +7,9 @@ type Columns = Readonly<Record<string, unknown>>;
 /** Columns whose values responses show under another name. */
 const shownAs: Partial<Record<EventNoun, Record<string, string>>> = { contact: { company_id: 'company' } };
 
+/** Columns of records that are no member of their GET. They are kept, and not told. */
+export const untold: ReadonlySet<string> = new Set(['prospect_id']);
+
 /** More custom fields than this, or longer names (UTF-8 bytes in all), are told as `custom_fields`. */
 const most = { fields: 20, bytes: 2_048 };
 
@@ -35,7 +38,7 @@ export function changesOf(noun: EventNoun, stored: object, columns: object): Cha
       changes.before[name] = pick(old[name] as Columns, fields);
       changes.after[name] = pick(value as Columns, fields);
     } else {
-      changes.changed.push(shownAs[noun]?.[name] ?? name);
+      if (!untold.has(name)) changes.changed.push(shownAs[noun]?.[name] ?? name);
       changes.before[name] = old[name];
       changes.after[name] = value;
     }

@@ -7,6 +7,8 @@ import { eventNouns, type EventActor, type EventNoun, type EventSource } from '.
 import { opportunityFields } from '../../schemas/opportunities.ts';
 import { productFields } from '../../schemas/products.ts';
 import { findRecords } from '../records/record-finders.ts';
+import { findUndoneChange, findUndos, findUnfinished } from '../undo/undo-jobs.ts';
+import { untold } from './changes.ts';
 import { findPlaceAt, newestPlace } from './feed.ts';
 
 type Values = Record<string, unknown>;
@@ -19,9 +21,6 @@ const settable: Record<EventNoun, readonly string[]> = {
   product: productFields,
   opportunity: [...opportunityFields, 'contacts_ids', 'details'],
 };
-
-/** Columns of journal rows that are no member of the record's GET. */
-const hidden = new Set(['prospect_id']);
 
 /** Number of positions that one statement looks at. */
 const span = 10_000;
@@ -139,15 +138,15 @@ function toChange(
 }
 
 /** Returns the values of a row by the names of the record's members, each custom field by itself. */
-function shown(values: Values | null): Values {
+export function shown(values: Values | null): Values {
   const { custom_fields = {}, company_id, ...others } = values ?? {};
   const custom = Object.entries(custom_fields as Values).map(([key, value]) => [`custom_fields.${key}`, value]);
   const company = company_id === undefined ? [] : [['company', company_id]];
-  return Object.fromEntries([...Object.entries(others).filter(([name]) => !hidden.has(name)), ...company, ...custom]);
+  return Object.fromEntries([...Object.entries(others).filter(([name]) => !untold.has(name)), ...company, ...custom]);
 }
 
 /** Leaves out empty values, and members that people do not set. */
-const pick = (noun: EventNoun, values: Values): Values =>
+export const pick = (noun: EventNoun, values: Values): Values =>
   Object.fromEntries(
     Object.entries(values).filter(
       ([name, value]) =>
@@ -208,7 +207,7 @@ function currentOf(record: object): Values {
   return shown({ ...others, ...(company === undefined ? {} : { company_id: company?.id ?? null }) });
 }
 
-interface Later {
+export interface Later {
   /** Of the creation. */
   position: number;
   name: string | null;
@@ -217,8 +216,15 @@ interface Later {
   is_deletion: boolean;
 }
 
-/** Returns the values that the first later changes of these records found, until they are created again. */
-const readLater = (sql: Queryable, customerId: string, created: readonly Row[]) => sql<Later[]>`
+/**
+ * Returns the values that the first later changes of these records found, until they are created again.
+ * @param created a write of each record, behind which is looked
+ */
+export const readLater = (
+  sql: Queryable,
+  customerId: string,
+  created: readonly { record_id: string; position: number }[],
+): Promise<Later[]> => sql<Later[]>`
   select distinct on (life.position, found.name)
     life.position, found.name, found.value, later.type like '%.deleted' as is_deletion
   from (
@@ -288,5 +294,21 @@ export async function findChange(
   const counts: Record<string, Record<string, number>> = {};
   for (const { noun, verb, records } of rows) (counts[noun] ??= { created: 0, updated: 0, deleted: 0 })[verb] = records;
   const { source, actor, occurred_at } = first;
-  return { id, source, actor, occurred_at, counts };
+  const [undone, undos, isRunning] = await db.lookup((sql) =>
+    Promise.all([
+      findUndoneChange(sql, customerId, id),
+      findUndos(sql, customerId, id),
+      findUnfinished(sql, customerId, id),
+    ]),
+  );
+  return {
+    id,
+    source,
+    actor,
+    occurred_at,
+    counts,
+    ...(undone && { undo_of: undone.undo_of }),
+    undone_by: undos,
+    undoable: !isRunning && !undone?.has_merges,
+  };
 }

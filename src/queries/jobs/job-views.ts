@@ -4,7 +4,7 @@ import { notFound } from '../../errors.ts';
 import type { Column } from '../../filters/columns.ts';
 import { scopeOf } from '../../filters/cursor.ts';
 import { all } from '../../filters/tree.ts';
-import type { Job, JobItem, JobQuery, JobStatus, JobType } from '../../schemas/jobs.ts';
+import type { Job, JobItem, JobQuery, JobStatus, JobType, VisibleJobs } from '../../schemas/jobs.ts';
 import {
   cursorAfter,
   isAfter,
@@ -15,8 +15,10 @@ import {
 } from '../records/paging.ts';
 import type { RecordPage } from '../records/paging.ts';
 
-/** Jobs of other types are hidden from the caller. */
-export type VisibleTypes = readonly JobType[];
+/** SQL condition: the caller may see the job `j`. */
+const isVisible = (sql: Queryable, { types, scopes }: VisibleJobs) => sql`
+  j.type = any(${types as JobType[]}::text[])
+  and coalesce(j.request -> 'needs' <@ ${sql.json(scopes)}::jsonb, true)`;
 
 const projection = (sql: Queryable) => sql`
   j.id,
@@ -28,7 +30,7 @@ const projection = (sql: Queryable) => sql`
   j.succeeded,
   j.failed,
   j.skipped,
-  jsonb_build_object('pool', j.pool, 'reserved', j.reserved, 'charged', j.charged, 'refunded', j.refunded) as credits,
+  jsonb_build_object('pool', case when j.type <> 'undo' then j.pool end, 'reserved', j.reserved, 'charged', j.charged, 'refunded', j.refunded) as credits,
   j.error,
   j.waiting_for,
   j.created_at,
@@ -37,20 +39,20 @@ const projection = (sql: Queryable) => sql`
 
 /**
  * Returns a job as the API shows it.
- * @throws DomainError `not_found`, also if its type is not in `visible`
+ * @throws DomainError `not_found`, also if it is not visible
  */
 export async function requireJobView(
   sql: Queryable,
   customerId: string,
   id: string,
-  visible: VisibleTypes,
+  visible: VisibleJobs,
 ): Promise<Job> {
   const [job] = await sql<Job[]>`
     select ${projection(sql)}
     from jobs j
     where j.customer_id = ${customerId}
       and j.id = ${id}
-      and j.type = any(${visible as JobType[]})`;
+      and ${isVisible(sql, visible)}`;
   if (!job) throw notFound('job');
   return job;
 }
@@ -59,25 +61,26 @@ export const findJobViews = (
   sql: Queryable,
   customerId: string,
   ids: string[],
-  visible: VisibleTypes,
+  visible: VisibleJobs,
 ): Promise<Job[]> => sql<Job[]>`
   select ${projection(sql)}
   from jobs j
   where j.customer_id = ${customerId}
     and j.id = any(${ids}::uuid[])
-    and j.type = any(${visible as JobType[]})`;
+    and ${isVisible(sql, visible)}`;
 
 /** Newest first, without types that are not in `visible`. */
 export const listJobs = (
   sql: Sql,
   customerId: string,
   { filters = {}, paginate }: { filters?: JobQuery['filters']; paginate?: PageById },
-  visible: VisibleTypes,
+  visible: VisibleJobs,
 ): Promise<Job[]> => sql<Job[]>`
   select ${projection(sql)}
   from jobs j
   where j.customer_id = ${customerId}
-    and j.type = any(${visible.filter((type) => filters.type === undefined || type === filters.type)})
+    and ${isVisible(sql, visible)}
+    ${filters.type === undefined ? sql`` : sql`and j.type = ${filters.type}`}
     ${filters.status === undefined ? sql`` : sql`and j.status = ${filters.status}`}
     and ${isAfter(sql, 'j.id', paginate)}
   order by j.id desc
@@ -88,7 +91,7 @@ const position: Column = { type: 'integer', value: 'position', raw: 'position', 
 
 /**
  * In the order of the job's inputs.
- * @throws DomainError `not_found`, also if the job's type is not in `visible`; `validation_failed` if the cursor
+ * @throws DomainError `not_found`, also if it is not visible; `validation_failed` if the cursor
  * belongs to another list
  */
 export async function listItems(
@@ -96,7 +99,7 @@ export async function listItems(
   customerId: string,
   id: string,
   paginate: PageOrCursor = {},
-  visible: VisibleTypes,
+  visible: VisibleJobs,
 ): Promise<RecordPage<JobItem>> {
   const keyset = { scope: scopeOf(`results of ${id}`, customerId, all([]), []), columns: [position] };
   const after = positionBefore(keyset, paginate)?.values[0] as number | undefined;
@@ -119,20 +122,20 @@ export async function listItems(
 
 /**
  * Locks a job until the transaction ends, so that workers cannot save results, and returns its status.
- * @throws DomainError `not_found`, also if its type is not in `visible`
+ * @throws DomainError `not_found`, also if it is not visible
  */
 export async function lockJob(
   sql: Transaction,
   customerId: string,
   id: string,
-  visible: VisibleTypes,
+  visible: VisibleJobs,
 ): Promise<Locked<{ status: JobStatus }>> {
   const [job] = await sql<Locked<{ status: JobStatus }>[]>`
-    select id, status
-    from jobs
-    where customer_id = ${customerId}
-      and id = ${id}
-      and type = any(${visible as JobType[]})
+    select j.id, j.status
+    from jobs j
+    where j.customer_id = ${customerId}
+      and j.id = ${id}
+      and ${isVisible(sql, visible)}
     for no key update`;
   if (!job) throw notFound('job');
   return job;

@@ -73,7 +73,7 @@ function withoutNulls(row: Row, columns: readonly string[]): Row {
  * Inserts records. Returns the new ids, in the order of `records`.
  * @param rowOf returns a new object with the columns of a record
  */
-async function insertRows<T, R extends object>(
+export async function insertRows<T, R extends object>(
   sql: Transaction,
   customerId: string,
   table: WrittenTable<R>,
@@ -100,7 +100,7 @@ async function insertRows<T, R extends object>(
  * Updates records, and sets their `updated_at`.
  * @param rowOf returns a new object with the id of a record and its columns
  */
-async function updateRows<T, R extends object>(
+export async function updateRows<T, R extends object>(
   sql: Transaction,
   customerId: string,
   table: WrittenTable<R>,

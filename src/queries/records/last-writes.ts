@@ -17,9 +17,12 @@ class Writes {
     this.#changes[counted] += change;
   }
 
-  /** Records the event that a record was created. */
-  created<Noun extends EventNoun>(noun: Noun, record: Told<Noun>): void {
-    this.#record(noun, 'created', record);
+  /**
+   * Records the event that a record was created.
+   * @param more `restored`: its deletion was undone
+   */
+  created<Noun extends EventNoun>(noun: Noun, record: Told<Noun>, more: { restored?: true } = {}): void {
+    this.#record(noun, 'created', record, more);
   }
 
   /**

@@ -46,6 +46,14 @@ export async function rememberMerge(
     from jsonb_to_recordset(${sql.json([...merged, ...lost] as never)}) as given (id uuid, external_id text, prospect_id uuid)`;
 }
 
+/** The records stand again. */
+export async function forgetMerged(sql: Transaction, customerId: string, ids: readonly string[]): Promise<void> {
+  await sql`
+    delete from merged_records
+    where customer_id = ${customerId}
+      and id = any(${ids as string[]}::uuid[])`;
+}
+
 /**
  * Returns the ids of the records that replace merged records, by the id of the merged record. A merged record whose
  * replacement was deleted is missing.

@@ -1,6 +1,7 @@
 import type { LockedId, Transaction } from '../../database/db.ts';
 import type { Fragment } from '../../filters/sql.ts';
 import { countUpTo } from '../records/finders.ts';
+import { placesOf, type PlaceInOpportunity } from './opportunity-contacts.ts';
 import { maxMovedRecords } from '../../schemas/clean-data/merges.ts';
 
 const countMoved = async (sql: Transaction, rows: Fragment): Promise<number> => {
@@ -33,13 +34,13 @@ export const countOfCompanies = (
 
 /**
  * Replaces the contacts `from` by the contact `to` in all their opportunities, at the first position that one of them
- * has.
+ * has. Returns the places that they had, by contact.
  */
 export async function moveOpportunityContacts(
   sql: Transaction,
   customerId: string,
   { to, from }: { to: LockedId; from: readonly LockedId[] },
-): Promise<void> {
+): Promise<Map<string, PlaceInOpportunity[]>> {
   const opportunities = await sql<{ id: LockedId }[]>`
     select o.id
     from opportunities o
@@ -52,14 +53,14 @@ export async function moveOpportunityContacts(
       ))
     order by o.id
     for no key update`;
-  if (opportunities.length === 0) return;
+  if (opportunities.length === 0) return new Map();
   const ids = opportunities.map(({ id }) => id);
-  const gone = await sql<{ opportunity_id: string; position: number }[]>`
+  const gone = await sql<{ contact_id: string; opportunity_id: string; position: number }[]>`
     delete from opportunity_contacts
     where customer_id = ${customerId}
       and opportunity_id = any(${ids}::uuid[])
       and contact_id = any(${[to, ...from]}::uuid[])
-    returning opportunity_id, position`;
+    returning contact_id, opportunity_id, position`;
   const positions = new Map<string, number>();
   for (const { opportunity_id: id, position } of gone)
     positions.set(id, Math.min(position, positions.get(id) ?? Infinity));
@@ -68,6 +69,7 @@ export async function moveOpportunityContacts(
     select ${customerId}, id, ${to}, position
     from unnest(${[...positions.keys()]}::uuid[], ${[...positions.values()]}::integer[]) as given (id, position)`;
   await touch(sql, customerId, ids);
+  return placesOf(gone);
 }
 
 const touch = (sql: Transaction, customerId: string, ids: LockedId[]) => sql`

@@ -245,16 +245,30 @@ export const deleteOpportunity: DeleteRecord = async (sql, customerId, id, ifMat
   );
 };
 
-/** Gives the opportunities of companies to another company. */
+/** A record, and the company that it had. */
+export interface MovedRecord {
+  id: string;
+  company_id: string;
+}
+
+export const byCompany = (moved: readonly MovedRecord[]): Map<string, string[]> =>
+  new Map(
+    Array.from(
+      Map.groupBy(moved, ({ company_id }) => company_id),
+      ([company, records]) => [company, records.map(({ id }) => id)],
+    ),
+  );
+
+/** Gives the opportunities of companies to another company. Returns their ids, by company. */
 export async function moveOpportunities(
   sql: Transaction,
   customerId: string,
   companyIds: readonly string[],
   to: LockedId,
-): Promise<void> {
-  await sql`
+): Promise<Map<string, string[]>> {
+  const moved = await sql<MovedRecord[]>`
     with held as (
-      select id
+      select id, company_id
       from opportunities
       where customer_id = ${customerId}
         and company_id = any(${companyIds as string[]}::uuid[])
@@ -265,7 +279,9 @@ export async function moveOpportunities(
     set company_id = ${to}, updated_at = (select clock_timestamp())
     from held
     where o.customer_id = ${customerId}
-      and o.id = held.id`;
+      and o.id = held.id
+    returning o.id, held.company_id`;
+  return byCompany(moved);
 }
 
 async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<Locked<OpportunityColumns>> {

@@ -59,11 +59,16 @@ export async function removeFromOpportunities(
     where customer_id = ${customerId}
       and contact_id = any(${contactIds as LockedId[]}::uuid[])
     returning contact_id, opportunity_id, position`;
-  const byContact = Map.groupBy(removed, ({ contact_id }) => contact_id);
-  return new Map(
-    Array.from(byContact, ([id, rows]) => [
-      id,
-      rows.map(({ opportunity_id, position }) => ({ id: opportunity_id, position })),
-    ]),
-  );
+  return placesOf(removed);
 }
+
+/** Returns the places of contacts in opportunities, by contact. */
+export const placesOf = (
+  rows: readonly { contact_id: string; opportunity_id: string; position: number }[],
+): Map<string, PlaceInOpportunity[]> =>
+  new Map(
+    Array.from(
+      Map.groupBy(rows, ({ contact_id }) => contact_id),
+      ([contact, places]) => [contact, places.map(({ opportunity_id: id, position }) => ({ id, position }))],
+    ),
+  );

@@ -31,6 +31,20 @@ export const scopes = [
 
 export type Scope = (typeof scopes)[number];
 
+/** The scopes of each kind of record begin with this. */
+export const recordScopes = {
+  contact: 'contacts',
+  company: 'companies',
+  list: 'list_contacts',
+  product: 'products',
+  opportunity: 'opportunities',
+} as const;
+
+/** Who may start the undo of a change needs some of these. */
+export const undoScopes: readonly Scope[] = Object.values(recordScopes).flatMap((record) =>
+  (['create', 'update', 'delete'] as const).map((verb) => `${record}:${verb}` as const),
+);
+
 /** What a key created without `permissions` has. It has the others only if they are named. */
 export const usualScopes: readonly Scope[] = scopes.filter((scope) => !scope.endsWith(':manage'));
 

@@ -108,6 +108,9 @@ export const ChangeSummary = Type.Object(
           'What it has changed, by kind of record. Only kinds that the key may read, and that it has changed.',
       },
     ),
+    undo_of: Type.Optional(Uuid('Of an undo: the change that it has taken back.')),
+    undone_by: Type.Array(Uuid(), { description: 'The jobs that take it back, or have. Each is a change itself.' }),
+    undoable: Type.Boolean({ description: 'Whether it can be undone. The undo of a merge cannot.' }),
   },
   { title: 'ChangeSummary' },
 );

@@ -3,7 +3,7 @@ import { cancelJob } from '../../../src/jobs/cancel-job.ts';
 import { retryJob } from '../../../src/jobs/retry-job.ts';
 import { verifyEmails } from '../../../src/jobs/verification/verify-emails.ts';
 import { checkCredits } from '../../../src/queries/jobs/credit-checks.ts';
-import { jobTypes } from '../../../src/schemas/jobs.ts';
+import { allJobs } from '../../../src/schemas/jobs.ts';
 import { openVerifier } from '../../../src/verification/verifier.ts';
 import { startApp } from '../../setup/app.ts';
 import { contactBody, make, makeList, unique, type TestCustomer } from '../../setup/factories.ts';
@@ -163,7 +163,7 @@ test('a retry does not reserve for addresses that were verified meanwhile', asyn
   const customer = await funded();
   const addresses = [address(), address(), address()];
   const id = await started(customer, given(addresses));
-  await app.db.transaction((sql) => cancelJob(sql, customer.id, id, jobTypes));
+  await app.db.transaction((sql) => cancelJob(sql, customer.id, id, allJobs));
   await run(customer, addresses.slice(0, 2));
   const retry = await app.db.transaction((sql) => retryJob(sql, customer.id, id));
   await work(customer);

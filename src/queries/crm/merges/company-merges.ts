@@ -9,7 +9,7 @@ import { withLastWrites, type LastWrites } from '../../records/last-writes.ts';
 import { rememberMerge } from '../../records/merged-records.ts';
 import { lockValues } from '../../records/value-locks.ts';
 import { countOfCompanies } from '../../sales/moved-opportunities.ts';
-import { moveOpportunities } from '../../sales/opportunities.ts';
+import { byCompany, moveOpportunities, type MovedRecord } from '../../sales/opportunities.ts';
 import { encodedCompany, lockCompanyRows, removeCompanies, type CompanyColumns } from '../companies.ts';
 import { mergedCustomFields, mergedFields, mergedVerification } from './merged-values.ts';
 import { choicesOf, idsOf, inOrder, requireDistinct, requireEqual, requireFew, type SafeMerge } from './merges.ts';
@@ -51,9 +51,12 @@ async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, 
     opportunities: await countOfCompanies(sql, customerId, 'opportunities', gone),
   });
   last.updated('company', { id: kept.id, external_id: merged.external_id }, kept, merged);
-  await moveContacts(sql, customerId, { to: kept.id, from: gone });
-  await moveOpportunities(sql, customerId, gone, kept.id);
-  await removeCompanies(sql, customerId, gone, last, { merged_into: kept.id });
+  const contacts = await moveContacts(sql, customerId, { to: kept.id, from: gone });
+  const opportunities = await moveOpportunities(sql, customerId, gone, kept.id);
+  const moved = new Map(
+    gone.map((id) => [id, { moved: { contacts: contacts.get(id), opportunities: opportunities.get(id) } }]),
+  );
+  await removeCompanies(sql, customerId, gone, last, { merged_into: kept.id }, moved);
   await updateMerged(sql, customerId, kept.id, merged);
   await rememberMerge(
     sql,
@@ -102,18 +105,27 @@ function mergedCompany(records: readonly [StoredCompany, ...StoredCompany[]], me
   };
 }
 
-/** Gives the contacts of the companies `from` to the company `to`. */
+/** Gives the contacts of the companies `from` to the company `to`. Returns their ids, by company. */
 async function moveContacts(
   sql: Transaction,
   customerId: string,
   { to, from }: { to: LockedId; from: LockedId[] },
-): Promise<void> {
+): Promise<Map<string, string[]>> {
   await lockContactsOfCompanies(sql, customerId, from);
-  await sql`
-    update contacts
+  const moved = await sql<MovedRecord[]>`
+    with held as (
+      select id, company_id
+      from contacts
+      where customer_id = ${customerId}
+        and company_id = any(${from}::uuid[])
+    )
+    update contacts c
     set company_id = ${to}, updated_at = (select clock_timestamp())
-    where customer_id = ${customerId}
-      and company_id = any(${from}::uuid[])`;
+    from held
+    where c.customer_id = ${customerId}
+      and c.id = held.id
+    returning c.id, held.company_id`;
+  return byCompany(moved);
 }
 
 async function updateMerged(

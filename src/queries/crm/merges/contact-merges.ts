@@ -9,6 +9,7 @@ import { rememberMerge } from '../../records/merged-records.ts';
 import type { LockedValue } from '../../records/value-locks.ts';
 import { addToLists, findManualLists } from '../../memberships/list-members.ts';
 import { countOpportunitiesOfContacts, moveOpportunityContacts } from '../../sales/moved-opportunities.ts';
+import type { PlaceInOpportunity } from '../../sales/opportunity-contacts.ts';
 import { lockCompanies } from '../company-names.ts';
 import { encodedContact, lockContactRows, removeContacts, serviceColumns, type ContactColumns } from '../contacts.ts';
 import {
@@ -58,11 +59,11 @@ async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, 
   const merged = mergedContact(records, merge);
   const gone = others.map(({ id }) => id);
   requireFew('contact', { opportunities: await countOpportunitiesOfContacts(sql, customerId, gone) });
-  const { prospect_id: _hidden, ...shown } = merged;
-  last.updated('contact', { id: kept.id, external_id: merged.external_id }, kept, shown);
-  await moveManualLists(sql, customerId, { to: kept.id, from: gone });
-  await moveOpportunityContacts(sql, customerId, { to: kept.id, from: gone });
-  await removeContacts(sql, customerId, gone, last, { merged_into: kept.id });
+  last.updated('contact', { id: kept.id, external_id: merged.external_id }, kept, merged);
+  const lists = await moveManualLists(sql, customerId, { to: kept.id, from: gone });
+  const places = await moveOpportunityContacts(sql, customerId, { to: kept.id, from: gone });
+  const moved = new Map(gone.map((id) => [id, movedOf(kept.id, id, lists, places)]));
+  await removeContacts(sql, customerId, gone, last, { merged_into: kept.id }, moved);
   await updateMerged(sql, customerId, kept.id, merged);
   await rememberMerge(
     sql,
@@ -138,15 +139,39 @@ function mergedContact(records: readonly [StoredContact, ...StoredContact[]], me
 const earliestRequest = (records: readonly StoredContact[]): string | null =>
   records.flatMap(({ removal_requested_at: at }) => at ?? []).toSorted()[0] ?? null;
 
-/** Adds the contact `to` by hand to the lists to which the contacts `from` were added by hand. */
+/**
+ * Adds the contact `to` by hand to the lists to which the contacts `from` were added by hand. Returns the lists that each
+ * of them had.
+ */
 async function moveManualLists(
   sql: Transaction,
   customerId: string,
   { to, from }: { to: LockedId; from: readonly LockedId[] },
-): Promise<void> {
-  const lists = await findManualLists(sql, customerId, from);
-  const ids = [...new Set([...lists.values()].flat())];
+): Promise<Map<string, string[]>> {
+  const lists = await findManualLists(sql, customerId, [to, ...from]);
+  const ids = [...new Set(from.flatMap((id) => lists.get(id) ?? []))];
   if (ids.length > 0) await addToLists(sql, customerId, { list_ids: ids, contact_ids: [to] });
+  return lists;
+}
+
+/**
+ * Returns what the undo of a merge needs of a merged contact: its places in opportunities, and the lists and
+ * opportunities in which the one that stays was not, and its own places.
+ */
+function movedOf(
+  keptId: string,
+  id: string,
+  lists: ReadonlyMap<string, string[]>,
+  places: ReadonlyMap<string, PlaceInOpportunity[]>,
+) {
+  const [ownLists, ownPlaces] = [new Set(lists.get(keptId)), new Set(places.get(keptId)?.map((place) => place.id))];
+  const opportunities = places.get(id) ?? [];
+  const moved = {
+    lists: lists.get(id)?.filter((list) => !ownLists.has(list)) ?? [],
+    opportunities: opportunities.map((place) => place.id).filter((one) => !ownPlaces.has(one)),
+    places: places.get(keptId) ?? [],
+  };
+  return { opportunities, moved };
 }
 
 async function updateMerged(

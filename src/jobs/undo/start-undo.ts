@@ -1,0 +1,85 @@
+import type { Caller } from '../../credentials/caller.ts';
+import { spenderOf } from '../../credentials/caller.ts';
+import type { Queryable, Transaction } from '../../database/db.ts';
+import { originOf } from '../../database/origin.ts';
+import { conflict, forbidden, notFound } from '../../errors.ts';
+import { measureChange } from '../../queries/undo/effects.ts';
+import { estimateUndo } from '../../queries/undo/estimate.ts';
+import { findUndoneChange, findUnfinished } from '../../queries/undo/undo-jobs.ts';
+import { recordScopes, type Scope } from '../../schemas/base/scopes.ts';
+import type { EventNoun, EventSource } from '../../schemas/events/types.ts';
+import type { UndoEstimate } from '../../schemas/events/undo.ts';
+import type { JobStarted } from '../../schemas/jobs.ts';
+import { startJob } from '../start-job.ts';
+
+/** What a job of the type `undo` does, as stored with it. */
+export interface Undo {
+  /** Id of the change that it takes back. */
+  undo_of: string;
+  /** The job reads the change's journal rows below this position. */
+  until: number;
+  /** The scopes without which a key does not see the job. */
+  needs: Scope[];
+  /** The change has merged records, so the undo cannot be undone. */
+  has_merges: boolean;
+  /** How its own changes are told. */
+  source: EventSource;
+}
+
+/** What takes back what was done. */
+const wayBack = { created: 'delete', updated: 'update', deleted: 'create' } as const;
+
+/** @param types of the events of a change */
+function neededScopes(types: readonly string[]): Scope[] {
+  const needed = types.map((type) => {
+    const [noun, verb] = type.split('.') as [EventNoun, keyof typeof wayBack];
+    return `${recordScopes[noun]}:${wayBack[verb]}` as Scope;
+  });
+  return [...new Set(needed)].toSorted();
+}
+
+/**
+ * Returns what the undo of a change is to do.
+ * @throws DomainError `not_found` if it has changed no record; `forbidden` if the key lacks a scope; `conflict` if it has
+ *   not ended, or is the undo of a merge
+ */
+async function prepare(sql: Queryable, caller: Caller, changeId: string) {
+  const { customerId } = caller;
+  const { records, types, ...change } = await measureChange(sql, customerId, changeId);
+  if (records === 0) throw notFound('change');
+  const needs = neededScopes(types);
+  const lacking = caller.kind === 'key' ? needs.filter((scope) => !caller.scopes.includes(scope)) : [];
+  if (lacking.length > 0) throw forbidden(lacking);
+  if (await findUnfinished(sql, customerId, changeId))
+    throw conflict('The job or import has not ended: cancel it, or wait until it has');
+  if ((await findUndoneChange(sql, customerId, changeId))?.has_merges)
+    throw conflict('The undo of a merge cannot be undone: merge the records again');
+  return { ...change, records, needs };
+}
+
+/**
+ * Starts a job that takes back what one call, job or import has done.
+ * @throws DomainError as `prepare`
+ */
+export async function startUndo(sql: Transaction, caller: Caller, changeId: string): Promise<JobStarted> {
+  const { records, until, needs, has_merges } = await prepare(sql, caller, changeId);
+  const request: Undo = { undo_of: changeId, until, needs, has_merges, source: originOf(sql).source! };
+  const cost = { pool: 'subscription', cost: 0, reserved: 0 } as const;
+  return startJob(sql, spenderOf(caller), {
+    type: 'undo',
+    sync_crm: true,
+    request,
+    ...cost,
+    total: records,
+    inputs: [],
+  });
+}
+
+/**
+ * Counts what an undo would do, as far as the history tells.
+ * @throws DomainError as `prepare`
+ */
+export async function countUndo(sql: Queryable, caller: Caller, changeId: string): Promise<UndoEstimate> {
+  await prepare(sql, caller, changeId);
+  return estimateUndo(sql, caller.customerId, changeId);
+}

@@ -1,0 +1,210 @@
+import type { Queryable } from '../../database/db.ts';
+import { isSame } from '../events/changes.ts';
+import { pick, readLater, shown } from '../events/history.ts';
+import { eventNouns, type EventActor, type EventNoun } from '../../schemas/events/types.ts';
+
+export type Values = Record<string, unknown>;
+
+/** What a change has done with one record, however often it wrote it. */
+export interface Effect {
+  id: string;
+  noun: EventNoun;
+  /** `none`: it created the record and deleted it again. */
+  kind: 'created' | 'updated' | 'deleted' | 'none';
+  /** The values before the first write. Of a deletion all that are not empty, with the links. */
+  before: Values;
+  /** The values after the last write. */
+  after: Values;
+  /** Positions of its first and last write. */
+  first: number;
+  last: number;
+  merged_into: string | null;
+  /** It created the record by the undo of its deletion. */
+  is_restored: boolean;
+}
+
+const verbs = ['created', 'updated', 'deleted'] as const;
+export const recordTypes = eventNouns.flatMap((noun) => verbs.map((verb) => `${noun}.${verb}`));
+
+/**
+ * SQL condition on the change of a journal row, for statements that find the row by its record. With `=` the planner could
+ * read all rows of the change instead.
+ */
+export const isOfChange = (sql: Queryable, changeId: string) => sql`change_id is not distinct from ${changeId}::uuid`;
+
+/**
+ * SQL condition: the journal row `j` is the first of its record in this change. A subquery for each row, because with `not
+ * exists` the planner may read all rows of the change for each batch.
+ */
+const isFirst = (sql: Queryable, customerId: string, changeId: string) => sql`
+  j.position = (
+    select min(e.position)
+    from journal e
+    where e.customer_id = ${customerId}::uuid
+      and e.record_id = j.record_id
+      and e.${isOfChange(sql, changeId)}
+      and e.type = any(${recordTypes}::text[])
+  )`;
+
+interface Row {
+  position: number;
+  noun: EventNoun;
+  verb: (typeof verbs)[number];
+  record_id: string;
+  merged_into: string | null;
+  is_restored: boolean;
+  before: Values | null;
+  after: Values | null;
+}
+
+/**
+ * Returns what a change has done with its next records, the last first: what it made later can refer to what it made
+ * earlier. All are of one kind.
+ * @param range only records whose first write is below `before`; writes from `until` on do not count
+ */
+export async function findEffects(
+  sql: Queryable,
+  customerId: string,
+  changeId: string,
+  { before, until, limit }: { before: number; until: number; limit: number },
+): Promise<Effect[]> {
+  const found = await sql<{ record_id: string; noun: EventNoun }[]>`
+    select j.record_id, split_part(j.type, '.', 1) as noun
+    from journal j
+    where j.customer_id = ${customerId}::uuid
+      and j.change_id = ${changeId}::uuid
+      and j.position < ${before}
+      and j.type = any(${recordTypes}::text[])
+      and ${isFirst(sql, customerId, changeId)}
+    order by j.position desc
+    limit ${limit}`;
+  const end = found.findIndex(({ noun }) => noun !== found[0]!.noun);
+  const ids = found.slice(0, end < 0 ? limit : end).map(({ record_id }) => record_id);
+  if (ids.length === 0) return [];
+  const rows = await sql<Row[]>`
+    select
+      position, split_part(type, '.', 1) as noun, split_part(type, '.', 2) as verb, record_id,
+      data ->> 'merged_into' as merged_into, coalesce((data ->> 'restored')::boolean, false) as is_restored, before,
+      after
+    from journal
+    where customer_id = ${customerId}::uuid
+      and record_id = any(${ids}::uuid[])
+      and ${isOfChange(sql, changeId)}
+      and position < ${until}
+      and type = any(${recordTypes}::text[])
+    order by position`;
+  const byRecord = Map.groupBy(rows, ({ record_id }) => record_id);
+  return ids.map((id) => effectOf(id, byRecord.get(id)!));
+}
+
+function effectOf(id: string, rows: readonly Row[]): Effect {
+  const [first, last] = [rows[0]!, rows.at(-1)!];
+  const { noun, merged_into } = last;
+  const told = { id, noun, first: first.position, last: last.position, merged_into, is_restored: first.is_restored };
+  if (first.verb === 'created')
+    return { ...told, kind: last.verb === 'deleted' ? 'none' : 'created', before: {}, after: {} };
+  const kind = last.verb === 'deleted' ? 'deleted' : 'updated';
+  // Of several writes, the first says what was before, and the last what is after.
+  const before = rows.reduceRight((values, row) => withValues(values, row.before), {} as Values);
+  const after = rows.reduce((values, row) => withValues(values, row.after), {} as Values);
+  return { ...told, kind, before, after };
+}
+
+const withValues = (values: Values, more: Values | null): Values => {
+  const fields = more?.['custom_fields'] as Values | undefined;
+  const custom = fields ? { custom_fields: { ...(values['custom_fields'] as Values | undefined), ...fields } } : {};
+  return { ...values, ...more, ...custom };
+};
+
+/** Number of a change's records, the end of the journal, and whether it has merged records. */
+export interface ChangeSize {
+  records: number;
+  until: number;
+  has_merges: boolean;
+}
+
+/** Returns by type of event how many records a change has written. */
+export async function measureChange(
+  sql: Queryable,
+  customerId: string,
+  changeId: string,
+): Promise<ChangeSize & { types: string[] }> {
+  const [size] = await sql<[ChangeSize & { types: string[] }]>`
+    select
+      count(distinct record_id) as records,
+      coalesce(max(position), 0) + 1 as until,
+      coalesce(bool_or(data ->> 'merged_into' is not null), false) as has_merges,
+      coalesce(array_agg(distinct type), '{}') as types
+    from journal
+    where customer_id = ${customerId}::uuid
+      and change_id = ${changeId}::uuid
+      and type = any(${recordTypes}::text[])`;
+  return size;
+}
+
+/**
+ * Returns the records that differ from what a change has made them. What was written since and taken back does not count.
+ * @param current members of the records, as the journal names them
+ */
+export async function findWrittenSince(
+  sql: Queryable,
+  customerId: string,
+  effects: readonly Effect[],
+  current: ReadonlyMap<string, Values>,
+): Promise<Set<string>> {
+  const created = effects.filter(({ id, kind }) => kind === 'created' && current.has(id));
+  if (created.length === 0) return new Set();
+  const later = await readLater(
+    sql,
+    customerId,
+    created.map(({ id, last }) => ({ record_id: id, position: last })),
+  );
+  const found = Map.groupBy(later, ({ position }) => position);
+  const isWritten = ({ id, noun, last }: Effect): boolean => {
+    const now = shown(current.get(id)!);
+    const rows = found.get(last) ?? [];
+    // Its deletion has kept all values that were not empty: others must be empty again.
+    const known = new Set(rows.map(({ name }) => name));
+    const isFilled =
+      rows.some((row) => row.is_deletion) && Object.keys(pick(noun, now)).some((name) => !known.has(name));
+    return (
+      isFilled || rows.some(({ name, value }) => isMember(now, name) && !isSame(now[name!] ?? null, value ?? null))
+    );
+  };
+  return new Set(created.filter(isWritten).map(({ id }) => id));
+}
+
+/** False for links, which the journal keeps of deleted records. */
+const isMember = (values: Values, name: string | null): boolean =>
+  name !== null && (name in values || name.startsWith('custom_fields.'));
+
+/** Who has written a field last. */
+export interface FieldWriter {
+  record_id: string;
+  field: string;
+  actor: EventActor | null;
+  occurred_at: string;
+}
+
+/** Returns for each field of these records who has written it last. Custom fields count each by itself. */
+export const findWriters = (sql: Queryable, customerId: string, ids: readonly string[]): Promise<FieldWriter[]> => sql<
+  FieldWriter[]
+>`
+  select distinct on (j.record_id, written.field) j.record_id, written.field, j.actor, j.occurred_at
+  from journal j
+  cross join lateral (
+    select key as field
+    from json_object_keys(j.after) key
+    where key <> 'custom_fields'
+    union all
+    select 'custom_fields.' || key
+    from (
+      select json_object_keys(j.before -> 'custom_fields')
+      union
+      select json_object_keys(j.after -> 'custom_fields')
+    ) keys (key)
+  ) written
+  where j.customer_id = ${customerId}::uuid
+    and j.record_id = any(${ids as string[]}::uuid[])
+    and j.type like '%.updated'
+  order by j.record_id, written.field, j.position desc`;

@@ -1,0 +1,69 @@
+import type { EventActor } from '../../schemas/events/types.ts';
+import { isSame } from '../events/changes.ts';
+import type { Effect, Values } from './effects.ts';
+
+/** Why a record, or a field of it, was not restored. */
+export type KeptReason = 'changed_since' | 'taken' | 'in_use' | 'gone';
+
+export interface KeptField {
+  field: string;
+  /** Who has written it since. */
+  actor: EventActor | null;
+  occurred_at: string | null;
+}
+
+/** What became of a record. */
+export interface Outcome {
+  status: 'succeeded' | 'skipped' | 'failed';
+  reason?: KeptReason;
+  restored?: string[];
+  kept?: string[];
+}
+
+/** Columns that get their values from before, and names of fields. Custom fields are named each by itself. */
+export interface Reverted {
+  columns: Values;
+  restored: string[];
+  kept: string[];
+}
+
+/**
+ * Takes a change of a record back: each field gets its value from before if it still has the one that the change gave
+ * it. A field that has its value from before already is neither restored nor kept.
+ * @param current columns of the record
+ */
+export function revert(current: Values, { before, after }: Effect): Reverted {
+  const reverted: Reverted = { columns: {}, restored: [], kept: [] };
+  const take = (now: Values, field: string, name: string, to: Values): void => {
+    const [old, given] = [fieldOf(before, field), fieldOf(after, field)];
+    if (isSame(now[name] ?? null, given ?? null)) {
+      if (isSame(old ?? null, given ?? null)) return;
+      if (old === undefined) delete to[name];
+      else to[name] = old;
+      reverted.restored.push(field);
+    } else if (!isSame(now[name] ?? null, old ?? null)) reverted.kept.push(field);
+  };
+  for (const name of new Set([...Object.keys(before), ...Object.keys(after)]))
+    if (name !== 'custom_fields') take(current, name, name, reverted.columns);
+  const keys = new Set([...Object.keys(customOf(before)), ...Object.keys(customOf(after))]);
+  const custom = { ...customOf(current) };
+  const restored = reverted.restored.length;
+  for (const key of keys) take(customOf(current), `custom_fields.${key}`, key, custom);
+  if (reverted.restored.length > restored) reverted.columns['custom_fields'] = custom;
+  return reverted;
+}
+
+const customOf = (values: Values): Values => (values['custom_fields'] as Values | undefined) ?? {};
+
+const prefix = 'custom_fields.';
+
+const fieldOf = (values: Values, field: string): unknown =>
+  field.startsWith(prefix) ? customOf(values)[field.slice(prefix.length)] : values[field];
+
+/** @param reason why the rest is kept */
+export const outcomeOf = ({ restored, kept }: Reverted, reason: KeptReason = 'changed_since'): Outcome => ({
+  status: restored.length > 0 ? 'succeeded' : 'skipped',
+  ...(kept.length > 0 && { reason }),
+  restored,
+  kept,
+});

@@ -1,0 +1,594 @@
+import { randomInt } from 'node:crypto';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { seeded } from '../../src/demo/random.ts';
+import { jobBatches } from '../../src/jobs/job-batches.ts';
+import { takeTurn } from '../../src/jobs/turns.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import {
+  contactBody,
+  make,
+  opportunityBody,
+  productBody,
+  stagesOf,
+  type Answer,
+  type TestCustomer,
+} from '../setup/factories.ts';
+import { importFile } from './importing.ts';
+import { readJob, resultsOf } from './spending.ts';
+import { contextOf } from './working.ts';
+
+let app: TestApp;
+let customer: TestCustomer;
+
+beforeAll(async () => {
+  app = await startApp();
+});
+beforeEach(async () => {
+  customer = await app.customer();
+});
+
+/** Works at the jobs of a customer in this process until none waits. */
+const work = ({ id }: TestCustomer): Promise<void> =>
+  takeTurn('unlock', jobBatches)({ ...contextOf(app), db: app.db.for({ customerId: id }, 'job') }, { customerId: id });
+
+async function undo(changeId: string, path = `/changes/${changeId}/undo`) {
+  const started = await customer.post(path, {});
+  expect(started, JSON.stringify(started.body)).toMatchObject({ status: 200, body: { status: 'PENDING' } });
+  await work(customer);
+  const job = await readJob(customer, started.body.id);
+  expect(job).toMatchObject({ status: 'COMPLETED', type: 'undo', processed: job.total, error: null });
+  return { id: job.id, job, results: await resultsOf(customer, job.id) };
+}
+
+/** Returns the id of the newest change. */
+async function newestChange(): Promise<string> {
+  const { body } = await customer.post('/changes/list', { paginate: { limit: 1 } });
+  return body[0].change_id;
+}
+
+/** Returns the id of the change that a call makes. */
+async function changeOf(call: Promise<Answer>): Promise<string> {
+  const { status, body } = await call;
+  expect(status, JSON.stringify(body)).toBeLessThan(300);
+  return newestChange();
+}
+
+/** Everything that can be read of a customer's records, but for what every write changes. */
+async function readAll() {
+  const rows = async (path: string, read: (id: string) => string) => {
+    const { status, body } = await customer.post(path, {});
+    expect(status, JSON.stringify(body)).toBeLessThan(300);
+    const records = await Promise.all(body.map(async ({ id }: { id: string }) => (await customer.get(read(id))).body));
+    return records
+      .map(({ updated_at: _updated, counted_at: _counted, ...record }) => record)
+      .toSorted((one, other) => (one.id < other.id ? -1 : 1));
+  };
+  const { body: summary } = await customer.get('/customer/summary');
+  const total = async (path: string) => (await customer.post(path, {})).body.pagination.total_records;
+  return {
+    contacts: await rows('/contacts/list', (id) => `/contacts/${id}`),
+    companies: await rows('/company/list', (id) => `/company/${id}`),
+    lists: await rows('/list-contact/list', (id) => `/list-contact/${id}`),
+    products: await rows('/products/list', (id) => `/products/${id}`),
+    opportunities: await rows('/opportunities/list', (id) => `/opportunities/${id}`),
+    totals: [await total('/contacts/metadata'), await total('/company/metadata')],
+    summary,
+  };
+}
+
+/** A customer's records with links between all of them. */
+interface World {
+  companies: string[];
+  contacts: string[];
+  lists: string[];
+  products: string[];
+  deals: string[];
+}
+
+async function makeWorld(): Promise<World> {
+  const companies = [];
+  for (const i of [0, 1, 2])
+    companies.push(
+      await make(customer, '/company', {
+        type: 'customer',
+        company_name: `Company ${i}`,
+        external_id: `c${i}`,
+        ...(i === 0 ? { industry: 'Tools', custom_fields: { size: 3 } } : {}),
+      }),
+    );
+  const lists = [];
+  for (const i of [0, 1]) lists.push((await customer.post('/list-contact', { name: `List ${i}` })).body.id);
+  const contacts = [];
+  for (const i of [0, 1, 2, 3])
+    contacts.push(
+      await make(
+        customer,
+        '/contacts',
+        contactBody({
+          work_email: `p${i}@example.com`,
+          external_id: `p${i}`,
+          job_title: i === 0 ? '' : `Title ${i}`,
+          phone_numbers: [{ country_code: '+49', number: `3012345${i}` }],
+          company: { id: companies[i % 3] },
+          list_ids: i === 3 ? [] : [lists[i % 2]],
+          custom_fields: { n: i, ...(i === 1 ? { plan: 'gold' } : {}) },
+        }),
+      ),
+    );
+  const products = [];
+  for (const name of ['Chair', 'Table', 'Lamp'])
+    products.push(await make(customer, '/products', productBody({ name, price: 5 })));
+  const deals = [];
+  for (const i of [0, 1])
+    deals.push(
+      await make(
+        customer,
+        '/opportunities',
+        await opportunityBody(customer, {
+          name: `Deal ${i}`,
+          company_id: companies[i],
+          contacts_ids: i === 0 ? [contacts[1], contacts[0]] : [contacts[2], contacts[1]],
+          products: [
+            { id: products[0], price: 4, quantity: 2 },
+            { id: products[1], price: 9.5, quantity: 1 },
+          ],
+        }),
+      ),
+    );
+  return { companies, contacts, lists, products, deals };
+}
+
+type Act = (world: World) => Promise<string>;
+
+const item = (id: string | undefined, more: object = {}) => ({ id, ...more });
+
+/** One of each kind of change. Returns its id. */
+const acts: [string, Act][] = [
+  [
+    'a new contact, with a new company',
+    () =>
+      changeOf(
+        customer.post('/contacts', contactBody({ work_email: 'new@example.com', company: { name: 'Brand new' } })),
+      ),
+  ],
+  [
+    'an update of a contact',
+    ({ contacts, companies }) =>
+      changeOf(
+        customer.patch(`/contacts/${contacts[1]}`, {
+          job_title: 'Queen',
+          work_email: 'queen@example.com',
+          external_id: 'q',
+          company: { id: companies[0] },
+          phone_numbers: [],
+          custom_fields: { plan: null, n: 9, more: true },
+        }),
+      ),
+  ],
+  [
+    'a contact that loses its company',
+    ({ contacts }) => changeOf(customer.patch(`/contacts/${contacts[1]}`, { company: null, job_title: '' })),
+  ],
+  ['a deletion of a contact', ({ contacts }) => changeOf(customer.delete(`/contacts/${contacts[1]}`))],
+  [
+    'a deletion of contacts',
+    ({ contacts }) => changeOf(customer.post('/contacts/batch/delete', { items: contacts.map((id) => item(id)) })),
+  ],
+  [
+    'an upsert of contacts',
+    () =>
+      changeOf(
+        customer.post('/contacts/batch/upsert', {
+          match: 'external_id',
+          items: [
+            { external_id: 'p0', last_name: 'Changed', company: { name: 'Another' } },
+            { external_id: 'fresh', last_name: 'Fresh', company: { name: 'Another' } },
+          ],
+        }),
+      ),
+  ],
+  [
+    'a merge of contacts',
+    ({ contacts: [one, two, three] }) =>
+      changeOf(customer.post('/contacts/merge', { id: one, merge_ids: [two, three], fields: { external_id: two } })),
+  ],
+  ['a new company', () => changeOf(customer.post('/company', { type: 'customer', company_name: 'New' }))],
+  [
+    'an update of a company',
+    ({ companies }) =>
+      changeOf(customer.patch(`/company/${companies[0]}`, { company_name: 'Renamed', custom_fields: { size: 4 } })),
+  ],
+  ['a deletion of a company', ({ companies }) => changeOf(customer.delete(`/company/${companies[0]}`))],
+  [
+    'a deletion of companies',
+    ({ companies }) => changeOf(customer.post('/company/batch/delete', { items: companies.map((id) => item(id)) })),
+  ],
+  [
+    'a merge of companies',
+    ({ companies: [one, two, three] }) =>
+      changeOf(customer.post('/company/merge', { id: one, merge_ids: [two, three], fields: { external_id: three } })),
+  ],
+  [
+    'a new list with rules',
+    () =>
+      changeOf(
+        customer.post('/list-contact', {
+          name: 'New',
+          rules: [{ field: 'job_title', operator: 'contains', value: 'Title' }],
+        }),
+      ),
+  ],
+  [
+    'an update of a list',
+    ({ lists }) =>
+      changeOf(
+        customer.patch(`/list-contact/${lists[0]}`, {
+          name: 'Renamed',
+          rules: [{ field: 'job_title', operator: 'contains', value: 'Title' }],
+        }),
+      ),
+  ],
+  ['a deletion of a list', ({ lists }) => changeOf(customer.delete(`/list-contact/${lists[0]}`))],
+  ['a new product', () => changeOf(customer.post('/products', productBody()))],
+  [
+    'an update of a product',
+    ({ products }) =>
+      changeOf(customer.patch(`/products/${products[0]}`, { name: 'Stool', price: 3.25, active: false })),
+  ],
+  ['a deletion of a product in use', ({ products }) => changeOf(customer.delete(`/products/${products[0]}`))],
+  ['a deletion of a product', ({ products }) => changeOf(customer.delete(`/products/${products[2]}`))],
+  ['a new opportunity', async () => changeOf(customer.post('/opportunities', await opportunityBody(customer)))],
+  [
+    'an update of an opportunity',
+    async ({ deals, products, contacts, companies }) => {
+      const stages = await stagesOf(customer);
+      return changeOf(
+        customer.patch(`/opportunities/${deals[0]}`, {
+          name: 'Renamed',
+          stage_id: stages[1]!.id,
+          company_id: companies[2],
+          contacts_ids: [contacts[3]],
+          products: {
+            add: [{ id: products[2], price: 1, quantity: 7 }],
+            update: [{ id: products[0], quantity: 5 }],
+            remove: [products[1]],
+          },
+        }),
+      );
+    },
+  ],
+  ['a deletion of an opportunity', ({ deals }) => changeOf(customer.delete(`/opportunities/${deals[0]}`))],
+  [
+    'an import',
+    async () => {
+      const settings = { object: 'contacts', mode: 'upsert', match: 'external_id', format: 'csv' };
+      const csv = 'external_id,last_name,company\np1,Imported,Import Ltd\nx1,New,Import Ltd\nx2,Newer,Company 0\n';
+      const { id, status } = await importFile(app, customer, settings, csv);
+      expect(status).toBe('COMPLETED');
+      return id;
+    },
+  ],
+];
+
+describe('the undo of', () => {
+  test.each(acts)('%s restores all records, and its undo makes the change again', async (name, act) => {
+    const world = await makeWorld();
+    const before = await readAll();
+    const changeId = await act(world);
+    const after = await readAll();
+    expect(after).not.toEqual(before);
+    const { id, results } = await undo(changeId);
+    expect(await readAll()).toEqual(before);
+    expect(results.filter(({ status }) => status !== 'succeeded')).toEqual([]);
+    const change = (await customer.get(`/changes/${changeId}`)).body;
+    expect(change).toMatchObject({ undone_by: [id] });
+    const isMerge = name.includes('merge');
+    expect((await customer.get(`/changes/${id}`)).body).toMatchObject({ undo_of: changeId, undoable: !isMerge });
+    if (isMerge) return;
+    await undo(id);
+    expect(await readAll()).toEqual(after);
+  });
+
+  test('an undo of a merge is refused: the records are merged again instead', async () => {
+    const { contacts } = await makeWorld();
+    const merge = () => changeOf(customer.post('/contacts/merge', { id: contacts[0], merge_ids: [contacts[1]] }));
+    const { id } = await undo(await merge());
+    expect(await customer.post(`/changes/${id}/undo`, {})).toMatchObject({ status: 409 });
+    await merge();
+    expect((await customer.get(`/contacts/${contacts[1]}`)).body.merged_into).toBe(contacts[0]);
+  });
+
+  test('a change that was undone skips everything', async () => {
+    const world = await makeWorld();
+    for (const [, act] of [acts[1]!, acts[3]!, acts[7]!]) {
+      const changeId = await act(world);
+      await undo(changeId);
+      const before = await readAll();
+      const { results } = await undo(changeId);
+      expect(results.map(({ status }) => status)).not.toContain('succeeded');
+      expect(await readAll()).toEqual(before);
+    }
+  });
+});
+
+describe('what was written since', () => {
+  const contact = (more: object = {}) => make(customer, '/contacts', contactBody(more));
+  const read = async (id: string) => (await customer.get(`/contacts/${id}`)).body;
+
+  test('is kept field by field, and the result says who wrote it', async () => {
+    const id = await contact({ job_title: 'Clerk', industry: 'Tools', custom_fields: { a: 1, b: 1 } });
+    const change = await changeOf(
+      customer.patch(`/contacts/${id}`, { job_title: 'Baker', industry: 'Bread', custom_fields: { a: 2, b: 2, c: 2 } }),
+    );
+    const other = await customer.withScopes(['contacts:update']);
+    await other.patch(`/contacts/${id}`, { industry: 'Cake', custom_fields: { b: 3 } });
+    expect((await customer.post(`/changes/${change}/undo`, { dry_run: true })).body).toEqual({
+      records: 1,
+      restored: 1,
+      kept: 1,
+      conflicts: 0,
+    });
+    const { results } = await undo(change);
+    const kept = { actor: { type: 'key', id: other.keyId }, occurred_at: expect.any(String) };
+    expect(results).toMatchObject([
+      {
+        item: id,
+        status: 'succeeded',
+        reason: 'changed_since',
+        result: {
+          restored: ['job_title', 'custom_fields.a', 'custom_fields.c'],
+          kept: [
+            { field: 'industry', ...kept },
+            { field: 'custom_fields.b', ...kept },
+          ],
+        },
+      },
+    ]);
+    const after = { job_title: 'Clerk', industry: 'Cake', custom_fields: { a: 1, b: 3 } };
+    expect(await read(id)).toMatchObject(after);
+    const again = await undo(change);
+    expect(again.results).toMatchObject([{ status: 'skipped', reason: 'changed_since', result: { restored: [] } }]);
+    expect(await read(id)).toMatchObject(after);
+  });
+
+  test('keeps a new record, and a new company that others belong to', async () => {
+    const id = await contact();
+    const change = await newestChange();
+    await customer.patch(`/contacts/${id}`, { job_title: 'Baker' });
+    expect((await undo(change)).results).toMatchObject([{ status: 'skipped', reason: 'changed_since' }]);
+    const made = await contact({ company: { name: 'Brand new' } });
+    const withCompany = await newestChange();
+    const { company } = await read(made);
+    await contact({ company: { id: company.id } });
+    expect((await customer.post(`/changes/${withCompany}/undo`, { dry_run: true })).body).toMatchObject({ records: 2 });
+    const { results } = await undo(withCompany);
+    expect(results).toMatchObject([
+      { item: made, status: 'succeeded' },
+      { item: company.id, status: 'skipped', reason: 'in_use' },
+    ]);
+    expect((await customer.get(`/company/${company.id}`)).status).toBe(200);
+  });
+
+  test('does not count if it was taken back itself', async () => {
+    const world = await makeWorld();
+    const before = await readAll();
+    const [id] = [await contact({ work_email: 'new@example.com', job_title: 'Clerk', custom_fields: { a: 1 } })];
+    const creation = await newestChange();
+    const update = await changeOf(
+      customer.patch(`/contacts/${id}`, {
+        job_title: 'Baker',
+        work_email: 'other@example.com',
+        custom_fields: { a: null, b: 2 },
+      }),
+    );
+    const deletion = await changeOf(customer.delete(`/contacts/${id}`));
+    await undo(deletion);
+    await undo(update);
+    expect((await undo(creation)).results).toMatchObject([{ status: 'succeeded' }]);
+    expect(await readAll()).toEqual(before);
+    const deal = await make(customer, '/opportunities', await opportunityBody(customer, { name: 'New' }));
+    const made = await newestChange();
+    const renamed = await changeOf(
+      customer.patch(`/opportunities/${deal}`, { name: 'Renamed', contacts_ids: world.contacts }),
+    );
+    expect((await undo(made)).results).toMatchObject([{ status: 'skipped', reason: 'changed_since' }]);
+    await undo(renamed);
+    expect((await undo(made)).results).toMatchObject([{ status: 'succeeded' }]);
+    expect(await readAll()).toEqual(before);
+  });
+
+  test('leaves out an external id that another record has by now', async () => {
+    const id = await contact({ external_id: 'x' });
+    const deletion = await changeOf(customer.delete(`/contacts/${id}`));
+    const other = await contact({ external_id: 'x' });
+    expect((await customer.post(`/changes/${deletion}/undo`, { dry_run: true })).body).toMatchObject({ conflicts: 1 });
+    expect((await undo(deletion)).results).toMatchObject([
+      { status: 'succeeded', reason: 'taken', result: { kept: [{ field: 'external_id' }] } },
+    ]);
+    expect((await read(id)).external_id).toBeNull();
+    const update = await changeOf(customer.patch(`/contacts/${other}`, { external_id: 'y', job_title: 'Baker' }));
+    await customer.patch(`/contacts/${id}`, { external_id: 'x' });
+    expect((await undo(update)).results).toMatchObject([{ status: 'succeeded', reason: 'taken' }]);
+    expect(await read(other)).toMatchObject({ external_id: 'y', job_title: '' });
+  });
+
+  test('fails for a record that is gone, and leaves out links to what is gone', async () => {
+    const company = await make(customer, '/company', { type: 'customer', company_name: 'Acme' });
+    const list = (await customer.post('/list-contact', { name: 'List' })).body.id;
+    const id = await contact({ company: { id: company }, list_ids: [list] });
+    const update = await changeOf(customer.patch(`/contacts/${id}`, { job_title: 'Baker' }));
+    const deletion = await changeOf(customer.delete(`/contacts/${id}`));
+    expect((await undo(update)).results).toMatchObject([{ status: 'failed', reason: 'gone' }]);
+    await customer.delete(`/company/${company}`);
+    await customer.delete(`/list-contact/${list}`);
+    expect((await undo(deletion)).results).toMatchObject([{ status: 'succeeded' }]);
+    expect(await read(id)).toMatchObject({ job_title: 'Baker', company: { id: null }, list_ids: [] });
+  });
+});
+
+test('many records of a change are taken back once each, however often a worker is killed', async () => {
+  const items = Array.from({ length: 700 }, (_, i) =>
+    contactBody({ work_email: `m${i}@example.com`, company: { name: `C ${i % 40}` } }),
+  );
+  expect((await customer.post('/contacts/batch/create', { items })).body.success).toBe(true);
+  const { body } = await customer.post(`/changes/${await newestChange()}/undo`, {});
+  const total = 740;
+  let kills = 0;
+  for (let turn = 0; turn < 20; turn += 1) {
+    // A worker that is killed leaves its lease behind, and what it had not committed is not there.
+    await takeTurn(
+      'unlock',
+      jobBatches,
+      0,
+    )({ ...contextOf(app), db: dyingDb(turn % 2 === 0) }, { customerId: customer.id }).catch(() => (kills += 1));
+    await app.owner`update jobs set lease = null, leased_until = null where customer_id = ${customer.id} and finished_at is null`;
+    if ((await readJob(customer, body.id)).finished_at !== null) break;
+  }
+  expect(await readJob(customer, body.id)).toMatchObject({ status: 'COMPLETED', total, succeeded: total });
+  expect(new Set((await resultsOf(customer, body.id)).map((row) => row.item)).size).toBe(total);
+  expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(0);
+  expect((await customer.post('/company/metadata', {})).body.pagination.total_records).toBe(0);
+
+  /** A database whose third transaction is rolled back when it has done everything. */
+  function dyingDb(dies: boolean) {
+    const db = app.db.for({ customerId: customer.id }, 'job');
+    let transactions = 0;
+    return {
+      ...db,
+      transaction: <T>(write: (sql: never) => Promise<T>): Promise<T> =>
+        db.transaction(async (sql) => {
+          const result = await write(sql as never);
+          transactions += 1;
+          if (dies && transactions === 2) throw new Error('killed');
+          return result;
+        }),
+    };
+  }
+});
+
+describe('an undo', () => {
+  test('needs the scopes of the way back, and is seen by keys that could start it', async () => {
+    const id = await make(customer, '/contacts', contactBody());
+    const change = await newestChange();
+    const [deletes, updates] = [
+      await customer.withScopes(['contacts:delete']),
+      await customer.withScopes(['contacts:update']),
+    ];
+    expect(await updates.post(`/changes/${change}/undo`, {})).toMatchObject({ status: 403 });
+    const { status, body } = await deletes.post(`/changes/${change}/undo`, {});
+    expect(status).toBe(200);
+    await work(customer);
+    expect((await deletes.get(`/service-handler/${body.id}`)).body).toMatchObject({
+      status: 'COMPLETED',
+      credits: { pool: null, reserved: 0, charged: 0, refunded: 0 },
+    });
+    expect((await updates.get(`/service-handler/${body.id}`)).status).toBe(404);
+    expect((await deletes.post('/service-handler/list', {})).body).toHaveLength(1);
+    expect((await updates.post('/service-handler/list', {})).body).toHaveLength(0);
+    expect((await customer.get(`/contacts/${id}`)).status).toBe(404);
+    const { body: events } = await customer.post('/events/list', {});
+    expect(events.at(-1)).toMatchObject({ type: 'job.ended', data: { type: 'undo', succeeded: 1 } });
+    expect(events.at(-2)).toMatchObject({
+      type: 'contact.deleted',
+      data: { id, source: 'api', change_id: body.id, actor: { type: 'key', id: deletes.keyId } },
+    });
+  });
+
+  test('tells the feed that a record was restored', async () => {
+    const id = await make(customer, '/contacts', contactBody());
+    await undo(await changeOf(customer.delete(`/contacts/${id}`)));
+    const { body: events } = await customer.post('/events/list', { types: ['contact.created'] });
+    expect(events).toMatchObject([{ data: { id } }, { data: { id, restored: true } }]);
+    expect(events[0].data).not.toHaveProperty('restored');
+  });
+
+  test('is of a change of the customer that has ended, and happens once with an Idempotency-Key', async () => {
+    const other = await app.customer();
+    await make(customer, '/contacts', contactBody());
+    const change = await newestChange();
+    for (const path of [`/changes/${change}/undo`, `/service-handler/${change}/undo`, `/imports/${change}/undo`])
+      expect((await other.post(path, {})).status).toBe(404);
+    expect((await customer.post('/changes/0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b/undo', {})).status).toBe(404);
+    const headers = { 'idempotency-key': 'once' };
+    const [first, second] = [
+      await customer.post(`/changes/${change}/undo`, {}, headers),
+      await customer.post(`/changes/${change}/undo`, {}, headers),
+    ];
+    expect(second.body).toEqual(first.body);
+    expect(await customer.post(`/changes/${first.body.id}/undo`, {})).toMatchObject({ status: 404 });
+    await work(customer);
+    expect((await customer.get(`/changes/${first.body.id}`)).body).toMatchObject({ undo_of: change, undoable: true });
+  });
+});
+
+test('random changes and their undos lead back to what was before', async () => {
+  const seed = Number(process.env['SEED'] ?? randomInt(2 ** 31));
+  const random = seeded(seed);
+  const { pick } = random;
+  await makeWorld();
+  for (let step = 0; step < 40; step += 1) {
+    const before = await readAll();
+    const ids = (rows: { id: string }[]) => rows.map(({ id }) => id);
+    const [contacts, companies] = [ids(before.contacts), ids(before.companies)];
+    const lists = ids(before.lists);
+    const calls: [boolean, () => Promise<Answer>][] = [
+      [
+        true,
+        () =>
+          customer.post(
+            '/contacts',
+            contactBody({
+              work_email: `r${step}@example.com`,
+              external_id: `r${step}`,
+              company: { name: `R ${step % 5}` },
+              list_ids: lists.slice(0, 1),
+            }),
+          ),
+      ],
+      [
+        contacts.length > 0,
+        () =>
+          customer.patch(`/contacts/${pick(contacts)}`, {
+            job_title: `T ${step}`,
+            custom_fields: { [pick(['a', 'b'])]: step },
+            ...(companies.length > 0 ? { company: { id: pick(companies) } } : {}),
+          }),
+      ],
+      [contacts.length > 0, () => customer.delete(`/contacts/${pick(contacts)}`)],
+      [
+        contacts.length > 2,
+        () => customer.post('/contacts/batch/delete', { items: contacts.slice(0, 2).map((id) => ({ id })) }),
+      ],
+      [
+        contacts.length > 2,
+        () => customer.post('/contacts/merge', { id: contacts[0], merge_ids: [contacts[1], contacts[2]] }),
+      ],
+      [
+        companies.length > 0,
+        () =>
+          customer.patch(`/company/${pick(companies)}`, { industry: `I ${step}`, external_id: `e${step % 3}-${step}` }),
+      ],
+      [companies.length > 0, () => customer.delete(`/company/${pick(companies)}`)],
+      [companies.length > 1, () => customer.post('/company/merge', { id: companies[0], merge_ids: [companies[1]] })],
+      [lists.length > 0, () => customer.delete(`/list-contact/${pick(lists)}`)],
+      [
+        before.opportunities.length > 0,
+        () =>
+          customer.patch(`/opportunities/${pick(ids(before.opportunities))}`, {
+            name: `N ${step}`,
+            contacts_ids: contacts.slice(0, 3),
+          }),
+      ],
+      [before.opportunities.length > 1, () => customer.delete(`/opportunities/${pick(ids(before.opportunities))}`)],
+    ];
+    const change = await changeOf(pick(calls.filter(([isPossible]) => isPossible))[1]());
+    const after = await readAll();
+    if (random.next() < 0.4) continue;
+    const { id } = await undo(change);
+    expect(await readAll(), `SEED=${seed}, step ${step}`).toEqual(before);
+    const { undoable } = (await customer.get(`/changes/${id}`)).body;
+    if (random.next() < 0.5 || !undoable) continue;
+    await undo(id);
+    expect(await readAll(), `SEED=${seed}, step ${step}, made again`).toEqual(after);
+  }
+}, 120_000);
