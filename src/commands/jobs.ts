@@ -65,6 +65,6 @@ const print = (jobs: OwnedJob[]): string =>
     TYPE: (job) => job.type,
     STATUS: (job) => job.status,
     DONE: (job) => `${job.processed}/${job.total}`,
-    CHARGED: (job) => `${job.credits.charged}/${job.credits.reserved} ${job.credits.pool}`,
+    CHARGED: (job) => `${job.credits.charged}/${job.credits.reserved} ${job.credits.pool ?? ''}`.trim(),
     CREATED: (job) => job.created_at,
   });

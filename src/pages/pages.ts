@@ -21,6 +21,7 @@ import { lists } from './records/lists.ts';
 import { opportunities } from './opportunities/opportunities.ts';
 import { records } from './records/records.ts';
 import { start } from './start/start.ts';
+import { changes } from './work/changes.ts';
 import { jobs } from './work/jobs.ts';
 import { keys } from './access/keys.ts';
 import { password } from './access/password.ts';
@@ -104,6 +105,7 @@ async function pages(app: FastifyInstance): Promise<void> {
     keys,
     credits,
     jobs,
+    changes,
     imports,
     webhooks,
     users,

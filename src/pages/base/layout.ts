@@ -1,7 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { assetUrl } from './assets.ts';
-import { formFaults, formToken, hidden, notSent, tokenField, type Refused } from './forms.ts';
+import { canonicalId } from '../../text/ids.ts';
+import { formFaults, formToken, hidden, notSent, queryOf, text, tokenField, type Refused } from './forms.ts';
 import { html, linkButton, notice, type Html } from './html.ts';
 import { roleWords } from './words.ts';
 
@@ -41,6 +42,7 @@ const sections: readonly (readonly Entry[])[] = [
     { path: '/app/imports', label: 'Imports' },
     { path: '/app/duplicates', label: 'Duplicates' },
     { path: '/app/jobs', label: 'Jobs' },
+    { path: '/app/deleted', label: 'Deleted' },
     { path: '/app/credits', label: 'Credits' },
   ],
   [
@@ -175,10 +177,20 @@ function documentOf(request: FastifyRequest, reply: FastifyReply, page: Page): H
             <h1>${title}</h1>
             <div class="actions">!${actions}</div>
           </div>
-          !${body}
+          !${undoHint(request)} !${body}
         </main>
       </body>
     </html>`;
+}
+
+/** Returns the path of a page that offers to take back what this request has changed. */
+export const withUndo = (request: FastifyRequest, path: string): string =>
+  `${path}${path.includes('?') ? '&' : '?'}change=${request.requester.changeId}`;
+
+function undoHint(request: FastifyRequest): Html {
+  const change = canonicalId(text(queryOf(request), 'change'));
+  if (change === undefined || request.method !== 'GET') return '';
+  return html`<p class="notice">This can be taken back. <a href="/app/changes/${change}/undo" data-dialog>Undo</a></p>`;
 }
 
 function sidebar(request: FastifyRequest, reply: FastifyReply, { section }: Page): Html {

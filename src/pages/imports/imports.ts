@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
+import { undoOf } from '../work/changes.ts';
 import { validationFailed, type DomainError } from '../../errors.ts';
 import { openErrorsFile } from '../../jobs/imports/errors-file.ts';
 import type { CsvLayout } from '../../files/layout/layout.ts';
@@ -245,7 +246,7 @@ async function showImport(
     section,
     status,
     isLive: isRunning,
-    actions: isFinal ? '' : cancel,
+    actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults, [])}
       <div !${isRunning ? 'data-live' : ''}>
         !${isWaiting ? '' : outcomeOf(found, state)} !${isFinal ? await importButton(request, reply, found, state) : ''}

@@ -32,8 +32,8 @@ export const opportunityEdit = (app: FastifyInstance): void =>
     update: updateOpportunity,
     remove: deleteOpportunity,
     question: (_request, { name, contacts_ids }) =>
-      html`<strong>${name}</strong> is deleted for good. Its ${counted(contacts_ids.length, 'contact')}, its company and
-        its products stay.`,
+      html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Its
+        ${counted(contacts_ids.length, 'contact')}, its company and its products stay.`,
     afterDeletion: section,
   });
 

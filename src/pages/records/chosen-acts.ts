@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify';
+import { withUndo } from '../base/layout.ts';
 import { DomainError, forbidden } from '../../errors.ts';
 import { estimateEmailVerification, startEmailVerification } from '../../jobs/verification/start-verification.ts';
 import { spenderOf } from '../../credentials/caller.ts';
@@ -59,19 +60,22 @@ export function actNamed<Row extends ShownRecord>(
 
 const deletion = <Row extends ShownRecord>({ path, object, write }: RecordKind<Row>): Act<Row> => ({
   title: 'Delete',
-  verb: 'Delete for good',
+  verb: 'Delete',
   tone: 'danger',
   controls: async () =>
     object === 'contacts'
-      ? html`<p>They are deleted for good, and leave their lists and opportunities.</p>`
-      : html`<p>They are deleted for good. Their contacts and opportunities stay, without a company.</p>`,
-  run: async ({ db, caller }, rows) => {
+      ? html`<p>They are deleted, and leave their lists and opportunities. For 90 days this can be undone.</p>`
+      : html`<p>
+          They are deleted. Their contacts and opportunities stay, without a company. For 90 days this can be undone.
+        </p>`,
+  run: async (request, rows) => {
+    const { db, caller } = request;
     const items = rows.map(({ id }) => ({ id }));
     const batch = { operation: 'delete', match: 'id', isAtomic: true, items } as const;
     await db.transaction((sql) =>
       withLastWrites(sql, caller.customerId, (last) => write(sql, caller.customerId, batch, last)),
     );
-    return `${path}?done=deleted&n=${rows.length}`;
+    return withUndo(request, `${path}?done=deleted&n=${rows.length}`);
   },
 });
 

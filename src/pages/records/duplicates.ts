@@ -25,7 +25,7 @@ import {
   type Fields,
 } from '../base/forms.ts';
 import { count, counted, empty, html, linkButton, notice, table, type Html } from '../base/html.ts';
-import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { goTo, sendConfirmation, sendPage, withUndo } from '../base/layout.ts';
 import { companyKind } from './company-kind.ts';
 import { contactKind } from './contact-kind.ts';
 import { comparison, openKeys, ownName } from './duplicates-compared.ts';
@@ -115,7 +115,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     } catch (error) {
       return compare(request, reply, fields, refusalOf(error));
     }
-    return goTo(reply, `${section}?by=${by}&done=1`);
+    return goTo(reply, withUndo(request, `${section}?by=${by}&done=1`));
   });
 
   app.get('/duplicates/:by/equal', forMembers, async (request, reply) => {
@@ -148,7 +148,8 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     }
     const isMore =
       found.length > merged || found.length === maxEqual || found.some(({ length }) => length === maxCompared);
-    return goTo(reply, `${section}?by=${by}&done=${merged}${isMore ? '&more=1' : ''}`);
+    const path = `${section}?by=${by}&done=${merged}${isMore ? '&more=1' : ''}`;
+    return goTo(reply, merged > 0 ? withUndo(request, path) : path);
   });
 }
 

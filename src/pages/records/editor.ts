@@ -20,7 +20,7 @@ import {
   type Refused,
 } from '../base/forms.ts';
 import { html, linkButton, type Html } from '../base/html.ts';
-import { goTo, sendConfirmation, sendForm } from '../base/layout.ts';
+import { goTo, sendConfirmation, sendForm, withUndo } from '../base/layout.ts';
 
 /** Records of one kind that forms create, change and delete. They call the functions of the API's routes. */
 export interface Editable<Row> {
@@ -115,7 +115,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       if (!isStale(error)) throw error;
       return askToDelete(request, reply, `Somebody changed this ${noun} meanwhile, and it is not deleted yet.`);
     }
-    return goTo(reply, kind.afterDeletion);
+    return goTo(reply, withUndo(request, kind.afterDeletion));
   });
 
   async function show(request: FastifyRequest, reply: FastifyReply, stored?: Row, refused = notSent) {

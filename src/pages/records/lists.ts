@@ -75,7 +75,8 @@ export async function lists(app: FastifyInstance): Promise<void> {
     update: updateList,
     remove: deleteList,
     question: (_request, { name, contacts_count }) =>
-      html`<strong>${name}</strong> is deleted for good. Its ${counted(contacts_count, 'contact')} stay.`,
+      html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Its
+        ${counted(contacts_count, 'contact')} stay.`,
     isTold: true,
     afterDeletion: section,
   });

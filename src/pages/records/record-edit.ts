@@ -28,7 +28,7 @@ export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: 
     verb: 'Create',
     create: (sql, { customerId }, body) => kind.create(sql, customerId, body),
     question: async ({ db, caller }, found) =>
-      html`<strong>${kind.nameOf(found)}</strong> is deleted for good.
+      html`<strong>${kind.nameOf(found)}</strong> is deleted. For 90 days this can be undone.
         ${await kind.detaches(db, caller.customerId, found)}`,
     isTold: true,
     afterDeletion: `${kind.path}?done=deleted&n=1`,

@@ -7,6 +7,7 @@ import { requireRecord, usersOf } from './record-edit.ts';
 import { formText } from './record-form.ts';
 import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
 import { countryName, mailLink, phoneLink, webLink } from '../base/values.ts';
+import { historyOf } from '../work/changes.ts';
 import type { User } from '../../schemas/users.ts';
 
 /** The page of one record, with every field in words. */
@@ -28,7 +29,8 @@ export function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: 
             ['Created', moment(found.created_at)],
             ['Last changed', moment(found.updated_at)],
           ])}
-        </div>`,
+        </div>
+        !${await historyOf(request, kind.object, found.id, users)}`,
     });
   });
 }

@@ -16,6 +16,7 @@ import { canonicalId } from '../../text/ids.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
 import { doneNotice, filterChoice, idOf, numberedPager, pageNumberOf, queryOf, text } from '../base/forms.ts';
 import { count, cursorPager, empty, facts, html, linkButton, moment, table, type Html } from '../base/html.ts';
+import { undoOf } from './changes.ts';
 import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
 import { progressBar, statusBadge } from '../base/progress.ts';
 import { verification } from '../base/values.ts';
@@ -143,7 +144,9 @@ async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<Fa
     isLive: isRunning,
     actions: isCancellable
       ? linkButton('Cancel the job', `${section}/${job.id}/cancel`, 'danger outline', 'data-dialog')
-      : '',
+      : isRunning
+        ? ''
+        : await undoOf(request, job.id, 'Undo what it wrote'),
     body,
   });
 }

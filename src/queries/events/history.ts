@@ -49,13 +49,19 @@ export interface ChangePage {
 /**
  * Reads what happened with records. A page may be shorter than asked, even empty, although there is a next one.
  * @param nouns the kinds of records that the caller may read
+ * @param verb only changes of this type
  * @param before only changes with lower positions
  */
 export async function listChanges(
   db: Database,
   customerId: string,
   nouns: readonly EventNoun[],
-  { filters = {}, before, limit }: { filters?: ChangeQuery['filters']; before?: number | undefined; limit: number },
+  {
+    filters = {},
+    verb,
+    before,
+    limit,
+  }: { filters?: ChangeQuery['filters']; verb?: Change['type']; before?: number | undefined; limit: number },
 ): Promise<ChangePage> {
   const end =
     before ?? (await db.lookup((sql) => sql<[{ position: number }]>`${newestPlace(sql, customerId)}`))[0].position + 1;
@@ -64,7 +70,13 @@ export async function listChanges(
   // With one of these an index finds the rows.
   const isIndexed = filters.record_id !== undefined || filters.change_id !== undefined;
   const begin = isIndexed ? since : Math.max(since, until - span - 1);
-  const rows = await db.lookup((sql) => readRows(sql, customerId, nouns, filters, { begin, until, limit }));
+  const rows = await db.lookup((sql) =>
+    readRows(sql, customerId, typesOf(filters.object ? [filters.object] : nouns, verb), filters, {
+      begin,
+      until,
+      limit,
+    }),
+  );
   const created = rows.filter(({ verb }) => verb === 'created');
   const valuesOf = await valuesAtCreation(db, customerId, created);
   const isLast = rows.length < limit && begin <= since;
@@ -82,11 +94,11 @@ const endOf = async (db: Database, customerId: string, instant: string): Promise
 const readRows = (
   sql: Queryable,
   customerId: string,
-  nouns: readonly EventNoun[],
+  types: string[],
   filters: Filters,
   range: { begin: number; until: number; limit: number },
 ): Promise<Row[]> => {
-  const { object, record_id, change_id } = filters;
+  const { record_id, change_id } = filters;
   const [actor_id, source] = [filters.actor_id ?? null, filters.source ?? null];
   const [since, until] = [filters.since ?? null, filters.until ?? null];
   return sql<Row[]>`
@@ -101,7 +113,7 @@ const readRows = (
   where customer_id = ${customerId}
     and position > ${range.begin}
     and position < ${range.until}
-    and type = any(${typesOf(object ? [object] : nouns)}::text[])
+    and type = any(${types}::text[])
     ${record_id === undefined ? sql`` : sql`and record_id = ${record_id}`}
     ${change_id === undefined ? sql`` : sql`and change_id = ${change_id}`}
     and (${actor_id}::text is null or actor ->> 'id' = ${actor_id})
@@ -114,8 +126,10 @@ const readRows = (
 
 type Filters = NonNullable<ChangeQuery['filters']>;
 
-const typesOf = (nouns: readonly EventNoun[]): string[] =>
-  nouns.flatMap((noun) => [`${noun}.created`, `${noun}.updated`, `${noun}.deleted`]);
+const verbs = ['created', 'updated', 'deleted'] as const;
+
+const typesOf = (nouns: readonly EventNoun[], verb?: Change['type']): string[] =>
+  nouns.flatMap((noun) => (verb ? [verb] : verbs).map((one) => `${noun}.${one}`));
 
 function toChange(
   { noun, verb, before, after, merged_into, ...row }: Row,

@@ -103,7 +103,7 @@ const products: Others = {
     await sql`
       insert into products ${sql({ customer_id: customerId, id, ...columns } as never)}
       on conflict (customer_id, id) do update
-      set deleted_at = null, updated_at = (select clock_timestamp())`;
+      set deleted_at = null, updated_at = excluded.updated_at`;
     return true;
   },
 };
