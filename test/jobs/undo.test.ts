@@ -15,7 +15,7 @@ import {
 } from '../setup/factories.ts';
 import { importFile } from './importing.ts';
 import { readJob, resultsOf } from './spending.ts';
-import { contextOf } from './working.ts';
+import { contextOf, workAtUndos } from './working.ts';
 
 let app: TestApp;
 let customer: TestCustomer;
@@ -27,14 +27,10 @@ beforeEach(async () => {
   customer = await app.customer();
 });
 
-/** Works at the jobs of a customer in this process until none waits. */
-const work = ({ id }: TestCustomer): Promise<void> =>
-  takeTurn('unlock', jobBatches)({ ...contextOf(app), db: app.db.for({ customerId: id }, 'job') }, { customerId: id });
-
 async function undo(changeId: string, path = `/changes/${changeId}/undo`) {
   const started = await customer.post(path, {});
   expect(started, JSON.stringify(started.body)).toMatchObject({ status: 200, body: { status: 'PENDING' } });
-  await work(customer);
+  await workAtUndos(app, customer);
   const job = await readJob(customer, started.body.id);
   expect(job).toMatchObject({ status: 'COMPLETED', type: 'undo', processed: job.total, error: null });
   return { id: job.id, job, results: await resultsOf(customer, job.id) };
@@ -477,7 +473,7 @@ describe('an undo', () => {
     expect(await updates.post(`/changes/${change}/undo`, {})).toMatchObject({ status: 403 });
     const { status, body } = await deletes.post(`/changes/${change}/undo`, {});
     expect(status).toBe(200);
-    await work(customer);
+    await workAtUndos(app, customer);
     expect((await deletes.get(`/service-handler/${body.id}`)).body).toMatchObject({
       status: 'COMPLETED',
       credits: { pool: null, reserved: 0, charged: 0, refunded: 0 },
@@ -516,7 +512,7 @@ describe('an undo', () => {
     ];
     expect(second.body).toEqual(first.body);
     expect(await customer.post(`/changes/${first.body.id}/undo`, {})).toMatchObject({ status: 404 });
-    await work(customer);
+    await workAtUndos(app, customer);
     expect((await customer.get(`/changes/${first.body.id}`)).body).toMatchObject({ undo_of: change, undoable: true });
   });
 });

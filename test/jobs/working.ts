@@ -26,6 +26,17 @@ export const contextOf = ({ config, db, catalog, verifier }: TestApp): JobContex
   background: new Set(),
 });
 
+/** Works at the jobs of the unlock queue of a customer in this process until they have ended. */
+export async function workAtUndos(app: TestApp, { id: customerId }: Pick<TestCustomer, 'id'>): Promise<void> {
+  const context = { ...contextOf(app), db: app.db.for({ customerId }, 'job') };
+  // A turn ends early while other customers wait.
+  for (let turns = 0; turns < 100; turns += 1) {
+    await takeTurn('unlock', jobBatches)(context, { customerId });
+    const open = await app.owner`select id from jobs where customer_id = ${customerId} and finished_at is null`;
+    if (open.length === 0) return;
+  }
+}
+
 /** Creates a job of the verify queue with this many inputs, and grants the credits for them. */
 export async function begin(app: TestApp, { id }: Pick<TestCustomer, 'id'>, items: number): Promise<string> {
   await grant(app.fastify, id, 'verification', items);

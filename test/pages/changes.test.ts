@@ -1,8 +1,6 @@
 import { beforeAll, beforeEach, expect, test } from 'vitest';
-import { jobBatches } from '../../src/jobs/job-batches.ts';
-import { takeTurn } from '../../src/jobs/turns.ts';
 import { importFile } from '../jobs/importing.ts';
-import { contextOf } from '../jobs/working.ts';
+import { workAtUndos } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
 import { textOf, visitorOf } from './visitor.ts';
@@ -21,8 +19,7 @@ beforeEach(async () => {
 /** Works at the undo that a form has started. */
 async function work(location: unknown): Promise<void> {
   expect(location).toMatch(/^\/app\/jobs\/[0-9a-f-]{36}$/);
-  const { id: customerId } = customer;
-  await takeTurn('unlock', jobBatches)({ ...contextOf(app), db: app.db.for({ customerId }, 'job') }, { customerId });
+  await workAtUndos(app, customer);
   expect(textOf(await admin.get(String(location)))).toContain('completed');
 }
 
