@@ -17,6 +17,7 @@ const rooms = [
   ['webhooks'],
   ['catalog', 'verification'],
   ['queries/webhooks'],
+  ['queries/history'],
   ['queries/accounts'],
   ['queries/jobs'],
   ['queries/imports', 'queries/catalog'],

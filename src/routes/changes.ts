@@ -3,7 +3,7 @@ import type { Caller } from '../credentials/caller.ts';
 import { forbidden, notFound } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
 import { countUndo, startUndo } from '../jobs/undo/start-undo.ts';
-import { findChange, listChanges } from '../queries/events/history.ts';
+import { findChange, listChanges } from '../queries/history/history.ts';
 import { undoScopes } from '../schemas/base/scopes.ts';
 import { Change, ChangeQuery, ChangeSummary } from '../schemas/events/changes.ts';
 import { eventNouns, eventReaders, type EventNoun } from '../schemas/events/types.ts';

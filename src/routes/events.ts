@@ -16,7 +16,7 @@ import {
 } from '../queries/events/feed.ts';
 import { findVisibleImports, visibleImports } from '../queries/imports/imports.ts';
 import { findJobViews } from '../queries/jobs/job-views.ts';
-import { findRecords } from '../queries/records/record-finders.ts';
+import { findRecords } from '../queries/history/record-finders.ts';
 import { scopes, type Scope } from '../schemas/base/scopes.ts';
 import { ErrorBody } from '../schemas/base/wire.ts';
 import { eventNouns, eventReaders, readableEvents, type EventNoun, type EventType } from '../schemas/events/types.ts';

@@ -247,7 +247,13 @@ describe('pages', () => {
   });
 
   /** The records that the pages of a section show. */
-  const recordsOf = { contacts: 'contact', companies: 'company', lists: 'list', opportunities: 'opportunity' } as const;
+  const recordsOf = {
+    contacts: 'contact',
+    companies: 'company',
+    lists: 'list',
+    opportunities: 'opportunity',
+    changes: 'change',
+  } as const;
 
   async function startedJob(customer: TestCustomer): Promise<string> {
     await grant(app.fastify, customer.id, 'subscription', 1);

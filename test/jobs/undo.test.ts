@@ -1,4 +1,4 @@
-import { randomInt } from 'node:crypto';
+import { randomInt, randomUUID } from 'node:crypto';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { seeded } from '../../src/demo/random.ts';
 import { jobBatches } from '../../src/jobs/job-batches.ts';
@@ -420,6 +420,17 @@ describe('what was written since', () => {
     expect((await undo(deletion)).results).toMatchObject([{ status: 'succeeded' }]);
     expect(await read(id)).toMatchObject({ job_title: 'Baker', company: { id: null }, list_ids: [] });
   });
+});
+
+test('that a person asked to be removed is not taken back, and is told of a contact that is restored', async () => {
+  const id = await make(customer, '/contacts', contactBody());
+  const prospect = randomUUID();
+  await app.owner`update contacts set prospect_id = ${prospect} where id = ${id}`;
+  const deletion = await changeOf(customer.delete(`/contacts/${id}`));
+  await app.owner`
+    insert into removals (customer_id, prospect_id, removed_at) values (${customer.id}, ${prospect}, now())`;
+  await undo(deletion);
+  expect((await customer.get(`/contacts/${id}`)).body.removal_requested_at).not.toBeNull();
 });
 
 test('many records of a change are taken back once each, however often a worker is killed', async () => {

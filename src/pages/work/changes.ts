@@ -2,7 +2,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { notFound } from '../../errors.ts';
 import { cursorFault } from '../../filters/cursor.ts';
 import { countUndo, startUndo } from '../../jobs/undo/start-undo.ts';
-import { findChange, listChanges } from '../../queries/events/history.ts';
+import { findChange, listChanges } from '../../queries/history/history.ts';
+import { isUndoable } from '../../queries/history/undo-jobs.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
 import type { Change, ChangeSummary } from '../../schemas/events/changes.ts';
 import { eventNouns, type EventActor, type EventNoun } from '../../schemas/events/types.ts';
@@ -115,8 +116,8 @@ const undoButton = ({ id, undoable }: Pick<ChangeSummary, 'id' | 'undoable'>, la
 
 /** Returns the button that takes back what a job or import has written; an empty string if there is nothing. */
 export async function undoOf(request: FastifyRequest, id: string, label: string): Promise<Html> {
-  const change = await findChange(request.db, request.caller.customerId, eventNouns, id);
-  return change ? undoButton(change, label) : '';
+  const undoable = await request.db.lookup((sql) => isUndoable(sql, request.caller.customerId, id));
+  return undoButton({ id, undoable }, label);
 }
 
 /** Such as “created 3 contacts and 1 company, updated 2 lists”. */

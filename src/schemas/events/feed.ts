@@ -37,6 +37,7 @@ export const Event = Type.Object(
             description: 'Of an update: names of members of the record, such as `job_title` or `custom_fields.plan`.',
           }),
         ),
+        restored: Type.Optional(Type.Boolean({ description: 'True of a record whose deletion was undone.' })),
         merged_into: Type.Optional(
           Uuid('Of a record that was deleted by a merge: the record that has its values now.'),
         ),

@@ -4,8 +4,13 @@ import type { Scope } from '../base/scopes.ts';
 export const eventNouns = ['contact', 'company', 'list', 'product', 'opportunity'] as const;
 export type EventNoun = (typeof eventNouns)[number];
 
+/** The types of events that are about a record. */
+export const recordTypes = eventNouns.flatMap(
+  (noun) => [`${noun}.created`, `${noun}.updated`, `${noun}.deleted`] as const,
+);
+
 export const eventTypes = [
-  ...eventNouns.flatMap((noun) => [`${noun}.created`, `${noun}.updated`, `${noun}.deleted`] as const),
+  ...recordTypes,
   'job.ended',
   'import.ended',
   'credits.low',

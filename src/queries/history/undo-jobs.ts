@@ -1,4 +1,5 @@
 import type { Queryable } from '../../database/db.ts';
+import { recordTypes } from '../../schemas/events/types.ts';
 
 /** Returns true if this is the id of a job or import that has not ended. */
 export async function findUnfinished(sql: Queryable, customerId: string, id: string): Promise<boolean> {
@@ -42,4 +43,17 @@ export async function findUndos(sql: Queryable, customerId: string, changeId: st
       and request ->> 'undo_of' = ${changeId}
     order by id`;
   return jobs.map(({ id }) => id);
+}
+
+/** Returns true if a job or import has changed records, and that can be taken back. */
+export async function isUndoable(sql: Queryable, customerId: string, id: string): Promise<boolean> {
+  const [row] = await sql`
+    select 1
+    from journal
+    where customer_id = ${customerId}::uuid
+      and change_id = ${id}::uuid
+      and type = any(${recordTypes}::text[])
+    limit 1`;
+  if (!row || (await findUnfinished(sql, customerId, id))) return false;
+  return !(await findUndoneChange(sql, customerId, id))?.has_merges;
 }

@@ -6,10 +6,10 @@ import type { Change, ChangeQuery, ChangeSummary } from '../../schemas/events/ch
 import { eventNouns, type EventActor, type EventNoun, type EventSource } from '../../schemas/events/types.ts';
 import { opportunityFields } from '../../schemas/opportunities.ts';
 import { productFields } from '../../schemas/products.ts';
-import { findRecords } from '../records/record-finders.ts';
-import { findUndoneChange, findUndos, findUnfinished } from '../undo/undo-jobs.ts';
-import { untold } from './changes.ts';
-import { findPlaceAt, newestPlace } from './feed.ts';
+import { findRecords } from './record-finders.ts';
+import { findUndoneChange, findUndos, findUnfinished } from './undo-jobs.ts';
+import { untold } from '../events/changes.ts';
+import { findPlaceAt, newestPlace } from '../events/feed.ts';
 
 type Values = Record<string, unknown>;
 

@@ -30,7 +30,7 @@ export async function undoOther(sql: Transaction, customerId: string, effect: Ef
   const others = kinds[noun as keyof typeof kinds];
   const current = await others.find(sql, customerId, id);
   if (kind === 'deleted') {
-    if (current) return { status: 'skipped', reason: 'gone' };
+    if (current) return { status: 'skipped' };
     if (!(await others.restore(sql, customerId, id, before))) return { status: 'failed', reason: 'gone' };
     await withLastWrites(sql, customerId, async (last) => last.created(noun, { id }, { restored: true }));
     return { status: 'succeeded' };

@@ -1,7 +1,7 @@
 import type { Queryable } from '../../database/db.ts';
 import { isSame } from '../events/changes.ts';
-import { pick, readLater, shown } from '../events/history.ts';
-import { eventNouns, type EventActor, type EventNoun } from '../../schemas/events/types.ts';
+import { pick, readLater, shown } from './history.ts';
+import { recordTypes, type EventActor, type EventNoun } from '../../schemas/events/types.ts';
 
 export type Values = Record<string, unknown>;
 
@@ -24,7 +24,6 @@ export interface Effect {
 }
 
 const verbs = ['created', 'updated', 'deleted'] as const;
-export const recordTypes = eventNouns.flatMap((noun) => verbs.map((verb) => `${noun}.${verb}`));
 
 /**
  * SQL condition on the change of a journal row, for statements that find the row by its record. With `=` the planner could

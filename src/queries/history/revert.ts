@@ -29,7 +29,8 @@ export interface Reverted {
 
 /**
  * Takes a change of a record back: each field gets its value from before if it still has the one that the change gave
- * it. A field that has its value from before already is neither restored nor kept.
+ * it. A field that has its value from before already is neither restored nor kept. That a person asked to be removed is
+ * never taken back.
  * @param current columns of the record
  */
 export function revert(current: Values, { before, after }: Effect): Reverted {
@@ -44,7 +45,7 @@ export function revert(current: Values, { before, after }: Effect): Reverted {
     } else if (!isSame(now[name] ?? null, old ?? null)) reverted.kept.push(field);
   };
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)]))
-    if (name !== 'custom_fields') take(current, name, name, reverted.columns);
+    if (name !== 'custom_fields' && name !== 'removal_requested_at') take(current, name, name, reverted.columns);
   const keys = new Set([...Object.keys(customOf(before)), ...Object.keys(customOf(after))]);
   const custom = { ...customOf(current) };
   const restored = reverted.restored.length;
@@ -59,6 +60,13 @@ const prefix = 'custom_fields.';
 
 const fieldOf = (values: Values, field: string): unknown =>
   field.startsWith(prefix) ? customOf(values)[field.slice(prefix.length)] : values[field];
+
+/** Keeps a field although it has the value that the change gave it. */
+export function keep(reverted: Reverted, name: string): void {
+  delete reverted.columns[name];
+  reverted.restored = reverted.restored.filter((field) => field !== name);
+  reverted.kept.push(name);
+}
 
 /** @param reason why the rest is kept */
 export const outcomeOf = ({ restored, kept }: Reverted, reason: KeptReason = 'changed_since'): Outcome => ({

@@ -26,7 +26,7 @@ import { forgetMerged } from '../records/merged-records.ts';
 import { lockValues } from '../records/value-locks.ts';
 import type { PlaceInOpportunity } from '../sales/opportunity-contacts.ts';
 import { findWrittenSince, isOfChange, type Effect, type Values } from './effects.ts';
-import { outcomeOf, revert, type Outcome, type Reverted } from './revert.ts';
+import { keep, outcomeOf, revert, type Outcome } from './revert.ts';
 
 /** What a batch of an undo does with its records, which are all contacts or all companies. */
 interface Undoing {
@@ -65,12 +65,14 @@ export const undoCompanies = (undoing: Undoing): Promise<Map<string, Outcome>> =
 // back: a merge gives that of a merged record to the one that stays.
 async function undoPeople(undoing: Undoing, people: People): Promise<Map<string, Outcome>> {
   const { sql, customerId, effects, last } = undoing;
-  const externalIds = effects.flatMap(({ before }) => (before['external_id'] as string | null | undefined) ?? []);
-  await lockValues(
-    sql,
-    customerId,
-    externalIds.map((value) => ({ kind: 'external_id', value })),
-  );
+  const valuesOf = (name: string): string[] =>
+    effects.flatMap(({ before }) => (before[name] as string | null | undefined) ?? []);
+  const externalIds = valuesOf('external_id');
+  await lockValues(sql, customerId, [
+    ...externalIds.map((value) => ({ kind: 'external_id' as const, value })),
+    ...valuesOf('prospect_id').map((value) => ({ kind: 'prospect_id' as const, value })),
+  ]);
+  const companyIds = new Set(await lockPresent(sql, customerId, 'companies', valuesOf('company_id')));
   const ids = effects.map(({ id }) => id);
   const locked = new Map((await people.lock(sql, customerId, ids)).map((row) => [row.id as string, row]));
   const services = await sql<(Values & { id: string })[]>`
@@ -97,7 +99,11 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
 
   const updated = effects.flatMap((effect) => {
     const row = effect.kind === 'updated' ? current.get(effect.id) : undefined;
-    return row ? [{ effect, row, reverted: revert(row, effect) }] : [];
+    if (!row) return [];
+    const reverted = revert(row, effect);
+    const company = reverted.columns['company_id'] as string | null | undefined;
+    if (company && !companyIds.has(company)) keep(reverted, 'company_id');
+    return [{ effect, row, reverted }];
   });
   const deleted = effects.filter(({ id, kind }) => kind === 'deleted' && !current.has(id));
   const freed = updated.filter(({ reverted }) => 'external_id' in reverted.columns).map(({ row }) => row.id);
@@ -108,8 +114,11 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
       and id = any(${freed as string[]}::uuid[])`;
   const taken = await findTaken(undoing, people, externalIds);
   for (const { effect, row, reverted } of updated) {
-    const isTaken = keepTaken(reverted, taken);
-    if (isTaken) reverted.columns['external_id'] = row['external_id'];
+    const isTaken = taken.has(reverted.columns['external_id'] as string);
+    if (isTaken) {
+      keep(reverted, 'external_id');
+      reverted.columns['external_id'] = row['external_id'];
+    }
     outcomes.set(effect.id, outcomeOf(reverted, isTaken ? 'taken' : 'changed_since'));
   }
   const changes = updated.filter(({ reverted }) => Object.keys(reverted.columns).length > 0);
@@ -125,7 +134,8 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   const rows = deleted.map(({ id, before }) => {
     const isTaken = taken.has(before['external_id'] as string);
     if (isTaken) outcomes.set(id, { status: 'succeeded', reason: 'taken', kept: ['external_id'] });
-    return { ...people.blank, ...before, ...(isTaken && { external_id: null }), id };
+    const company_id = companyIds.has(before['company_id'] as string) ? before['company_id'] : null;
+    return { ...people.blank, ...before, company_id, ...(isTaken && { external_id: null }), id };
   });
   const restored = await people.restore(undoing, rows);
   for (const { id, external_id } of rows) {
@@ -138,7 +148,8 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   last.count(people.table, restored.size);
   await forgetMerged(sql, customerId, [...restored]);
   for (const { id, kind } of effects)
-    if (!outcomes.has(id))
+    if (!outcomes.has(id) && kind === 'deleted') outcomes.set(id, { status: 'skipped' });
+    else if (!outcomes.has(id))
       outcomes.set(
         id,
         kind === 'updated' ? { status: 'failed', reason: 'gone' } : { status: 'skipped', reason: 'gone' },
@@ -159,14 +170,6 @@ async function findTaken(
       and external_id = any(${externalIds as string[]}::text[])
       and ${constant(sql, live)}`;
   return new Set(rows.map(({ external_id }) => external_id));
-}
-
-/** Keeps the external id of a record if another one has that from before. Returns true in this case. */
-function keepTaken(reverted: Reverted, taken: ReadonlySet<string>): boolean {
-  if (!taken.has(reverted.columns['external_id'] as string)) return false;
-  reverted.restored = reverted.restored.filter((field) => field !== 'external_id');
-  reverted.kept.push('external_id');
-  return true;
 }
 
 const pick = (row: Values, names: readonly string[]): Values =>
@@ -190,17 +193,15 @@ const contacts: People = {
     await setServiceColumns(sql, customerId, contacts, rows);
   },
   restore: async ({ sql, customerId, effects }, rows) => {
-    const companyIds = rows.flatMap(({ company_id }) => (company_id as string | null) ?? []);
-    const present = new Set(await lockPresent(sql, customerId, 'companies', companyIds));
     const table = {
       ...contactsWritten,
       columns: ['id', ...contactsWritten.columns, ...contactServiceColumns] as never[],
     };
     await insertRows(sql, customerId, table, rows, (row) => {
-      const company_id = present.has(row['company_id'] as string) ? row['company_id'] : null;
-      const columns = { ...pick(row, contacts.columns), company_id } as unknown as ContactColumns;
+      const columns = pick(row, contacts.columns) as unknown as ContactColumns;
       return { id: row.id, ...pick(row, contactServiceColumns), ...contactRow(customerId, columns) };
     });
+    await markRemoved(sql, customerId, rows);
     await restoreMemberships(sql, customerId, rows);
     await restoreOpportunities(sql, customerId, rows);
     for (const effect of effects) if (effect.merged_into !== null) await takeBackLinks(sql, customerId, effect);
@@ -314,6 +315,17 @@ async function lockPresent(
     for key share`;
   return rows.map(({ id }) => id);
 }
+
+/** Some people may have been erased from the catalog while their contacts were deleted. */
+const markRemoved = (sql: Transaction, customerId: string, rows: readonly { id: string }[]) => sql`
+  update contacts c
+  set removal_requested_at = r.removed_at
+  from removals r
+  where c.customer_id = ${customerId}
+    and c.id = any(${rows.map(({ id }) => id)}::uuid[])
+    and c.removal_requested_at is null
+    and r.customer_id = ${customerId}
+    and r.prospect_id = c.prospect_id`;
 
 async function restoreMemberships(
   sql: Transaction,

@@ -1,6 +1,7 @@
 import type { Queryable } from '../../database/db.ts';
+import { liveCompanies } from '../../filters/live.ts';
 import type { UndoEstimate } from '../../schemas/events/undo.ts';
-import { recordTypes } from './effects.ts';
+import { recordTypes } from '../../schemas/events/types.ts';
 
 /**
  * Counts what the undo of a change would do, from the journal alone. Custom fields count together, and what was changed
@@ -84,10 +85,8 @@ export async function estimateUndo(sql: Queryable, customerId: string, changeId:
             )
             or exists (
               select 1
-              from companies c
-              where c.customer_id = ${customerId}::uuid
-                and c.external_id = found.external_id
-                and c.deleted_at is null
+              from ${liveCompanies(sql, customerId)}
+                and co.external_id = found.external_id
             )
           )
       ) as conflicts
