@@ -78,7 +78,7 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
     app.post(
       url,
       {
-        config: { access: { anyScope: undoScopes }, limit: 'jobs', idempotent: true },
+        config: { access: { anyScope: undoScopes }, limit: 'bulk', idempotent: true },
         schema: {
           operationId,
           summary,

@@ -9,6 +9,7 @@ import rateLimits from '../../../src/plugins/limits/rate-limits.ts';
 import requester from '../../../src/plugins/requester.ts';
 import services from '../../../src/plugins/services.ts';
 import { mintToken, sessionPrefix } from '../../../src/credentials/tokens.ts';
+import { undoScopes } from '../../../src/schemas/base/scopes.ts';
 import { startApp } from '../../setup/app.ts';
 import { inject, type TestCustomer } from '../../setup/factories.ts';
 import { makeSession } from '../../setup/sessions.ts';
@@ -127,7 +128,7 @@ describe('a scope that the key lacks', () => {
     ]).toEqual([
       'customer:read',
       'contacts:create',
-      'payment_prospect:create verify_email:create list_contacts:read',
+      `payment_prospect:create verify_email:create list_contacts:read ${undoScopes.join(' ')}`,
       expect.stringMatching(/companies:create/),
       'companies:read',
     ]);
