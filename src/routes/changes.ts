@@ -2,7 +2,7 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import type { Caller } from '../credentials/caller.ts';
 import { forbidden, notFound } from '../errors.ts';
 import { cursorFault } from '../filters/cursor.ts';
-import { countUndo, startUndo } from '../jobs/undo/start-undo.ts';
+import { countUndo, startUndo, undoerOf } from '../jobs/undo/start-undo.ts';
 import { findChange, listChanges } from '../queries/history/history.ts';
 import { undoScopes } from '../schemas/base/scopes.ts';
 import { Change, ChangeQuery, ChangeSummary } from '../schemas/events/changes.ts';
@@ -97,8 +97,8 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
       },
       async (request, reply) => {
         const { caller, params, body, db } = request;
-        if (body.dry_run) return reply.send(await db.search((sql) => countUndo(sql, caller, params.id)));
-        return app.once(request, reply, (sql) => startUndo(sql, caller, params.id));
+        if (body.dry_run) return reply.send(await db.search((sql) => countUndo(sql, undoerOf(caller), params.id)));
+        return app.once(request, reply, (sql) => startUndo(sql, undoerOf(caller), params.id));
       },
     );
 };

@@ -8,6 +8,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { loopback, startReceiver, status, verify } from '../jobs/webhooks/receivers.ts';
 import { startApp } from '../setup/app.ts';
 import { nodeEnvironment, runCommand, type Run } from '../setup/cli.ts';
+import { workAtUndos } from '../jobs/working.ts';
 import { contactBody, make, productBody } from '../setup/factories.ts';
 
 const app = await startApp(loopback);
@@ -152,4 +153,27 @@ test('webhook create, list, test, disable, enable, rotate and delete', async () 
   expect(audited.map(({ event }) => event)).toEqual(
     ['created', 'changed', 'changed', 'rotated', 'deleted'].map((name) => `webhook.${name}`),
   );
+});
+
+test('changes list tells who has changed what, and changes undo takes it back', async () => {
+  const customer = await app.customer();
+  const { id } = customer;
+  const contact = await make(customer, '/contacts', contactBody({ job_title: 'Clerk' }));
+  await customer.patch(`/contacts/${contact}`, { job_title: 'Countess' });
+  await make(customer, '/products', productBody());
+  const [updated, created] = await json('changes', 'list', '--customer', id, '--record', contact.toUpperCase());
+  expect(updated).toMatchObject({ type: 'updated', fields: { job_title: ['Clerk', 'Countess'] } });
+  expect(created).toMatchObject({ type: 'created', object: 'contact' });
+  expect((await run('changes', 'list', '--customer', id, '--limit', '2')).stdout.trim().split('\n')).toHaveLength(3);
+  const words = ['--customer', id, '--change', updated.change_id];
+  expect((await run('changes', 'undo', ...words, '--dry-run')).stdout).toContain('1 records: 1 would be restored');
+  const job = await json('changes', 'undo', ...words);
+  await workAtUndos(app, customer);
+  expect((await customer.get(`/contacts/${contact}`)).body.job_title).toBe('Clerk');
+  const { body } = await customer.post('/changes/list', { filters: { change_id: job.id } });
+  expect(body).toMatchObject([{ source: 'command', actor: { type: 'operator' } }]);
+  const other = await app.customer();
+  const strange = await run('changes', 'undo', '--customer', other.id, '--change', updated.change_id);
+  expect([strange.code, strange.stderr]).toEqual([1, expect.stringContaining('No such change')]);
+  expect((await run('changes', 'list', '--customer', unknownId)).code).toBe(1);
 });

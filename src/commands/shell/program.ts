@@ -21,6 +21,10 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
   credits: { about: 'show, grant, adjust and check credits', load: () => import('../credits.ts') },
   jobs: { about: 'list, cancel and retry the jobs that spend credits', load: () => import('../jobs.ts') },
   catalog: { about: 'import and maintain the prospect catalog', load: () => import('../catalog.ts') },
+  changes: {
+    about: "list what has happened with a customer's records, and take it back",
+    load: () => import('../changes/changes.ts'),
+  },
   events: { about: "follow the changes of a customer's data", load: () => import('../events.ts') },
   privacy: {
     about: 'answer requests of people: find, export, erase and suppress them',

@@ -1,5 +1,4 @@
-import type { Caller } from '../../credentials/caller.ts';
-import { spenderOf } from '../../credentials/caller.ts';
+import { spenderOf, type Caller, type Spender } from '../../credentials/caller.ts';
 import type { Queryable, Transaction } from '../../database/db.ts';
 import { originOf } from '../../database/origin.ts';
 import { conflict, forbidden, notFound } from '../../errors.ts';
@@ -26,6 +25,14 @@ export interface Undo {
   source: EventSource;
 }
 
+/** Who takes a change back. Without scopes: everything is allowed. */
+export type Undoer = Spender & { scopes?: readonly Scope[] };
+
+export const undoerOf = (caller: Caller): Undoer => ({
+  ...spenderOf(caller),
+  ...(caller.kind === 'key' && { scopes: caller.scopes }),
+});
+
 /** What takes back what was done. */
 const wayBack = { created: 'delete', updated: 'update', deleted: 'create' } as const;
 
@@ -43,12 +50,11 @@ function neededScopes(types: readonly string[]): Scope[] {
  * @throws DomainError `not_found` if it has changed no record; `forbidden` if the key lacks a scope; `conflict` if it has
  *   not ended, or is the undo of a merge
  */
-async function prepare(sql: Queryable, caller: Caller, changeId: string) {
-  const { customerId } = caller;
+async function prepare(sql: Queryable, { customerId, scopes }: Undoer, changeId: string) {
   const { records, types, ...change } = await measureChange(sql, customerId, changeId);
   if (records === 0) throw notFound('change');
   const needs = neededScopes(types);
-  const lacking = caller.kind === 'key' ? needs.filter((scope) => !caller.scopes.includes(scope)) : [];
+  const lacking = scopes ? needs.filter((scope) => !scopes.includes(scope)) : [];
   if (lacking.length > 0) throw forbidden(lacking);
   if (await findUnfinished(sql, customerId, changeId))
     throw conflict('The job or import has not ended: cancel it, or wait until it has');
@@ -61,11 +67,11 @@ async function prepare(sql: Queryable, caller: Caller, changeId: string) {
  * Starts a job that takes back what one call, job or import has done.
  * @throws DomainError as `prepare`
  */
-export async function startUndo(sql: Transaction, caller: Caller, changeId: string): Promise<JobStarted> {
-  const { records, until, needs, has_merges } = await prepare(sql, caller, changeId);
+export async function startUndo(sql: Transaction, by: Undoer, changeId: string): Promise<JobStarted> {
+  const { records, until, needs, has_merges } = await prepare(sql, by, changeId);
   const request: Undo = { undo_of: changeId, until, needs, has_merges, source: originOf(sql).source! };
   const cost = { pool: 'subscription', cost: 0, reserved: 0 } as const;
-  return startJob(sql, spenderOf(caller), {
+  return startJob(sql, by, {
     type: 'undo',
     sync_crm: true,
     request,
@@ -79,7 +85,7 @@ export async function startUndo(sql: Transaction, caller: Caller, changeId: stri
  * Counts what an undo would do, as far as the history tells.
  * @throws DomainError as `prepare`
  */
-export async function countUndo(sql: Queryable, caller: Caller, changeId: string): Promise<UndoEstimate> {
-  await prepare(sql, caller, changeId);
-  return estimateUndo(sql, caller.customerId, changeId);
+export async function countUndo(sql: Queryable, by: Undoer, changeId: string): Promise<UndoEstimate> {
+  await prepare(sql, by, changeId);
+  return estimateUndo(sql, by.customerId, changeId);
 }

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { notFound } from '../../errors.ts';
 import { cursorFault } from '../../filters/cursor.ts';
-import { countUndo, startUndo } from '../../jobs/undo/start-undo.ts';
+import { countUndo, startUndo, undoerOf } from '../../jobs/undo/start-undo.ts';
 import { findChange, listChanges } from '../../queries/history/history.ts';
 import { isUndoable } from '../../queries/history/undo-jobs.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
@@ -81,7 +81,7 @@ export async function changes(app: FastifyInstance): Promise<void> {
   app.get('/changes/:id/undo', forMembers, async (request, reply) => {
     const { db, caller } = request;
     const change = await requireChange(request);
-    const { records, restored, kept } = await db.search((sql) => countUndo(sql, caller, change.id));
+    const { records, restored, kept } = await db.search((sql) => countUndo(sql, undoerOf(caller), change.id));
     const rest = kept === 0 ? '' : ` Of ${counted(kept, 'record')}, something was changed since, and that stays.`;
     return sendConfirmation(request, reply, {
       title: 'Undo',
@@ -101,7 +101,7 @@ export async function changes(app: FastifyInstance): Promise<void> {
 
 async function undoChange(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const id = idOf(request, 'change');
-  const job = await once(request, (sql) => startUndo(sql, request.caller, id));
+  const job = await once(request, (sql) => startUndo(sql, undoerOf(request.caller), id));
   return goTo(reply, job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent');
 }
 
