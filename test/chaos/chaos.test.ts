@@ -23,6 +23,9 @@ import { breakLeases, doHarm, unhurt, type Damage } from './faults.ts';
 import { askedTooOften, startMailServers, type MailServers } from './mail.ts';
 import { Tenacious } from './rig.ts';
 
+/** The types of jobs that spend credits. */
+const spending = jobTypes.filter((type) => type !== 'undo');
+
 runAlone();
 
 // Chaos test. Clients send retries and duplicates to two servers, while workers, servers, database connections and the
@@ -121,7 +124,7 @@ describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
       expect(journal.surprises).toEqual([]);
       expect(journal.started.size).toBeGreaterThan(enough.starts);
       expect(journal.imports).toBeGreaterThan(enough.imports);
-      expect([...journal.types].sort(), 'job types that were started').toEqual([...jobTypes].sort());
+      expect([...journal.types].sort(), 'job types that were started').toEqual(spending.toSorted());
       expect([...journal.started].filter(([, ids]) => ids.size > 1)).toEqual([]);
       expect(await orphans(app, journal)).toEqual([]);
       for (const { customerId } of clients) {
@@ -167,7 +170,7 @@ describe.skipIf(noNodes)(`jobs under injected faults ${need}`, () => {
   const isEnough = ({ started, types, imports, capped }: Journal, { workerKills }: Damage): boolean =>
     started.size > enough.starts &&
     imports > enough.imports &&
-    types.size === jobTypes.length &&
+    types.size === spending.length &&
     workerKills > enough.workerKills &&
     capped > 0;
 

@@ -48,7 +48,7 @@ export async function changes(app: FastifyInstance): Promise<void> {
           page.changes.length > 0
             ? table(
                 'Deleted records',
-                ['Record', 'Deleted', 'By', ''],
+                ['Record', 'Deleted', 'By', 'Take back'],
                 page.changes.map((one) => deletedRow(one, users)),
               )
             : empty('Nothing deleted', 'Records that somebody deletes stand here, and can be restored.')
@@ -176,7 +176,7 @@ export async function historyOf(
   if (page.changes.length === 0) return '';
   return table(
     'History',
-    ['When', 'Who', 'What', ''],
+    ['When', 'Who', 'What', 'Take back'],
     page.changes.map(
       (change) =>
         html`<tr>

@@ -193,7 +193,7 @@ describe.skipIf(!hasCitusProgram)(`migrate --distribute ${needCitus}`, () => {
 
   test('changes nothing if it is killed before it commits, and then runs again', async () => {
     const keys = await readForeignKeys(owner);
-    for (const part of ['create_distributed_table(', 'add constraint "contacts_company_fkey"']) {
+    for (const part of ['create_distributed_table(', 'add constraint "%fkey"']) {
       await killAt(start(), part);
       // Waits until the server has noticed: until then the tables are locked.
       expect(await readTables(owner)).toEqual(before);
