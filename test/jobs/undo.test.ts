@@ -408,6 +408,44 @@ describe('what was written since', () => {
     expect(await read(other)).toMatchObject({ external_id: 'y', job_title: '' });
   });
 
+  test('is an external id of a company, or one that is passed on', async () => {
+    const company = (more: object) => make(customer, '/company', { type: 'customer', company_name: 'Acme', ...more });
+    const id = await company({ external_id: 'x' });
+    const deletion = await changeOf(customer.delete(`/company/${id}`));
+    await company({ external_id: 'x' });
+    expect((await undo(deletion)).results).toMatchObject([{ status: 'succeeded', reason: 'taken' }]);
+    expect((await customer.get(`/company/${id}`)).body).toMatchObject({ company_name: 'Acme', external_id: null });
+    // A gives y to B, and cannot have x back: so B cannot have its own back either.
+    const [a, b] = [await contact({ external_id: 'a' }), await contact({ external_id: 'b' })];
+    const passing = await changeOf(
+      customer.post('/contacts/batch/update', {
+        items: [
+          { id: a, external_id: 'c' },
+          { id: b, external_id: 'a' },
+        ],
+      }),
+    );
+    await customer.patch(`/contacts/${b}`, { external_id: 'd' });
+    await contact({ external_id: 'a' });
+    const before = (await read(a)).updated_at;
+    expect((await undo(passing)).results).toMatchObject([
+      { item: b, status: 'skipped', reason: 'changed_since' },
+      { item: a, status: 'skipped', reason: 'taken' },
+    ]);
+    expect(await read(a)).toMatchObject({ external_id: 'c', updated_at: before });
+  });
+
+  test('stays with the contact that stayed in a merge, when the merge is undone again', async () => {
+    const list = (await customer.post('/list-contact', { name: 'List' })).body.id;
+    const [kept, gone] = [await contact(), await contact({ list_ids: [list] })];
+    const merge = await changeOf(customer.post('/contacts/merge', { id: kept, merge_ids: [gone] }));
+    await undo(merge);
+    expect((await read(kept)).list_ids).toEqual([]);
+    await customer.patch(`/contacts/${kept}`, { list_ids: [list] });
+    await undo(merge);
+    expect((await read(kept)).list_ids).toEqual([list]);
+  });
+
   test('fails for a record that is gone, and leaves out links to what is gone', async () => {
     const company = await make(customer, '/company', { type: 'customer', company_name: 'Acme' });
     const list = (await customer.post('/list-contact', { name: 'List' })).body.id;

@@ -70,7 +70,9 @@ export async function listChanges(
   // With one of these an index finds the rows.
   const isIndexed = filters.record_id !== undefined || filters.change_id !== undefined;
   const begin = isIndexed ? since : Math.max(since, until - span - 1);
-  const rows = await db.lookup((sql) =>
+  // A change can have written a million records.
+  const read = filters.change_id === undefined ? db.lookup : db.search;
+  const rows = await read((sql) =>
     readRows(sql, customerId, typesOf(filters.object ? [filters.object] : nouns, verb), filters, {
       begin,
       until,
@@ -287,7 +289,7 @@ export async function findChange(
   nouns: readonly EventNoun[],
   id: string,
 ): Promise<ChangeSummary | undefined> {
-  const rows = await db.lookup(
+  const rows = await db.search(
     (sql) => sql<(Pick<Row, 'noun' | 'verb' | 'source' | 'actor' | 'occurred_at'> & { records: number })[]>`
       select
         split_part(type, '.', 1) as noun,

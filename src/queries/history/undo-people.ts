@@ -26,7 +26,7 @@ import { forgetMerged } from '../records/merged-records.ts';
 import { lockValues } from '../records/value-locks.ts';
 import type { PlaceInOpportunity } from '../sales/opportunity-contacts.ts';
 import { findWrittenSince, isOfChange, type Effect, type Values } from './effects.ts';
-import { keep, outcomeOf, revert, type Outcome } from './revert.ts';
+import { keep, outcomeOf, revert, type Outcome, type Reverted } from './revert.ts';
 
 /** What a batch of an undo does with its records, which are all contacts or all companies. */
 interface Undoing {
@@ -106,21 +106,16 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
     return [{ effect, row, reverted }];
   });
   const deleted = effects.filter(({ id, kind }) => kind === 'deleted' && !current.has(id));
+  const taken = await keepTaken(undoing, people, externalIds, updated);
+  for (const { effect, reverted } of updated)
+    outcomes.set(effect.id, outcomeOf(reverted, taken.has(effect.before['external_id']) ? 'taken' : 'changed_since'));
+  // In one statement, two records could not exchange their external ids.
   const freed = updated.filter(({ reverted }) => 'external_id' in reverted.columns).map(({ row }) => row.id);
   await sql`
     update ${constant(sql, people.table)}
     set external_id = null
     where customer_id = ${customerId}
       and id = any(${freed as string[]}::uuid[])`;
-  const taken = await findTaken(undoing, people, externalIds);
-  for (const { effect, row, reverted } of updated) {
-    const isTaken = taken.has(reverted.columns['external_id'] as string);
-    if (isTaken) {
-      keep(reverted, 'external_id');
-      reverted.columns['external_id'] = row['external_id'];
-    }
-    outcomes.set(effect.id, outcomeOf(reverted, isTaken ? 'taken' : 'changed_since'));
-  }
   const changes = updated.filter(({ reverted }) => Object.keys(reverted.columns).length > 0);
   await people.update(
     undoing,
@@ -132,7 +127,7 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   }
 
   const rows = deleted.map(({ id, before }) => {
-    const isTaken = taken.has(before['external_id'] as string);
+    const isTaken = taken.has(before['external_id']);
     if (isTaken) outcomes.set(id, { status: 'succeeded', reason: 'taken', kept: ['external_id'] });
     const company_id = companyIds.has(before['company_id'] as string) ? before['company_id'] : null;
     return { ...people.blank, ...before, company_id, ...(isTaken && { external_id: null }), id };
@@ -157,19 +152,34 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   return outcomes;
 }
 
-/** Returns those of the external ids that a record has. */
-async function findTaken(
+/**
+ * Keeps the external ids of updated records where another record has the one from before, and does not give it away.
+ * @returns the external ids that cannot be given back
+ */
+async function keepTaken(
   { sql, customerId }: Undoing,
   { table, live }: People,
   externalIds: readonly string[],
-): Promise<Set<string>> {
-  const rows = await sql<{ external_id: string }[]>`
-    select external_id
+  updated: readonly { row: Values & { id: LockedId }; reverted: Reverted }[],
+): Promise<Set<unknown>> {
+  const rows = await sql<{ id: string; external_id: string }[]>`
+    select id, external_id
     from ${constant(sql, table)}
     where customer_id = ${customerId}
       and external_id = any(${externalIds as string[]}::text[])
       and ${constant(sql, live)}`;
-  return new Set(rows.map(({ external_id }) => external_id));
+  const taken = new Set<unknown>();
+  for (let more = true; more;) {
+    const giving = new Set<string>(
+      updated.flatMap(({ row, reverted }) => ('external_id' in reverted.columns ? row.id : [])),
+    );
+    for (const { id, external_id } of rows) if (!giving.has(id)) taken.add(external_id);
+    const refused = updated.filter(({ reverted }) => taken.has(reverted.columns['external_id']));
+    for (const { reverted } of refused) keep(reverted, 'external_id');
+    // Those who keep theirs give it to nobody.
+    more = refused.length > 0;
+  }
+  return taken;
 }
 
 const pick = (row: Values, names: readonly string[]): Values =>
@@ -204,8 +214,10 @@ const contacts: People = {
     await markRemoved(sql, customerId, rows);
     await restoreMemberships(sql, customerId, rows);
     await restoreOpportunities(sql, customerId, rows);
-    for (const effect of effects) if (effect.merged_into !== null) await takeBackLinks(sql, customerId, effect);
-    return new Set(rows.map(({ id }) => id));
+    const ids = new Set(rows.map(({ id }) => id));
+    for (const effect of effects)
+      if (ids.has(effect.id) && effect.merged_into !== null) await takeBackLinks(sql, customerId, effect);
+    return ids;
   },
 };
 
@@ -261,11 +273,11 @@ const companies: People = {
     }));
     await setServiceColumns(sql, customerId, companies, rows);
   },
-  // Their rows are there, and their contacts and opportunities refer to them, unless a merge has moved these.
+  // Their rows are there (with an external id that may be taken), and their contacts and opportunities refer to them, unless a merge has moved these.
   restore: async ({ sql, customerId, effects }, rows) => {
     const present = await sql<{ id: LockedId }[]>`
       update companies
-      set deleted_at = null
+      set deleted_at = null, external_id = null
       where customer_id = ${customerId}
         and id = any(${rows.map(({ id }) => id)}::uuid[])
         and deleted_at is not null
