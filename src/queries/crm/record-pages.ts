@@ -1,5 +1,6 @@
 import type { RecordPage } from '../records/paging.ts';
 import type { Database, Queryable } from '../../database/db.ts';
+import { fromOf } from '../../filters/columns.ts';
 import { isLongText, withLongTexts, type Position } from '../../filters/cursor.ts';
 import {
   firstOfNewest,
@@ -25,7 +26,7 @@ import { nextCursor, positionOf, type RecordQuery } from '../../filters/record-q
 import { recorder, run } from '../../filters/sql-recorder.ts';
 import { constant, join, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { toSql } from '../../filters/to-sql.ts';
-import { any, singleList, type Filter } from '../../filters/tree.ts';
+import { singleList, type Filter } from '../../filters/tree.ts';
 import { readTotals } from '../events/journal.ts';
 import { resolveLists } from '../memberships/list-filters.ts';
 
@@ -227,7 +228,8 @@ export async function countEach(sql: Queryable, query: RecordQuery, filters: rea
       const matches = toSql(recorder, query.source, query.customerId, filter);
       return recorder`count(*) filter (where ${matches}) as ${constant(recorder, `total_${i}`)}`;
     });
-    const { from } = countClauses(recorder, { ...query, filter: any(some) });
+    const withCompany = some.some((filter) => filterUsesCompany(query.source, filter));
+    const from = fromOf(recorder, query.source, query.customerId, { withCompany });
     const { where } = countClauses(recorder, query);
     const statement = recorder`select ${join(recorder, totals, ',', '')} from ${from} where ${where}`;
     const [row] = await run<Record<string, number>>(sql, statement);

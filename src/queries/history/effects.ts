@@ -1,9 +1,9 @@
 import type { Queryable } from '../../database/db.ts';
 import { isSame } from '../events/changes.ts';
-import { pick, readLater, shown } from './history.ts';
-import { recordTypes, type EventActor, type EventNoun } from '../../schemas/events/types.ts';
+import { pick, readLater, shown, type Values } from './history.ts';
+import { recordTypes, type EventActor, type EventNoun, type RecordVerb } from '../../schemas/events/types.ts';
 
-export type Values = Record<string, unknown>;
+export type { Values };
 
 /** What a change has done with one record, however often it wrote it. */
 export interface Effect {
@@ -22,8 +22,6 @@ export interface Effect {
   /** It created the record by the undo of its deletion. */
   is_restored: boolean;
 }
-
-const verbs = ['created', 'updated', 'deleted'] as const;
 
 /**
  * SQL condition on the change of a journal row, for statements that find the row by its record. With `=` the planner could
@@ -48,7 +46,7 @@ const isFirst = (sql: Queryable, customerId: string, changeId: string) => sql`
 interface Row {
   position: number;
   noun: EventNoun;
-  verb: (typeof verbs)[number];
+  verb: RecordVerb;
   record_id: string;
   merged_into: string | null;
   is_restored: boolean;

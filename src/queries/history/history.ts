@@ -3,7 +3,13 @@ import { liveLists } from '../../filters/live.ts';
 import { companyFields } from '../../schemas/companies.ts';
 import { contactFields } from '../../schemas/contacts.ts';
 import type { Change, ChangeQuery, ChangeSummary } from '../../schemas/events/changes.ts';
-import { eventNouns, type EventActor, type EventNoun, type EventSource } from '../../schemas/events/types.ts';
+import {
+  eventNouns,
+  recordVerbs,
+  type EventActor,
+  type EventNoun,
+  type EventSource,
+} from '../../schemas/events/types.ts';
 import { opportunityFields } from '../../schemas/opportunities.ts';
 import { productFields } from '../../schemas/products.ts';
 import { findRecords } from './record-finders.ts';
@@ -11,7 +17,7 @@ import { findUndoneChange, findUndos, findUnfinished } from './undo-jobs.ts';
 import { untold } from '../events/changes.ts';
 import { findPlaceAt, newestPlace } from '../events/feed.ts';
 
-type Values = Record<string, unknown>;
+export type Values = Record<string, unknown>;
 
 /** Members of records that people set, in the order in which they are shown. */
 const settable: Record<EventNoun, readonly string[]> = {
@@ -128,10 +134,8 @@ const readRows = (
 
 type Filters = NonNullable<ChangeQuery['filters']>;
 
-const verbs = ['created', 'updated', 'deleted'] as const;
-
 const typesOf = (nouns: readonly EventNoun[], verb?: Change['type']): string[] =>
-  nouns.flatMap((noun) => (verb ? [verb] : verbs).map((one) => `${noun}.${one}`));
+  nouns.flatMap((noun) => (verb ? [verb] : recordVerbs).map((one) => `${noun}.${one}`));
 
 function toChange(
   { noun, verb, before, after, merged_into, ...row }: Row,

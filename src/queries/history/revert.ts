@@ -1,16 +1,8 @@
-import type { EventActor } from '../../schemas/events/types.ts';
 import { isSame } from '../events/changes.ts';
 import type { Effect, Values } from './effects.ts';
 
 /** Why a record, or a field of it, was not restored. */
 export type KeptReason = 'changed_since' | 'taken' | 'in_use' | 'gone';
-
-export interface KeptField {
-  field: string;
-  /** Who has written it since. */
-  actor: EventActor | null;
-  occurred_at: string | null;
-}
 
 /** What became of a record. */
 export interface Outcome {

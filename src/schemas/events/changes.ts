@@ -1,7 +1,7 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { Enum, Instant, Nullable, Strict, Uuid } from '../base/wire.ts';
 import { Actor } from './feed.ts';
-import { eventNouns, eventSources, type EventNoun } from './types.ts';
+import { eventNouns, eventSources, recordVerbs, type EventNoun } from './types.ts';
 
 const maxChanges = 100;
 
@@ -38,8 +38,6 @@ export const ChangeQuery = Type.Partial(
 );
 export type ChangeQuery = Static<typeof ChangeQuery>;
 
-const verbs = ['created', 'updated', 'deleted'] as const;
-
 /** What fields of records can be. */
 const anyValue = [
   { type: 'null' },
@@ -57,7 +55,7 @@ export const Change = Type.Object(
     position: Type.Integer({ description: 'Place in the order of all changes of the customer.' }),
     object: Enum(eventNouns, 'What kind of record.'),
     record_id: Uuid('Id of the record.'),
-    type: Enum(verbs, 'What happened with it.'),
+    type: Enum(recordVerbs, 'What happened with it.'),
     occurred_at: Instant('When it happened.'),
     source: Enum(eventSources, 'What made the change.'),
     actor: Nullable(Actor()),
@@ -85,8 +83,8 @@ export type Change = Static<typeof Change>;
 const countsOf = (noun: EventNoun) =>
   Type.Object(
     Object.fromEntries(
-      verbs.map((verb) => [verb, Type.Integer({ description: `Records that were ${verb}.` })]),
-    ) as Record<(typeof verbs)[number], ReturnType<typeof Type.Integer>>,
+      recordVerbs.map((verb) => [verb, Type.Integer({ description: `Records that were ${verb}.` })]),
+    ) as Record<(typeof recordVerbs)[number], ReturnType<typeof Type.Integer>>,
     { description: `Of the kind \`${noun}\`.` },
   );
 

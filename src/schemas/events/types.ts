@@ -4,10 +4,11 @@ import type { Scope } from '../base/scopes.ts';
 export const eventNouns = ['contact', 'company', 'list', 'product', 'opportunity'] as const;
 export type EventNoun = (typeof eventNouns)[number];
 
+export const recordVerbs = ['created', 'updated', 'deleted'] as const;
+export type RecordVerb = (typeof recordVerbs)[number];
+
 /** The types of events that are about a record. */
-export const recordTypes = eventNouns.flatMap(
-  (noun) => [`${noun}.created`, `${noun}.updated`, `${noun}.deleted`] as const,
-);
+export const recordTypes = eventNouns.flatMap((noun) => recordVerbs.map((verb) => `${noun}.${verb}` as const));
 
 export const eventTypes = [
   ...recordTypes,
