@@ -6,13 +6,16 @@ COPY patches patches
 RUN npm ci --omit=dev && npm cache clean --force
 
 FROM node:24-bookworm-slim
-ENV NODE_ENV=production HOST=0.0.0.0
+# What is compiled is kept: else each process also holds the compiler that strips the types (15 MB). With fewer arenas of
+# malloc, freed memory is given back.
+ENV NODE_ENV=production HOST=0.0.0.0 NODE_COMPILE_CACHE=/app/compiled MALLOC_ARENA_MAX=2
 WORKDIR /app
 COPY --from=dependencies /app/node_modules node_modules
 COPY package.json ./
 COPY sql/migrations sql/migrations
 COPY docs/api.md docs/agents.md docs/
 COPY src src
+RUN node src/cli.ts serve --help > /dev/null && node src/cli.ts work --help > /dev/null
 USER node
 EXPOSE 3000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 \

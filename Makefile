@@ -4,6 +4,7 @@
 run: node_modules ## start the service on an embedded PostgreSQL, with a demo customer (DATABASE_URL uses your server)
 	@echo 'Starting. The log shows warnings only; LOG_LEVEL=info shows every request.'
 	@PATH="$$PWD/node_modules/.bin:$$PATH" LOG_LEVEL="$${LOG_LEVEL:-warn}" LOG_FORMAT="$${LOG_FORMAT:-pretty}" \
+		NODE_COMPILE_CACHE="$$PWD/node_modules/.cache/compiled" \
 		exec node src/cli.ts serve --with-worker --migrate --demo
 
 env: ## write .env with random passwords for compose.yaml, unless it is there

@@ -3,6 +3,9 @@
 # sales_data_api. Needs the superuser in POSTGRES_USER and PGPASSWORD. Run it again to add workers: what is there stays as it
 # is. psql reads the passwords from its environment, because all users of the machine can see its arguments.
 set -eu
+[ -z "${PGPASSWORD_FILE:-}" ] || export PGPASSWORD="$(cat "$PGPASSWORD_FILE")"
+[ -z "${OWNER_PASSWORD_FILE:-}" ] || OWNER_PASSWORD=$(cat "$OWNER_PASSWORD_FILE")
+[ -z "${SERVICE_PASSWORD_FILE:-}" ] || SERVICE_PASSWORD=$(cat "$SERVICE_PASSWORD_FILE")
 : "${POSTGRES_USER:=postgres}" "${COORDINATOR:?}" "${WORKERS:?}" "${OWNER_PASSWORD:?}" "${SERVICE_PASSWORD:?}"
 export OWNER_PASSWORD SERVICE_PASSWORD
 

@@ -2,8 +2,8 @@
 # Replaces all containers of api and worker by new ones (of a new image or other settings) without a failed request: runs the
 # migrations, starts as many new containers as there are old ones, waits until they are healthy, then stops the old ones.
 # If a new one does not become healthy, removes the new ones and leaves the old ones running.
-# The logs of the old containers are kept in the folder LOGS. A proxy that started before its file was changed is started again.
-# Run it where `docker compose up` was run. COMPOSE is the command for compose.
+# The logs of the old containers are kept in the folder LOGS. The proxy is started again if its file or certificate is newer.
+# Run it where `docker compose up` was run. COMPOSE is the command for compose. Arguments: the services, if not all three.
 set -eu
 compose=${COMPOSE:-docker compose}
 logs=${LOGS:-logs}
@@ -40,15 +40,23 @@ give_up() { # SERVICE CONTAINER
   exit 1
 }
 
-$compose run --rm migrate
-replace api
-replace worker
+renew_proxy() {
+  [ -n "$($compose ps -q proxy)" ] || return 0
+  # A new container if compose.yaml or .env says something else of it. Its files are read only when it starts.
+  $compose up -d --no-deps proxy
+  proxy=$($compose ps -q proxy)
+  started=$(date -d "$(docker inspect --format '{{.State.StartedAt}}' "$proxy")" +%s)
+  for file in $(docker inspect --format '{{range .Mounts}}{{.Source}} {{end}}' "$proxy"); do
+    if [ -f "$file" ] && [ "$(date -r "$file" +%s)" -gt "$started" ]; then
+      $compose restart proxy
+      echo "proxy: started again, because $file has changed"
+      return
+    fi
+  done
+}
 
-proxy=$($compose ps -q proxy)
-if [ -n "$proxy" ]; then
-  started=$(docker inspect --format '{{.State.StartedAt}}' "$proxy")
-  if [ "$(date -r deploy/haproxy.cfg +%s)" -gt "$(date -d "$started" +%s)" ]; then
-    $compose restart proxy
-    echo 'proxy: started again, because deploy/haproxy.cfg has changed'
-  fi
-fi
+[ $# -gt 0 ] || set -- api worker proxy
+$compose run --rm migrate
+for service; do
+  if [ "$service" = proxy ]; then renew_proxy; else replace "$service"; fi
+done

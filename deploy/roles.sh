@@ -3,6 +3,8 @@
 # service, which has the rights of sales_data_api and no others. psql reads the passwords from its environment, because
 # all users of the machine can see its arguments.
 set -eu
+[ -z "${OWNER_PASSWORD_FILE:-}" ] || OWNER_PASSWORD=$(cat "$OWNER_PASSWORD_FILE")
+[ -z "${SERVICE_PASSWORD_FILE:-}" ] || SERVICE_PASSWORD=$(cat "$SERVICE_PASSWORD_FILE")
 export OWNER_PASSWORD SERVICE_PASSWORD
 psql -v ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname postgres <<'SQL'
 \getenv owner_password OWNER_PASSWORD
