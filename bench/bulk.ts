@@ -186,7 +186,7 @@ async function fill(owner: postgres.Sql, customers: [id: string, count: number][
 
 /** Returns the function that writes contacts with `COPY`, by as many connections as there are callers. */
 function copyOf(owner: postgres.Sql, customerId: string, items: readonly Item[]): () => Promise<void> {
-  const rows = items.map((item) => contactRow(customerId, patchedContact(blank, item, null)));
+  const rows = items.map((item) => contactRow(customerId, patchedContact(blank, item, null, new Map())));
   const columns = Object.keys(rows[0]!) as (keyof (typeof rows)[number])[];
   const lines = rows.map((row) => `${customerId}\t${columns.map((name) => copied(row[name])).join('\t')}\n`);
   const share = Math.ceil(lines.length / callers);

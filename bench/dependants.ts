@@ -6,7 +6,8 @@ import { migrate } from '../src/database/migrate.ts';
 import { openEmbeddedPostgres } from '../src/embedded-postgres/server.ts';
 import { createCustomer } from '../src/queries/accounts/customers.ts';
 import { createUser } from '../src/queries/accounts/users.ts';
-import { createContact, deleteContact, updateContact } from '../src/queries/crm/contacts.ts';
+import { createContact, updateContact } from '../src/queries/crm/contacts.ts';
+import { deleteContact } from '../src/queries/crm/deletions.ts';
 import { commandLine } from '../src/schemas/audit.ts';
 import { createPipeline, salesStages } from '../src/queries/sales/pipelines.ts';
 import { updateProduct, createProduct, deleteProduct, listProducts } from '../src/queries/sales/products.ts';
@@ -50,7 +51,7 @@ export async function benchDependants(contacts: number, opportunities: number): 
     insert into opportunity_contacts (customer_id, opportunity_id, contact_id, position)
     select ${customerId}, id, ${contact}, 1 from made`;
   await owner`vacuum analyze`;
-  print('a page of products', { ms: await milliseconds(() => db.search((sql) => listProducts(sql, customerId))) });
+  print('a page of products', { ms: await milliseconds(() => listProducts(db, customerId, {})) });
   print('the stages', {
     ms: await milliseconds(() => listStages(db, customerId, { pipeline_id: pipeline })),
   });

@@ -9,6 +9,7 @@ import { benchFair } from './fair.ts';
 import { benchImports } from './imports.ts';
 import { benchUnlock } from './jobs-unlock.ts';
 import { benchJobs } from './jobs.ts';
+import { benchJournal } from './journal.ts';
 import { benchLists } from './lists.ts';
 import { benchOverload } from './overload.ts';
 import { benchQuestions } from './questions.ts';
@@ -34,6 +35,7 @@ const suites: Record<string, () => Promise<void>> = {
   },
   fair: () => benchFair(800_000, 30),
   questions: () => benchQuestions(asked(Number(process.env['BENCH_CONTACTS'] ?? 1_000_000)), 3, 7),
+  journal: () => benchJournal(Number(process.env['BENCH_CONTACTS'] ?? 1_000_000), 10, 3),
   overload: () => benchOverload(60),
   sizing: () => benchSizing(20),
   dependants: () => benchDependants(100_000, 200_000),

@@ -1,6 +1,7 @@
 import { totalmem } from 'node:os';
 import type { Database } from '../src/database/db.ts';
 import { countContacts, createContact, listContacts } from '../src/queries/crm/contacts.ts';
+import type { GivenFilters, GivenOrder } from '../src/schemas/filters.ts';
 import { milliseconds } from './dependants.ts';
 import { importFile, startService } from './importing.ts';
 import { fileOf, type People } from './questions-file.ts';
@@ -9,11 +10,11 @@ import { median } from './run.ts';
 type Ask = (db: Database, customerId: string) => Promise<unknown>;
 
 const list =
-  (filters: Record<string, unknown>, order_by?: Record<string, string>): Ask =>
+  (filters: GivenFilters, order_by?: GivenOrder): Ask =>
   (db, id) =>
     listContacts(db, id, { filters, ...(order_by ? { order_by } : {}) });
 const count =
-  (filters: Record<string, unknown>): Ask =>
+  (filters: GivenFilters): Ask =>
   (db, id) =>
     countContacts(db, id, { filters });
 
