@@ -29,6 +29,11 @@ Batch = Literal[
     "upsert_company_batch",
     "delete_company_batch",
     "read_company_batch",
+    "create_activity_batch",
+    "update_activity_batch",
+    "upsert_activity_batch",
+    "delete_activity_batch",
+    "read_activity_batch",
 ]
 
 
