@@ -8,7 +8,9 @@ import { sendError } from '../plugins/answers/error-handler.ts';
 import { setCommonHeaders } from '../plugins/watching/request-log.ts';
 import { refuseOtherMethods, watchPaths } from '../plugins/method-not-allowed.ts';
 import { isHttps } from '../plugins/credentials/session-cookie.ts';
+import { activities } from './activities/activities.ts';
 import { assets } from './base/assets.ts';
+import { approvals } from './access/approvals.ts';
 import { audit } from './access/audit.ts';
 import { credits } from './work/credits.ts';
 import { errorPage } from './base/error-page.ts';
@@ -19,10 +21,14 @@ import { duplicates } from './records/duplicates.ts';
 import { enrichList } from './records/enrich-list.ts';
 import { lists } from './records/lists.ts';
 import { opportunities } from './opportunities/opportunities.ts';
+import { pipelines } from './opportunities/pipelines.ts';
+import { products } from './opportunities/products.ts';
 import { records } from './records/records.ts';
 import { start } from './start/start.ts';
 import { changes } from './work/changes.ts';
 import { jobs } from './work/jobs.ts';
+import { savedViews } from './work/saved-views.ts';
+import { fields } from './access/fields.ts';
 import { keys } from './access/keys.ts';
 import { password } from './access/password.ts';
 import { sessions } from './access/sessions.ts';
@@ -97,19 +103,25 @@ async function pages(app: FastifyInstance): Promise<void> {
     sessions,
     start,
     records,
+    activities,
     lists,
     enrichList,
     duplicates,
     opportunities,
+    pipelines,
+    products,
     prospects,
     keys,
     credits,
     jobs,
     changes,
+    savedViews,
     imports,
     webhooks,
+    fields,
     users,
     passwordLinks,
+    approvals,
     audit,
     password,
   ])

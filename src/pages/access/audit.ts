@@ -1,11 +1,10 @@
 import type { FastifyInstance } from 'fastify';
 import { listEvents } from '../../queries/accounts/audit.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
-import type { User } from '../../schemas/users.ts';
 import type { AuditEvent, AuditEventName } from '../../schemas/audit.ts';
 import { forAdmins } from '../base/access.ts';
 import { numberedPager, pageNumberOf } from '../base/forms.ts';
-import { empty, html, moment, table, type Html } from '../base/html.ts';
+import { empty, html, moment, table } from '../base/html.ts';
 import { sendPage } from '../base/layout.ts';
 
 const section = '/app/audit';
@@ -27,8 +26,15 @@ export async function audit(app: FastifyInstance): Promise<void> {
           ? empty('Nothing yet', 'Logins and changes of keys and users are listed here.', '', 'clock')
           : table(
               'Audit log',
-              ['When', 'What', 'Whom', 'By', 'From', 'Details'],
-              events.map((event) => row(event, users)),
+              [
+                ['When', (one) => moment(one.created_at)],
+                ['What', (one) => labels[one.event]],
+                ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
+                ['By', (one) => html`${one.actor}`],
+                ['From', (one) => html`${one.address ?? '–'}`, 'mono'],
+                ['Details', (one) => html`${detailsOf(one.details)}`],
+              ],
+              events,
             )
       }
       !${numberedPager(page, events.length === pageEvents && page < mostPages, (number) => `${section}?page=${number}`)}`;
@@ -40,7 +46,9 @@ const labels: Record<AuditEventName, string> = {
   'api_key.generated': 'Key issued',
   'api_key.rotated': 'Key rotated',
   'api_key.revoked': 'Key revoked',
-  'api_key.spend_caps_changed': 'Spend caps of a key changed',
+  'api_key.spend_caps_changed': 'Limits of a key changed',
+  'approval.approved': 'Call of a key approved',
+  'approval.refused': 'Call of a key refused',
   'user.created': 'User created',
   'user.deactivated': 'User deactivated',
   'user.role_changed': 'Role changed',
@@ -60,18 +68,9 @@ const labels: Record<AuditEventName, string> = {
   'webhook.rotated': 'Webhook secret rotated',
   'webhook.deleted': 'Webhook deleted',
   'webhook.disabled': 'Webhook disabled',
+  'field.declared': 'Field declared',
+  'field.removed': 'Declaration of a field removed',
 };
-
-/** @param users to name whom an event concerned */
-const row = ({ created_at, event, actor, address, user_id, details }: AuditEvent, users: readonly User[]): Html =>
-  html`<tr>
-    <td>!${moment(created_at)}</td>
-    <td>${labels[event]}</td>
-    <td>${users.find(({ id }) => id === user_id)?.email ?? '–'}</td>
-    <td>${actor}</td>
-    <td class="mono">${address ?? '–'}</td>
-    <td>${detailsOf(details)}</td>
-  </tr>`;
 
 const detailsOf = (details: AuditEvent['details']): string =>
   Object.entries(details)

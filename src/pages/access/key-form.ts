@@ -1,3 +1,4 @@
+import type { ApproveOver } from '../../schemas/base/approvals.ts';
 import { durations, noCaps, type KeyRequest, type SpendCaps } from '../../schemas/api-keys.ts';
 import { scopes, usualScopes, type Scope } from '../../schemas/base/scopes.ts';
 import { faultText, inputField, tick, type Faults } from '../base/forms.ts';
@@ -5,7 +6,7 @@ import { buttons, html, linkButton, type Html } from '../base/html.ts';
 import { capFields } from './key-caps.ts';
 
 /** A new API key as submitted, not validated yet. */
-export type KeyDraft = Required<KeyRequest> & { spend_caps: SpendCaps };
+export type KeyDraft = Required<KeyRequest> & { spend_caps: SpendCaps; approve_over: ApproveOver };
 
 /** Labels by resource: the part of a scope before the colon. */
 const resources: Record<string, string> = {
@@ -16,12 +17,14 @@ const resources: Record<string, string> = {
   list_contact_details: 'Members of lists',
   products: 'Products',
   opportunities: 'Opportunities',
+  activities: 'Activities (notes, tasks, calls)',
   pipelines: 'Pipelines',
   stages: 'Stages',
   prospect: 'Prospects',
   payment_prospect: 'Unlocking prospects (spends credits)',
   verify_email: 'Verifying e-mail addresses (spends credits)',
   webhooks: 'Webhooks (makes and changes endpoints to which events are sent)',
+  fields: 'Fields (declares what your own fields are)',
 };
 
 const resourceOf = (scope: Scope): string => scope.split(':')[0]!;
@@ -48,7 +51,7 @@ export const presets: readonly { id: string; label: string; scopes: Scope[]; cap
   { id: 'all', label: 'Everything', scopes: [...usualScopes], caps: noCaps },
 ];
 
-export const keyForm = ({ name, expiration, permissions, spend_caps }: KeyDraft, faults: Faults): Html =>
+export const keyForm = ({ name, expiration, permissions, ...limits }: KeyDraft, faults: Faults): Html =>
   html`<div class="card">
       !${inputField(
         { name: 'name', label: 'Name', hint: 'What the key is for, such as “Nightly import”.', faults },
@@ -80,7 +83,7 @@ export const keyForm = ({ name, expiration, permissions, spend_caps }: KeyDraft,
       !${faultText('permissions', faults)}
       <div class="scopes">!${Object.entries(resources).map((entry) => group(entry, permissions))}</div>
     </fieldset>
-    !${capFields(spend_caps, faults)} !${buttons('Issue the key', '/app/keys')}`;
+    !${capFields(limits, faults)} !${buttons('Issue the key', '/app/keys')}`;
 
 /** Returns checkboxes for the scopes of one resource. */
 function group([resource, label]: [string, string], chosen: readonly Scope[]): Html {

@@ -18,7 +18,7 @@ const warningDays = 14;
 
 const doneTexts: Record<string, string> = {
   revoked: 'The key is revoked. It has stopped working.',
-  capped: 'The spend caps are changed. They count from the next job on.',
+  capped: 'The limits are changed. They count from the next call on.',
 };
 
 /** Shows the keys that work before the others. Only admins get buttons to change keys. */
@@ -59,7 +59,8 @@ export function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
       : ''
   }
   !${links}`;
-  return { title: 'API keys', section, body, actions: isAdmin && rows.length > 0 ? add : '' };
+  const approvals = linkButton('Approvals', '/app/approvals', 'secondary outline');
+  return { title: 'API keys', section, body, actions: isAdmin && rows.length > 0 ? html`!${approvals} !${add}` : '' };
 }
 
 function card(key: ApiKey, isChangeable: boolean): Html {
@@ -82,7 +83,7 @@ function card(key: ApiKey, isChangeable: boolean): Html {
     !${
       isChangeable
         ? html`<div class="buttons small">
-            !${act('rotate', 'Rotate', 'Rotate')} !${act('caps', 'Spend caps', 'Spend caps of')}
+            !${act('rotate', 'Rotate', 'Rotate')} !${act('caps', 'Limits', 'Limits of')}
             !${act('revoke', 'Revoke', 'Revoke', 'danger')}
           </div>`
         : ''

@@ -4,7 +4,8 @@ import { publicUrl } from '../../process/config.ts';
 import { DomainError, notFound } from '../../errors.ts';
 import { actorOf } from '../../plugins/credentials/auth.ts';
 import { findApiKey, findKeyVersions, listApiKeys } from '../../queries/accounts/api-keys.ts';
-import { durations, KeyRequest, SpendCapsChange, type ApiKey, type SpendCaps } from '../../schemas/api-keys.ts';
+import { durations, KeyRequest, SpendCapsChange, type ApiKey } from '../../schemas/api-keys.ts';
+import { anySize } from '../../schemas/base/approvals.ts';
 import { scopes } from '../../schemas/base/scopes.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
@@ -16,7 +17,6 @@ import {
   isOutdated,
   once,
   queryOf,
-  refusalOf,
   requireValid,
   selectField,
   text,
@@ -24,11 +24,12 @@ import {
   versionField,
   type Refused,
 } from '../base/forms.ts';
+import { formRoutes, questionRoutes } from '../base/acts.ts';
 import { buttons, counted, date, html } from '../base/html.ts';
-import { capFields, capsOf } from './key-caps.ts';
+import { capFields, limitsIn, type KeyLimits } from './key-caps.ts';
 import { keyForm, presets, type KeyDraft } from './key-form.ts';
 import { keyList, lastUse, section } from './key-list.ts';
-import { goTo, sendConfirmation, sendForm, sendPage } from '../base/layout.ts';
+import { sendForm, sendPage } from '../base/layout.ts';
 import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
 
 export async function keys(app: FastifyInstance): Promise<void> {
@@ -41,79 +42,65 @@ export async function keys(app: FastifyInstance): Promise<void> {
     return sendPage(request, reply, keyList(request, rows));
   });
 
-  app.get('/keys/new', forAdmins, async (request, reply) => {
-    const preset = presets.find(({ id }) => id === text(queryOf(request), 'preset')) ?? presets[0]!;
-    return showNew(request, reply, { name: '', expiration: 90, permissions: preset.scopes, spend_caps: preset.caps });
-  });
-
-  app.post('/keys/new', forAdmins, async (request, reply) => {
-    const draft = draftOf(request);
-    try {
+  formRoutes(app, '/keys/new', {
+    access: forAdmins,
+    show: showNew,
+    act: async (request, reply) => {
+      const draft = draftOf(request);
       requireValid(check, draft);
       const issued = await once(request, (sql) => issueKey(sql, request.caller, draft, KEY_PREFIX, actorOf(request)));
       return showIssued(request, reply, issued);
-    } catch (error) {
-      return showNew(request, reply, draft, refusalOf(error));
-    }
+    },
   });
 
-  app.get('/keys/:id/rotate', forAdmins, async (request, reply) => {
-    return showRotate(request, reply, await requireActiveKey(request));
-  });
-
-  app.post('/keys/:id/rotate', forAdmins, async (request, reply) => {
-    const { customerId } = request.caller;
-    const id = idOf(request, 'API key');
-    const draft = draftOf(request);
-    const change = draft.expiration === ('' as never) ? {} : { expiration: draft.expiration };
-    try {
+  formRoutes(app, '/keys/:id/rotate', {
+    access: forAdmins,
+    show: showRotate,
+    act: async (request, reply) => {
+      const { customerId } = request.caller;
+      const id = idOf(request, 'API key');
+      const draft = draftOf(request);
+      const change = draft.expiration === ('' as never) ? {} : { expiration: draft.expiration };
       requireValid(check, { name: 'unchanged', expiration: 90, ...change });
       const [before] = await app.db.credentials((sql) => findKeyVersions(sql, [{ customer_id: customerId, id }]));
       const issued = await once(request, (sql) => replaceKey(sql, before, change, KEY_PREFIX, actorOf(request)));
       return showIssued(request, reply, issued);
-    } catch (error) {
-      return showRotate(request, reply, await requireKey(request), refusalOf(error));
-    }
+    },
   });
 
-  app.get('/keys/:id/caps', forAdmins, async (request, reply) => {
-    const key = await requireActiveKey(request);
-    return showCaps(request, reply, key, key.spend_caps);
+  formRoutes(app, '/keys/:id/caps', {
+    access: forAdmins,
+    show: showCaps,
+    act: async (request) => {
+      const { customerId } = request.caller;
+      const limits = limitsIn(fieldsOf(request));
+      const key = await requireKey(request);
+      if (isOutdated(request, limitsOf(key))) return conflictOf('key');
+      requireValid(checkCaps, limits);
+      await request.db.transaction((sql) => capKey(sql, customerId, key.id, limits, actorOf(request)));
+      return `${section}?done=capped`;
+    },
   });
 
-  app.post('/keys/:id/caps', forAdmins, async (request, reply) => {
-    const { customerId } = request.caller;
-    const caps = capsOf(fieldsOf(request));
-    const key = await requireKey(request);
-    if (isOutdated(request, key.spend_caps)) return showCaps(request, reply, key, caps, conflictOf('key'));
-    try {
-      requireValid(checkCaps, { spend_caps: caps });
-      await request.db.transaction((sql) => capKey(sql, customerId, key.id, caps, actorOf(request)));
-      return await goTo(reply, `${section}?done=capped`);
-    } catch (error) {
-      return showCaps(request, reply, key, caps, refusalOf(error));
-    }
-  });
-
-  app.get('/keys/:id/revoke', forAdmins, async (request, reply) => {
-    const key = await requireKey(request);
-    return sendConfirmation(request, reply, {
-      title: 'Revoke the key',
-      section,
-      text: html`<strong>${key.name}</strong> (<code>${key.start}…</code>) stops working at once and for good. Every
-        program that uses it gets 401. !${lastUse(key)}`,
-      action: `${section}/${key.id}/revoke`,
-      back: section,
-      refusal: 'Leave it as it is',
-    });
-  });
-
-  app.post('/keys/:id/revoke', forAdmins, async (request, reply) => {
-    const { customerId } = request.caller;
-    const id = idOf(request, 'API key');
-    const isKnown = await request.db.transaction((sql) => revokeKey(sql, customerId, id, actorOf(request)));
-    if (!isKnown) throw notFound('API key');
-    return goTo(reply, `${section}?done=revoked`);
+  questionRoutes(app, '/keys/:id/revoke', {
+    access: forAdmins,
+    ask: async (request) => {
+      const key = await requireKey(request);
+      return {
+        title: 'Revoke the key',
+        section,
+        text: html`<strong>${key.name}</strong> (<code>${key.start}…</code>) stops working at once and for good. Every
+          program that uses it gets 401. !${lastUse(key)}`,
+        back: section,
+      };
+    },
+    act: async (request) => {
+      const { customerId } = request.caller;
+      const id = idOf(request, 'API key');
+      const isKnown = await request.db.transaction((sql) => revokeKey(sql, customerId, id, actorOf(request)));
+      if (!isKnown) throw notFound('API key');
+      return `${section}?done=revoked`;
+    },
   });
 }
 
@@ -125,10 +112,13 @@ async function requireKey(request: FastifyRequest): Promise<ApiKey> {
   return key;
 }
 
-/** @throws DomainError `not_found`; `conflict` if the key is not active */
+/**
+ * Returns the key whose form is shown.
+ * @throws DomainError `not_found`; `conflict` if the key is not active. A sent form says so itself
+ */
 async function requireActiveKey(request: FastifyRequest): Promise<ApiKey> {
   const key = await requireKey(request);
-  if (key.status !== 'active')
+  if (key.status !== 'active' && request.method !== 'POST')
     throw new DomainError('conflict', `This key is ${key.status}. Only an active key can be changed`);
   return key;
 }
@@ -139,11 +129,18 @@ function draftOf(request: FastifyRequest): KeyDraft {
     name: text(fields, 'name'),
     expiration: integer(fields, 'expiration') as KeyDraft['expiration'],
     permissions: values(fields, 'permissions', scopes.length) as KeyDraft['permissions'],
-    spend_caps: capsOf(fields),
+    ...limitsIn(fields),
   };
 }
 
-const showNew = (request: FastifyRequest, reply: FastifyReply, draft: KeyDraft, refused?: Refused): FastifyReply =>
+/** A preset in the address fills in a new form. */
+function presetOf(request: FastifyRequest): KeyDraft {
+  const { scopes: permissions, caps } =
+    presets.find(({ id }) => id === text(queryOf(request), 'preset')) ?? presets[0]!;
+  return { name: '', expiration: 90, permissions, spend_caps: caps, approve_over: anySize };
+}
+
+const showNew = (request: FastifyRequest, reply: FastifyReply, refused: Refused): FastifyReply =>
   sendForm(request, reply, {
     title: 'New API key',
     section,
@@ -151,9 +148,9 @@ const showNew = (request: FastifyRequest, reply: FastifyReply, draft: KeyDraft, 
       Give each program its own key, with only the scopes that it needs. The key is shown once.
     </p>`,
     action: `${section}/new`,
-    body: keyForm(draft, refused?.faults ?? {}),
+    body: keyForm(request.method === 'POST' ? draftOf(request) : presetOf(request), refused.faults),
     attributes: 'data-once data-keep',
-    fields: ['name', 'expiration', 'permissions', 'spend_caps'],
+    fields: ['name', 'expiration', 'permissions', 'spend_caps', 'approve_over'],
     refused,
   });
 
@@ -180,8 +177,9 @@ function showIssued(request: FastifyRequest, reply: FastifyReply, issued: Issued
   });
 }
 
-const showRotate = (request: FastifyRequest, reply: FastifyReply, key: ApiKey, refused?: Refused): FastifyReply =>
-  sendForm(request, reply, {
+async function showRotate(request: FastifyRequest, reply: FastifyReply, refused: Refused): Promise<FastifyReply> {
+  const key = await requireActiveKey(request);
+  return sendForm(request, reply, {
     title: 'Rotate the key',
     section,
     action: `${section}/${key.id}/rotate`,
@@ -190,7 +188,7 @@ const showRotate = (request: FastifyRequest, reply: FastifyReply, key: ApiKey, r
         once, and every program that uses it gets 401 until it has the new one. !${lastUse(key)}
       </p>
       !${selectField(
-        { name: 'expiration', label: 'It then expires after', faults: refused?.faults ?? {} },
+        { name: 'expiration', label: 'It then expires after', faults: refused.faults },
         [['', 'the same time as until now'], ...durations.map((days) => [String(days), `${days} days`] as const)],
         '',
       )}
@@ -200,15 +198,21 @@ const showRotate = (request: FastifyRequest, reply: FastifyReply, key: ApiKey, r
     refused,
     isNarrow: true,
   });
+}
 
-const showCaps = (request: FastifyRequest, reply: FastifyReply, key: ApiKey, caps: SpendCaps, refused?: Refused) =>
-  sendForm(request, reply, {
-    title: 'Spend caps of the key',
+const limitsOf = ({ spend_caps, approve_over }: ApiKey): KeyLimits => ({ spend_caps, approve_over });
+
+async function showCaps(request: FastifyRequest, reply: FastifyReply, refused: Refused): Promise<FastifyReply> {
+  const key = await requireActiveKey(request);
+  const limits = request.method === 'POST' ? limitsIn(fieldsOf(request)) : key;
+  return sendForm(request, reply, {
+    title: 'Limits of the key',
     section,
     action: `${section}/${key.id}/caps`,
     body: html`<p><strong>${key.name}</strong> (<code>${key.start}…</code>) keeps its value.</p>
-      !${versionField(key.spend_caps)} !${capFields(caps, refused?.faults ?? {})}
-      !${buttons('Change the caps', section, 'Leave them as they are')}`,
-    fields: ['spend_caps'],
+      !${versionField(limitsOf(key))} !${capFields(limits, refused.faults)}
+      !${buttons('Change the limits', section, 'Leave them as they are')}`,
+    fields: ['spend_caps', 'approve_over'],
     refused,
   });
+}

@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { redeemLink, requireLink } from '../../accounts/users.ts';
 import { Unauthorized } from '../../errors.ts';
 import { LoginAttempts } from '../../limits/login-attempts.ts';
-import { PasswordByLink } from '../../schemas/sessions.ts';
+import { PasswordByLink } from '../../schemas/users.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAll } from '../base/access.ts';
 import { fieldsOf, hidden, refusalOf, requireValid, text, type Refused } from '../base/forms.ts';

@@ -4,7 +4,7 @@ import { Unauthorized, type Fault } from '../../errors.ts';
 import { LoginAttempts } from '../../limits/login-attempts.ts';
 import { actorOf, sessionOf } from '../../plugins/credentials/auth.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
-import { PasswordChange } from '../../schemas/sessions.ts';
+import { PasswordChange } from '../../schemas/users.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
 import {

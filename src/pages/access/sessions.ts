@@ -6,7 +6,7 @@ import { actorOf, sessionOf } from '../../plugins/credentials/auth.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
 import { deleteSession } from '../../queries/accounts/sessions.ts';
-import { Login } from '../../schemas/sessions.ts';
+import { Login } from '../../schemas/users.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAll, forMembers } from '../base/access.ts';
 import { ownPath } from '../base/error-page.ts';

@@ -8,6 +8,7 @@ import { listUsers } from '../../queries/accounts/users.ts';
 import { roles, UserCreate, type Role, type User } from '../../schemas/users.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins } from '../base/access.ts';
+import { formRoutes, questionRoutes } from '../base/acts.ts';
 import {
   doneNotice,
   fieldsOf,
@@ -16,13 +17,12 @@ import {
   notSent,
   once,
   pageOf,
-  refusalOf,
   requireValid,
   selectField,
   text,
 } from '../base/forms.ts';
 import { badge, buttons, html, linkButton, moment, table, type Html } from '../base/html.ts';
-import { goTo, sendConfirmation, sendForm, sendPage } from '../base/layout.ts';
+import { sendForm, sendPage, type Confirmation } from '../base/layout.ts';
 import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
 import { roleWords } from '../base/words.ts';
 
@@ -48,78 +48,86 @@ export async function users(app: FastifyInstance): Promise<void> {
       body: html`!${doneNotice(request, notices)}
       !${table(
         'Users',
-        ['Name', 'E-mail address', 'Role', 'State', 'Actions'],
-        shown.map((user) => row(user, ends.get(user.id))),
+        [
+          ['Name', (user) => html`${user.name}`],
+          ['E-mail address', (user) => html`${user.email}`],
+          ['Role', (user) => roleWords[user.role].word],
+          ['State', (user) => (user.active ? stateOf(ends.get(user.id)) : badge('deactivated', 'plain'))],
+          ['Actions', actsOf],
+        ],
+        shown,
       )}
       !${links}`,
     });
   });
 
-  app.get('/users/new', forAdmins, async (request, reply) => showNew(request, reply));
-
-  app.post('/users/new', forAdmins, async (request, reply) => {
-    const fields = fieldsOf(request);
-    const given = {
-      name: text(fields, 'name').trim(),
-      email: text(fields, 'email').trim(),
-      role: text(fields, 'role') as Role,
-    };
-    try {
+  formRoutes(app, '/users/new', {
+    access: forAdmins,
+    show: showNew,
+    act: async (request, reply) => {
+      const fields = fieldsOf(request);
+      const given = {
+        name: text(fields, 'name').trim(),
+        email: text(fields, 'email').trim(),
+        role: text(fields, 'role') as Role,
+      };
       requireValid(check, given);
       const create = await userCreation(request.caller.customerId, given, actorOf(request));
-      return await showLink(request, reply, await once(request, create));
-    } catch (error) {
-      return showNew(request, reply, refusalOf(error));
-    }
+      return showLink(request, reply, await once(request, create));
+    },
   });
 
-  app.get('/users/:id/link', forAdmins, async (request, reply) => {
-    const { name, id } = await requireUser(request);
-    return confirm(request, reply, id, 'link', {
+  const question = (verb: string, ask: (user: User) => Question, act: Parameters<typeof questionRoutes>[2]['act']) =>
+    questionRoutes(app, `/users/:id/${verb}`, {
+      access: forAdmins,
+      ask: async (request) => ({ ...ask(await requireUser(request)), section, back: section }),
+      act,
+    });
+
+  question(
+    'link',
+    ({ name }) => ({
       title: 'Make a new link',
       text: html`<strong>${name}</strong> can set a new password with it, once, within 72 hours. A link from before
         stops working. The present password works until then.`,
       tone: '',
-    });
-  });
+    }),
+    async (request, reply) => {
+      const change = changeOf(request);
+      return showLink(request, reply, await once(request, (sql) => issueLink(sql, change)));
+    },
+  );
 
-  app.post('/users/:id/link', forAdmins, async (request, reply) => {
-    const change = changeOf(request);
-    return showLink(request, reply, await once(request, (sql) => issueLink(sql, change)));
-  });
-
-  for (const role of roles) {
-    app.get(`/users/:id/${role}`, forAdmins, async (request, reply) => {
-      const user = await requireUser(request);
-      const { word, may } = roleWords[role];
-      return confirm(request, reply, user.id, role, {
-        title: `Make ${word.toLowerCase()}`,
+  for (const role of roles)
+    question(
+      role,
+      (user) => ({
+        title: `Make ${roleWords[role].word.toLowerCase()}`,
         text: html`<strong>${user.name}</strong> is ${withArticle(user.role)} now. As ${withArticle(role)}, the user
-          ${may}.`,
+          ${roleWords[role].may}.`,
         tone: '',
-      });
-    });
+      }),
+      async (request) => {
+        await request.db.transaction((sql) => giveRole(sql, changeOf(request), role));
+        return `${section}?done=role`;
+      },
+    );
 
-    app.post(`/users/:id/${role}`, forAdmins, async (request, reply) => {
-      await request.db.transaction((sql) => giveRole(sql, changeOf(request), role));
-      return goTo(reply, `${section}?done=role`);
-    });
-  }
-
-  app.get('/users/:id/deactivate', forAdmins, async (request, reply) => {
-    const { name, id } = await requireUser(request);
-    return confirm(request, reply, id, 'deactivate', {
+  question(
+    'deactivate',
+    ({ name }) => ({
       title: 'Deactivate the user',
       text: html`<strong>${name}</strong> cannot log in any more, and is logged out at once. Contacts and opportunities
         stay assigned, and API keys that this user made go on working.`,
-    });
-  });
-
-  app.post('/users/:id/deactivate', forAdmins, async (request, reply) => {
-    await request.db.transaction((sql) => shutOut(sql, changeOf(request)));
-    return goTo(reply, `${section}?done=deactivated`);
-  });
+    }),
+    async (request) => {
+      await request.db.transaction((sql) => shutOut(sql, changeOf(request)));
+      return `${section}?done=deactivated`;
+    },
+  );
 }
+
+type Question = Pick<Confirmation, 'title' | 'text' | 'tone'>;
 
 const notices: Readonly<Record<string, string>> = {
   role: 'The role is changed.',
@@ -143,25 +151,14 @@ async function requireUser(request: FastifyRequest): Promise<User> {
   return found;
 }
 
-function row({ id, name, email, role, active }: User, linkEnds: string | undefined): Html {
+function actsOf({ id, name, role, active }: User): Html {
+  if (!active) return '';
   const act = (verb: string, label: string) =>
     html`<a href="${section}/${id}/${verb}" data-dialog aria-label="${label}: ${name}">${label}</a>`;
-  return html`<tr>
-    <td>${name}</td>
-    <td>${email}</td>
-    <td>${roleWords[role].word}</td>
-    <td>!${active ? stateOf(linkEnds) : badge('deactivated', 'plain')}</td>
-    <td>
-      !${
-        active
-          ? html`<span class="acts"
-              >!${act(otherThan(role), `Make ${roleWords[otherThan(role)].word.toLowerCase()}`)}
-              !${act('link', 'New link')} !${act('deactivate', 'Deactivate')}</span
-            >`
-          : ''
-      }
-    </td>
-  </tr>`;
+  return html`<span class="acts"
+    >!${act(otherThan(role), `Make ${roleWords[otherThan(role)].word.toLowerCase()}`)} !${act('link', 'New link')}
+    !${act('deactivate', 'Deactivate')}</span
+  >`;
 }
 
 function stateOf(linkEnds: string | undefined): Html {
@@ -215,14 +212,3 @@ function showLink(request: FastifyRequest, reply: FastifyReply, issued: IssuedLi
     next: section,
   });
 }
-
-type Question = Pick<Parameters<typeof sendConfirmation>[2], 'title' | 'text' | 'tone'>;
-
-const confirm = (request: FastifyRequest, reply: FastifyReply, id: string, verb: string, question: Question) =>
-  sendConfirmation(request, reply, {
-    ...question,
-    section,
-    action: `${section}/${id}/${verb}`,
-    back: section,
-    refusal: 'Leave it as it is',
-  });

@@ -45,6 +45,7 @@ const formats: Record<Format, string> = {
   email: 'must be an e-mail address',
   'date-time': 'choose a date',
   'feed-start': 'choose a date and a time',
+  domain: 'must be a domain, such as example.com, or a web address',
   name: 'must have 1 to 255 characters',
   'key-name': 'must have 1 to 120 characters',
   country: 'choose a country',

@@ -9,6 +9,7 @@ import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
 import { markSent } from '../../queries/records/sent-forms.ts';
 import { etagOf } from '../../text/etag.ts';
 import { canonicalId } from '../../text/ids.ts';
+import { tokensOf } from '../../text/json-pointer.ts';
 import { findUnstorableText } from '../../text/unstorable.ts';
 import type { Validator } from '../../validation/validator.ts';
 import { formMessage } from './form-messages.ts';
@@ -176,9 +177,17 @@ export function requireValid(validator: Validator, value: unknown, others: reado
 
 /** Returns the first fault of each field. */
 export function byField(faults: readonly Fault[]): Faults {
-  const named = faults.map(({ path, message }) => [path.split('/')[1] ?? '', sentence(message)] as const);
+  const named = faults.map(({ path, message }) => [controlAt(path), sentence(message)] as const);
   return Object.fromEntries(named.toReversed());
 }
+
+function controlAt(path: string): string {
+  const [name = '', key] = tokensOf(path);
+  return name === 'custom_fields' && key !== undefined ? customName(key) : name;
+}
+
+/** Returns the name of the control of a custom field. Browsers change line breaks in names. */
+export const customName = (key: string): string => `custom.${encodeURIComponent(key)}`;
 
 /** Returns why a form had no effect, from an error that its values caused. Throws every other error. */
 export function refusalOf(error: unknown): Refused {

@@ -28,10 +28,12 @@ export const date = (instant: string): Html =>
 
 /**
  * Returns the day of an instant in UTC, such as the day on which an opportunity closes. It is the day that was typed, in
- * the time zone of every viewer.
+ * the time zone of every viewer. A text that is not an instant is returned as text: custom fields can be called like days.
  */
 export const day = (instant: string): Html =>
-  html`<time datetime="${dayOf(instant)}">${dates.format(new Date(instant))}</time>`;
+  Number.isNaN(Date.parse(instant))
+    ? html`${instant}`
+    : html`<time datetime="${dayOf(instant)}">${dates.format(new Date(instant))}</time>`;
 
 /** Formats an integer with thousands separators. */
 export const count = (value: number): string => numbers.format(value);
@@ -58,31 +60,45 @@ export const empty = (title: string, text: string, link: Html = '', drawing: Pic
     !${link}
   </div>`;
 
+/** A column of a table: its head, what a row shows in it, and how (`number`: at the right; `row`: it names the row). */
+export type Column<Row> = readonly [
+  head: string,
+  cell: (row: Row, index: number) => Html,
+  kind?: string | undefined,
+  /** The link that sorts by it, and how it is sorted now. */
+  sort?: { path: string; now: 'ascending' | 'descending' | 'none' } | undefined,
+];
+
 /**
  * Returns a table in a frame of its own, in which it scrolls if it is wider than the screen; the first column stays. On
  * a narrow screen each row is a card, in which each cell has the head of its column.
  */
-export function table(label: string, heads: readonly string[], rows: readonly Html[]): Html {
-  // Heads of numbers stand above them, at the right.
-  const numeric = [...(rows[0] ?? '').matchAll(/<t[dh](?=[\s>])( class="number")?/g)].map(([, number]) => number);
-  return html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">
+export const table = <Row>(label: string, columns: readonly Column<Row>[], rows: readonly Row[]): Html =>
+  html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">
     <table>
       <thead>
         <tr>
-          !${heads.map((head, i) => html`<th scope="col" !${numeric[i] ? 'class="number"' : ''}>${head}</th>`)}
+          !${columns.map(([head, , kind, sort]) => {
+            const number = kind === 'number' ? 'class="number"' : '';
+            if (!sort) return html`<th scope="col" !${number}>${head}</th>`;
+            return html`<th scope="col" aria-sort="${sort.now}" !${number}><a href="${sort.path}">${head}</a></th>`;
+          })}
         </tr>
       </thead>
       <tbody>
-        !${rows.map((row) => withHeads(row, heads))}
+        !${rows.map(
+          (row, i) =>
+            html`<tr>
+              !${columns.map(([head, cell, kind]) => tableCell(head, cell(row, i), kind))}
+            </tr>`,
+        )}
       </tbody>
     </table>
   </div>`;
-}
 
-/** Adds the head of its column to each cell. Values in a row are escaped, so `<td` is never a part of one. */
-function withHeads(row: Html, heads: readonly string[]): Html {
-  let column = 0;
-  return row.replaceAll(/<t[dh](?=[\s>])/g, (cell) => html`!${cell} data-head="${heads[column++] ?? ''}"`);
+function tableCell(head: string, value: Html, kind?: string): Html {
+  if (kind === 'row') return html`<th scope="row" data-head="${head}">!${value}</th>`;
+  return html`<td data-head="${head}" !${kind ? html`class="${kind}"` : ''}>!${value}</td>`;
 }
 
 export const facts = (entries: readonly (readonly [name: string, value: Html])[]): Html =>
@@ -114,8 +130,18 @@ export function pager(
 }
 
 /** Returns the links beside a page of rows that were read with a cursor; an empty cursor is the first page. */
-export const cursorPager = (path: string, cursor: string, next: string | undefined): Html =>
-  pager({ newer: cursor ? path : undefined, older: next && `${path}?cursor=${encodeURIComponent(next)}` });
+export const cursorPager = (
+  path: string,
+  cursor: string,
+  next: string | undefined,
+  filters: Readonly<Record<string, string>> = {},
+): Html => {
+  const urlOf = (more: object): string => {
+    const query = new URLSearchParams({ ...filters, ...more }).toString();
+    return query === '' ? path : `${path}?${query}`;
+  };
+  return pager({ newer: cursor ? urlOf({}) : undefined, older: next && urlOf({ cursor: next }) });
+};
 
 /**
  * Returns a link that looks like a button.

@@ -10,6 +10,8 @@ export interface Page {
   title: string;
   /** Below the heading. */
   body: Html;
+  /** Below the title, in a line. */
+  lead?: Html;
   /** Links and buttons beside the heading. */
   actions?: Html;
   /** Path of the highlighted entry of the navigation. */
@@ -30,12 +32,13 @@ interface Entry {
 
 /** The navigation, in groups. */
 const sections: readonly (readonly Entry[])[] = [
-  [{ path: '/app', label: 'Start' }],
+  [{ path: '/app', label: 'Today' }],
   [
     { path: '/app/contacts', label: 'Contacts' },
     { path: '/app/companies', label: 'Companies' },
     { path: '/app/lists', label: 'Lists' },
     { path: '/app/opportunities', label: 'Opportunities' },
+    { path: '/app/products', label: 'Products' },
     { path: '/app/prospects', label: 'Prospects' },
   ],
   [
@@ -47,8 +50,10 @@ const sections: readonly (readonly Entry[])[] = [
   ],
   [
     { path: '/app/keys', label: 'API keys' },
+    { path: '/app/fields', label: 'Fields', isForAdmins: true },
     { path: '/app/webhooks', label: 'Webhooks', isForAdmins: true },
     { path: '/app/users', label: 'Users', isForAdmins: true },
+    { path: '/app/pipelines', label: 'Pipelines', isForAdmins: true },
     { path: '/app/audit', label: 'Audit log', isForAdmins: true },
   ],
 ];
@@ -119,25 +124,25 @@ export interface Confirmation {
   section: string;
   /** Explains the consequences. */
   text: Html;
-  /** Path to which the confirmed form is sent. */
-  action: string;
   /** Path of the page to return to. */
   back: string;
   /** Text of the link that goes back. */
-  refusal: string;
+  refusal?: string;
   /** How the button looks; by default like one that destroys something. */
   tone?: '' | 'danger';
   /** Tag of the record that the text describes. The form sends it. */
   etag?: string;
   /** Why nothing was done yet, if the form was sent before. */
-  warning?: string;
+  warning?: string | undefined;
 }
 
+/** Sends a question. Its form goes to the address of the question. */
 export function sendConfirmation(
   request: FastifyRequest,
   reply: FastifyReply,
-  { title, section, text, action, back, refusal, tone = 'danger', etag, warning }: Confirmation,
+  { title, section, text, back, refusal = 'Leave it as it is', tone = 'danger', etag, warning }: Confirmation,
 ): FastifyReply {
+  const action = request.url.replaceAll(/[0-9a-f-]{36}/gi, (id) => canonicalId(id) ?? id);
   const body = html`!${warning === undefined ? '' : notice(warning, 'warning')}
     !${etag === undefined ? '' : hidden({ etag })}
     <div class="question">!${text}</div>
@@ -154,7 +159,7 @@ export function sendConfirmation(
 }
 
 function documentOf(request: FastifyRequest, reply: FastifyReply, page: Page): Html {
-  const { title, body, actions = '', isLive = false } = page;
+  const { title, body, lead = '', actions = '', isLive = false } = page;
   return html`<!doctype html>
     <html lang="en">
       <head>
@@ -174,7 +179,10 @@ function documentOf(request: FastifyRequest, reply: FastifyReply, page: Page): H
         <main id="content" tabindex="-1" !${request.caller ? '' : 'class="alone"'}>
           !${request.caller ? '' : html`<p class="brand"><span aria-hidden="true"></span>Sales Data</p>`}
           <div class="heading">
-            <h1>${title}</h1>
+            <div>
+              <h1>${title}</h1>
+              !${lead === '' ? '' : html`<p class="head">!${lead}</p>`}
+            </div>
             <div class="actions">!${actions}</div>
           </div>
           !${undoHint(request)} !${body}

@@ -53,6 +53,12 @@ export function webLink(url: string | null): Html {
   return isWeb ? html`<a href="${url}" rel="noopener noreferrer" target="_blank">${text}</a>` : html`${url}`;
 }
 
+/** Returns a value of a custom field as people write it. A web address is a link. */
+export const customValue = (value: string | number | boolean): Html => {
+  if (typeof value === 'string') return /^https?:\/\/\S+$/.test(value) ? webLink(value) : html`${value}`;
+  return typeof value === 'boolean' ? (value ? 'yes' : 'no') : String(value);
+};
+
 /** Says in a form what something costs, and whether it can be paid. The form sends the price: see `payerOf`. */
 export function priceOf({ cost, available }: { cost: number; available: number }): Html {
   const tone = cost > available ? 'bad' : 'plain';

@@ -1,104 +1,55 @@
-import type { Company } from '../../schemas/companies.ts';
-import type { Contact } from '../../schemas/contacts.ts';
+import type { Activity } from '../../schemas/activities.ts';
+import type { DeclaredField, DeclaredType } from '../../schemas/base/declared-fields.ts';
+import type { FieldEntry, FieldTable } from '../../schemas/base/field-table.ts';
+import { companyTable } from '../../schemas/companies.ts';
+import { contactTable } from '../../schemas/contacts.ts';
 import type { Pool } from '../../schemas/credits.ts';
 import { customKey } from '../../schemas/filters.ts';
 import type { ImportObject } from '../../schemas/imports.ts';
-import { companyLabels, contactLabels } from '../../schemas/fields.ts';
 import type { JobType } from '../../schemas/jobs.ts';
 import type { RuleOperator } from '../../schemas/lists.ts';
-import type { Opportunity } from '../../schemas/opportunities.ts';
-import type { Prospect } from '../../schemas/prospects.ts';
+import { opportunityTable, type Opportunity } from '../../schemas/opportunities.ts';
+import { prospectTable } from '../../schemas/prospects.ts';
 import type { Role } from '../../schemas/users.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
 import type { Tone } from './html.ts';
 
 /*
- * What people call the things that the API has names for. All pages take their words from here, and the titles of the
- * columns of Excel files are the same (schemas/fields.ts).
+ * What people call the things that the API has names for. All pages take their words from here. Names of fields stand with
+ * the schemas of records.
  */
 
-/** Names of a record's fields for people. */
-type Words<Field extends string> = Readonly<Record<Field, string>>;
+type Words<Name extends string> = Readonly<Record<Name, string>>;
 
-export const contactWords = {
-  ...contactLabels,
-  id: 'Id',
-  external_id: 'Your own id',
-  assigned_to: 'Assigned to',
-  company: 'Company',
-  'company.id': 'Id of the company',
-  'company.company_name': 'Company',
-  company_id: 'Id of the company',
-  full_name: 'Full name',
-  list_ids: 'Lists',
-  list_id: 'List',
-  custom_fields: 'Your own fields',
-  search: 'Search',
-} satisfies Readonly<Record<string, string | null>> & Record<keyof Contact, string | null>;
+const tables: Record<ImportObject, FieldTable> = { contacts: contactTable, companies: companyTable };
 
-export const companyWords = {
-  ...companyLabels,
-  id: 'Id',
-  external_id: 'Your own id',
-  custom_fields: 'Your own fields',
-  search: 'Search',
-} satisfies Readonly<Record<string, string | null>> & Record<keyof Company, string | null>;
+/** Returns what people call each field of a kind of records. */
+const labelsOf = <Name extends string>(table: Record<Name, FieldEntry>): Words<Name> =>
+  Object.fromEntries(Object.entries<FieldEntry>(table).map(([name, { label }]) => [name, label])) as Words<Name>;
 
-export const opportunityWords = {
-  id: 'Id',
-  name: 'Name',
-  description: 'Description',
-  price: 'Value',
-  priority: 'Priority',
-  stage_id: 'Stage',
-  contacts_ids: 'Contacts',
-  company_id: 'Company',
-  user_id_assigned: 'Assigned to',
-  estimated_closing_date: 'Expected to close',
-  close_date: 'Closes',
-  source_id: 'Your own source',
-  details: 'Products',
-  created_at: 'Created',
-  updated_at: 'Last changed',
-} satisfies Words<keyof Opportunity>;
-
-export const prospectWords = {
-  _id: 'Id',
-  first_name: 'First name',
-  last_name: 'Last name',
-  job_title: 'Job title',
-  job_company_name: 'Company',
-  job_company_industry: 'Industry of the company',
-  work_email: 'Work e-mail',
-  emails: 'All e-mails',
-  mobile_phone: 'Mobile phone',
-  location_locality: 'City',
-  location_region: 'Region',
-  location_country: 'Country',
-  location_postal_code: 'Postal code',
-  profnet_url: 'Profile',
-  social1_url: 'Social profile',
-  social2_url: 'Second social profile',
-  verification_status: 'E-mail status',
-  score: 'Score',
-  date_verified: 'Last verified',
-  source: 'Source of the data',
-  collected_at: 'Data collected',
-} satisfies Words<keyof Prospect>;
-
-const byObject: Record<ImportObject, Readonly<Record<string, string | null>>> = {
-  contacts: contactWords,
-  companies: companyWords,
-};
+export const opportunityWords = labelsOf(opportunityTable);
+export const prospectWords = labelsOf(prospectTable);
 
 /**
  * Returns the word for a field of contacts or companies. A field of your own (`custom_fields.<key>`) is called by its
- * key. A name that is not known is returned without underscores.
+ * label, if it is declared, else by its key. A name that is not known is returned without underscores.
  */
-export function fieldWord(object: ImportObject, name: string): string {
-  const words = byObject[object];
-  return (Object.hasOwn(words, name) ? words[name] : undefined) ?? customKey(name) ?? plain(name);
+export function fieldWord(object: ImportObject, name: string, declared: readonly DeclaredField[] = []): string {
+  const [table, custom] = [tables[object], customKey(name)];
+  if (custom !== undefined) return declared.find(({ key }) => key === custom)?.label ?? custom;
+  return Object.hasOwn(table, name) ? table[name]!.label : plain(name);
 }
+
+/** The types that a field of your own can have. */
+export const typeWords: Words<DeclaredType> = {
+  text: 'Text',
+  long_text: 'Long text',
+  number: 'Number',
+  boolean: 'Yes or no',
+  date: 'Date',
+  url: 'Web address',
+  choice: 'Choice',
+};
 
 /** Returns a name of the API as words, such as `Accept all` for `accept_all`. */
 export function plain(name: string): string {
@@ -153,6 +104,15 @@ export const operatorWords: Words<RuleOperator> = {
   not_in: 'is none of',
   is_empty: 'is empty',
   is_not_empty: 'is not empty',
+};
+
+/** Activities: what they are called, and the middle of a sentence that begins with who did it. */
+export const activityWords: Readonly<Record<Activity['type'], { word: string; done: string }>> = {
+  note: { word: 'Note', done: 'wrote a note' },
+  call: { word: 'Call', done: 'had a call' },
+  meeting: { word: 'Meeting', done: 'had a meeting' },
+  email: { word: 'E-mail', done: 'wrote an e-mail' },
+  task: { word: 'Task', done: 'set a task' },
 };
 
 export const priorityWords: Readonly<Record<Opportunity['priority'], { word: string; tone: Tone }>> = {

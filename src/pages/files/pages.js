@@ -1,4 +1,4 @@
-// The pages work without this file. It adds copying, live progress, dialogs, times in the viewer's zone, the space key on links that look like buttons, and
+// The pages work without this file. It adds copying, live progress, dialogs, dragging, times in the viewer's zone, the space key on links that look like buttons, and
 // forms that keep their contents when the session ends.
 
 /** Interval between two looks at something that runs (ms). */
@@ -46,15 +46,15 @@ function showLocally(time) {
 /** Suggests values while one types: those that the page of suggestions shows. */
 function prepareSuggestions(input) {
   const list = document.createElement('datalist');
-  list.id = `suggestions-${input.name}`;
+  list.id = `suggestions-${input.id || input.name}`;
   input.form.append(list); // in the label, the suggestions would be a part of its text
   input.setAttribute('list', list.id);
   let waiting;
   const show = async () => {
     const url = new URL(input.dataset.suggest, location.href);
-    url.searchParams.set('q', input.value);
+    url.searchParams.set(input.dataset.parameter ?? 'q', input.value);
     const page = await load(url).catch(() => undefined);
-    const values = [...(page?.querySelectorAll('[data-value]') ?? [])];
+    const values = [...(page?.querySelectorAll('[data-value], .chooser td a[data-name]') ?? [])];
     list.replaceChildren(...values.map(({ textContent }) => new Option(textContent, textContent)));
   };
   input.addEventListener('input', () => {
@@ -70,6 +70,47 @@ function prepareRule(row) {
   const show = () => value.setAttribute('list', `values-${field.value}`);
   field.addEventListener('change', show);
   show();
+}
+
+/** Lets the cards of the board be dragged to another stage. The form that moves one is sent, and shows the board anew. */
+function prepareBoard(board) {
+  const form = document.querySelector('[data-moving]');
+  const columnAt = ({ target }) => target.closest?.('[data-stage]');
+  let dragged;
+  board.addEventListener('dragstart', ({ target }) => (dragged = target.closest?.('[data-id]')));
+  board.addEventListener('dragend', () => each('data-over', (column) => column.removeAttribute('data-over')));
+  board.addEventListener('dragover', (event) => {
+    const column = columnAt(event);
+    if (!dragged || !column) return;
+    event.preventDefault();
+    each('data-over', (other) => other.toggleAttribute('data-over', other === column));
+    column.setAttribute('data-over', '');
+  });
+  board.addEventListener('drop', async (event) => {
+    event.preventDefault();
+    const [card, column] = [dragged, columnAt(event)];
+    dragged = undefined;
+    if (!card || !column || column.contains(card)) return;
+    form.elements.namedItem('from').value = card.closest('[data-stage]').dataset.stage;
+    form.elements.namedItem('stage_id').value = column.dataset.stage;
+    column.querySelector('p').after(card);
+    try {
+      const body = new URLSearchParams(new FormData(form));
+      const response = await fetch(`/app/opportunities/${card.dataset.id}/move`, { method: 'POST', body });
+      if (!response.ok) throw new Error(`status ${response.status}`);
+      const page = new DOMParser().parseFromString(await response.text(), 'text/html');
+      const [fresh, lead] = [page.querySelector('[data-board]'), page.querySelector('.head')];
+      board.replaceChildren(...fresh.childNodes);
+      document.querySelector('.head').replaceChildren(...lead.childNodes);
+      document.querySelectorAll('main > .notice').forEach((old) => old.remove());
+      const notices = page.querySelectorAll('main > .notice');
+      document.querySelector('main > .heading').after(...notices);
+      notices.forEach(enhance);
+      enhance(board);
+    } catch {
+      location.reload();
+    }
+  });
 }
 
 /** Adds a box that chooses all rows of the page, and shows how many are chosen. */
@@ -148,6 +189,19 @@ function restoreForm() {
       Object.assign(fields[i], /radio|checkbox/.test(fields[i].type) ? { checked } : { value });
 }
 
+/** Attributes that name elements by their id. */
+const idAttributes = ['id', 'for', 'aria-describedby', 'list'];
+
+/** Gives the elements of a form other ids than those of the page, so that its labels name its own fields in a dialog. */
+function prefixIds(form) {
+  for (const attribute of idAttributes)
+    each(
+      attribute,
+      (one) => one.setAttribute(attribute, one.getAttribute(attribute).replaceAll(/\S+/g, 'dialog-$&')),
+      form,
+    );
+}
+
 /** Shows the form of another page in a dialog on this one. */
 async function openDialog(event) {
   if (event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -161,7 +215,9 @@ async function openDialog(event) {
     const heading = document.createElement('h2');
     heading.id = 'dialog-title';
     heading.textContent = title.textContent;
-    content.append(heading, page.querySelector('main form'));
+    const form = page.querySelector('main form');
+    prefixIds(form);
+    content.append(heading, form);
     dialog.setAttribute('aria-labelledby', heading.id);
     dialog.append(content);
     each(
@@ -222,6 +278,18 @@ addEventListener('keydown', (event) => {
   if (!event.repeat) event.target.click();
 });
 
+/** `/` leads to the search, `c` to the form for a new note or task. */
+addEventListener('keydown', (event) => {
+  const isTyping = event.target.closest?.('input, textarea, select, dialog');
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  const selector = { '/': 'main [type="search"]', c: '#compose textarea' }[event.key];
+  const input = selector && document.querySelector(selector);
+  if (!input) return;
+  event.preventDefault();
+  input.focus();
+});
+
 enhance(document);
+each('data-board', prepareBoard);
 restoreForm();
 setTimeout(() => void follow(), intervalMs);

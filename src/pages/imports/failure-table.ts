@@ -2,7 +2,7 @@ import type { Failure } from '../../files/errors-file.ts';
 import { columnNames } from '../../files/layout/column-names.ts';
 import type { CsvLayout } from '../../files/layout/layout.ts';
 import type { ImportObject } from '../../schemas/imports.ts';
-import { html, table, type Html } from '../base/html.ts';
+import { html, table, type Column, type Html } from '../base/html.ts';
 import { inWords } from './field-choices.ts';
 
 /** Columns of a file that a page shows. */
@@ -18,13 +18,31 @@ export function failureTable(object: ImportObject, layout: CsvLayout | null, fai
   const reasons = failures.map(({ error, warning }) => reasonsIn(error ?? warning ?? '', fields));
   const rank = ({ field }: ShownColumn) => (reasons.some((found) => found.has(field)) ? 0 : 1);
   const columns = all.toSorted((a, b) => rank(a) - rank(b)).slice(0, mostShown);
-  const heads = ['Line', 'What happened', ...columns.map(({ header }) => header), ...(layout ? [] : ['Record'])];
-  return table(
+  const reasonOf = (i: number, field: string) => reasonText(inWords(object, reasons[i]!.get(field) ?? ''));
+  return table<Failure>(
     'Records that failed, or were written with values left out',
-    heads,
-    failures.map((failure, i) => failureRow(object, columns, failure, reasons[i]!)),
+    [
+      ['Line', ({ line }) => String(line), 'number'],
+      [
+        'What happened',
+        ({ error }, i) =>
+          html`${error === undefined ? 'written, with a value left out' : 'not written'}!${reasonOf(i, '')}`,
+      ],
+      ...columns.map(({ header, field }): Column<Failure> => [
+        header,
+        ({ record }, i) =>
+          typeof record === 'string' ? '' : html`${shortened(record[header] ?? '')}!${reasonOf(i, field)}`,
+      ]),
+      ...(failures.some(({ record }) => typeof record === 'string') ? [wholeRecord] : []),
+    ],
+    failures,
   );
 }
+
+const wholeRecord: Column<Failure> = [
+  'Record',
+  ({ record }) => html`${typeof record === 'string' ? shortened(record) : ''}`,
+];
 
 interface ShownColumn {
   /** Its header, or a name that no other column has. */
@@ -36,25 +54,6 @@ const shownColumns = ({ headers, columns }: CsvLayout): ShownColumn[] =>
   columnNames(headers)
     .map((header, i) => ({ header, field: columns[i] ?? '' }))
     .filter(({ field }) => field !== '');
-
-function failureRow(
-  object: ImportObject,
-  columns: readonly ShownColumn[],
-  { line, error, record }: Failure,
-  reasons: ReadonlyMap<string, string>,
-): Html {
-  const reasonOf = (field: string) => inWords(object, reasons.get(field) ?? '');
-  const what = error === undefined ? 'written, with a value left out' : 'not written';
-  const cells =
-    typeof record === 'string' ? [] : columns.map(({ header, field }) => cell(record[header], reasonOf(field)));
-  return html`<tr>
-    <td class="number">${line}</td>
-    <td>${what}!${reasonText(reasonOf(''))}</td>
-    !${cells} !${typeof record === 'string' ? html`<td>${shortened(record)}</td>` : ''}
-  </tr>`;
-}
-
-const cell = (text = '', reason: string): Html => html`<td>${shortened(text)}!${reasonText(reason)}</td>`;
 
 const reasonText = (reason: string): Html => (reason === '' ? '' : html`<br /><small class="fault">${reason}</small>`);
 

@@ -17,6 +17,8 @@ export function fieldsToChoose(object: ImportObject): string[] {
     ...names.filter((name) => name !== 'company.id'),
     'company.name',
     'company.industry',
+    'company.domain',
+    'company.external_id',
     'company.id',
   ];
 }

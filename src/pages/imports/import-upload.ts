@@ -6,6 +6,7 @@ import { beginImport, cancelImport } from '../../jobs/imports/start-import.ts';
 import { allImports, listImports } from '../../queries/imports/imports.ts';
 import {
   ImportCreate,
+  importMatches,
   importFormats,
   importModes,
   importObjects,
@@ -45,7 +46,7 @@ export const modeLabels: Record<ImportMode, string> = {
 /** Returns a default if the user has not given a name. */
 export const titleOf = ({ name, object }: Pick<Import, 'name' | 'object'>): string => name || `Import of ${object}`;
 
-const matches = ['id', 'external_id', 'work_email'] as const;
+const matches = ['id', 'external_id', 'work_email', 'domain'] as const;
 
 /** Routes of the page on which users upload a file. */
 export async function importUpload(app: FastifyInstance): Promise<void> {
@@ -182,8 +183,8 @@ function draftOf(fields: Fields, filename: string): ImportCreate {
 function matchFaults({ object, mode, match }: ImportCreate): Fault[] {
   if (mode === 'create') return [];
   if (match === undefined) return [{ path: '/match', message: 'choose what stored records are found by' }];
-  const isOther = object === 'companies' && match === 'work_email';
-  return isOther ? [{ path: '/match', message: 'companies are not found by work e-mail' }] : [];
+  if (!importObjects.includes(object) || importMatches[object].includes(match)) return [];
+  return [{ path: '/match', message: `${object} are not found by ${fieldWord('contacts', match).toLowerCase()}` }];
 }
 
 const noFile: Refused = { faults: { file: 'Choose a file.' }, status: 400 };
@@ -217,7 +218,7 @@ function showForm(
         {
           name: 'match',
           label: 'Find stored records by',
-          hint: 'Not used where records are only created. An e-mail address finds contacts only.',
+          hint: 'Not used where records are only created. An e-mail address finds contacts only, a domain companies.',
           faults,
         },
         [['', '–'], ...matches.map((match) => [match, fieldWord('contacts', match)] as const)],

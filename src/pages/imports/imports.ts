@@ -21,6 +21,7 @@ import { defaultLimit } from '../../schemas/base/wire.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
+import { questionRoutes } from '../base/acts.ts';
 import {
   fieldsOf,
   formFaults,
@@ -45,14 +46,16 @@ import {
   moment,
   notice,
   table,
+  type Column,
   type Html,
 } from '../base/html.ts';
+import { foundChanges } from './found-changes.ts';
 import { failureTable } from './failure-table.ts';
 import { inWords } from './field-choices.ts';
 import { mappingForm } from './mapping-form.ts';
 import { changesOf, obstaclesTo, sourceChangesOf } from './mapping-changes.ts';
 import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
-import { form, goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { form, goTo, sendPage } from '../base/layout.ts';
 import { progressBar, statusBadge } from '../base/progress.ts';
 import { fieldWord } from '../base/words.ts';
 import { chosenList, chosenListId, listControls, namesList } from '../records/chosen-acts.ts';
@@ -68,7 +71,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const add = linkButton('New import', `${section}/new`);
     const body =
       rows.length > 0
-        ? html`!${table('Imports', ['Import', 'Status', 'Records', 'Failed', 'Created'], rows.map(row))}
+        ? html`!${table('Imports', columns, rows)}
           !${numberedPager(page, rows.length === defaultLimit, (number) => `${section}?page=${number}`)}`
         : empty(
             'No imports yet',
@@ -119,22 +122,18 @@ export async function imports(app: FastifyInstance): Promise<void> {
       throw refusal('the import is not started: see below why it would fail');
   }
 
-  app.get('/imports/:id/cancel', forMembers, async (request, reply) => {
-    const found = await findImport(request);
-    return sendConfirmation(request, reply, {
-      title: 'Cancel the import',
-      section,
-      text: html`${titleOf(found)}: what is written stays. The file is removed.`,
-      action: `${section}/${found.id}/cancel`,
-      back: `${section}/${found.id}`,
-      refusal: 'Leave it',
-    });
-  });
-
-  app.post('/imports/:id/cancel', forMembers, async (request, reply) => {
-    const ref = { id: idOf(request, 'import'), visible: allImports };
-    await request.db.transaction((sql) => cancelImport(sql, request.caller.customerId, ref));
-    return goTo(reply, `${section}/${ref.id}`);
+  questionRoutes(app, '/imports/:id/cancel', {
+    access: forMembers,
+    ask: async (request) => {
+      const found = await findImport(request);
+      const text = html`${titleOf(found)}: what is written stays. The file is removed.`;
+      return { title: 'Cancel the import', section, text, back: `${section}/${found.id}`, refusal: 'Leave it' };
+    },
+    act: async (request) => {
+      const ref = { id: idOf(request, 'import'), visible: allImports };
+      await request.db.transaction((sql) => cancelImport(sql, request.caller.customerId, ref));
+      return `${section}/${ref.id}`;
+    },
   });
 
   const download = { ...forMembers, config: { ...forMembers.config, isLong: true } } as const;
@@ -183,25 +182,27 @@ const findImport = (request: FastifyRequest): Promise<Import> => {
   return request.db.lookup((sql) => requireImport(sql, request.caller.customerId, id, allImports));
 };
 
-const row = (one: Import): Html =>
-  html`<tr>
-    <td>
-      <a href="${section}/${one.id}">${titleOf(one)}</a><br />
-      <span class="quiet">${modeLabels[one.mode]}${one.dry_run ? ', check only' : ''}</span>
-    </td>
-    <td>!${statusBadge(one.status)}</td>
-    <td class="number">${one.total === null ? '–' : count(one.total)}</td>
-    <td class="number">${count(one.failed)}</td>
-    <td>!${moment(one.created_at)}</td>
-  </tr>`;
+const columns: readonly Column<Import>[] = [
+  [
+    'Import',
+    (one) =>
+      html`<a href="${section}/${one.id}">${titleOf(one)}</a><br />
+        <span class="quiet">${modeLabels[one.mode]}${one.dry_run ? ', check only' : ''}</span>`,
+  ],
+  ['Status', ({ status }) => statusBadge(status)],
+  ['Records', ({ total }) => (total === null ? '–' : count(total)), 'number'],
+  ['Failed', ({ failed }) => count(failed), 'number'],
+  ['Created', ({ created_at }) => moment(created_at)],
+];
 
 /** Reads an import that waits for its start, and how its file is read. */
 async function readWaiting(
   request: FastifyRequest,
   id: string,
+  isTried = false,
 ): Promise<{ found: Import; state: ImportState; preview: DetailedPreview }> {
   const { db, caller } = request;
-  const preview = await previewImport(db, request.requester, { id, visible: allImports });
+  const preview = await previewImport(db, request.requester, { id, visible: allImports, isTried });
   const state = await db.lookup((sql) => requireImportState(sql, caller.customerId, id, allImports));
   return { found: await findImport(request), state, preview };
 }
@@ -252,19 +253,21 @@ async function showImport(
         !${isWaiting ? '' : outcomeOf(found, state)} !${isFinal ? await importButton(request, reply, found, state) : ''}
         <div class="card">!${isWaiting ? '' : progressBar(found, 'records')} !${factsOf(found)}</div>
       </div>
-      !${isWaiting ? await settings(request, reply, found) : await failuresOf(request, found, state)}`,
+      !${isWaiting ? await settings(request, reply, found) : await failuresOf(request, found, state)}
+      !${found.changes ? foundChanges(found, { changes: found.changes, repeated: found.repeated ?? 0 }) : ''}`,
   });
 }
 
 /** Returns the preview of an import that has not started, with the form that starts it. */
 async function settings(request: FastifyRequest, reply: FastifyReply, { id }: Import): Promise<Html> {
-  const { found, state, preview } = await readWaiting(request, id);
+  const { found, state, preview } = await readWaiting(request, id, true);
   const body = mappingForm(found, preview, {
     state,
     lists: await listsFor(request, state),
     page: pageNumberOf(request),
   });
-  return form(request, reply, { action: `${section}/${id}`, body, attributes: 'data-keep' });
+  return html`!${form(request, reply, { action: `${section}/${id}`, body, attributes: 'data-keep' })}
+  !${foundChanges(found, preview)}`;
 }
 
 const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Html> =>

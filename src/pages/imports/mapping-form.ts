@@ -1,17 +1,11 @@
 import type { Fault } from '../../errors.ts';
 import type { DetailedPreview, PreviewColumn } from '../../jobs/imports/preview-import.ts';
 import type { ImportState } from '../../queries/imports/imports.ts';
+import type { ReadType } from '../../files/values/custom-values.ts';
 import { customKey } from '../../schemas/filters.ts';
-import {
-  customTypes,
-  fieldOfMapped,
-  invalidValues,
-  type CustomType,
-  type Import,
-  type InvalidValues,
-} from '../../schemas/imports.ts';
+import { customTypes, fieldOfMapped, invalidValues, type Import, type InvalidValues } from '../../schemas/imports.ts';
 import { select, selectField, type Choice } from '../base/forms.ts';
-import { count, html, table, type Html } from '../base/html.ts';
+import { count, html, table, type Column, type Html } from '../base/html.ts';
 import { fieldLabel, fieldsToChoose, inWords, originLabels } from './field-choices.ts';
 import { customField, obstaclesTo } from './mapping-changes.ts';
 
@@ -93,16 +87,14 @@ const turnTo = (page: number, all: number): Html =>
 /** Returns a table of the columns of a CSV file and the fields to which they are mapped. */
 function columns(found: Import, preview: DetailedPreview, page: number): Html {
   const [all, first] = [preview.columns.length, (page - 1) * mostShown];
-  const rows = preview.columns
-    .slice(first, first + mostShown)
-    .map((column, i) => columnRow(found, preview, column, first + i));
+  const shown = preview.columns.slice(first, first + mostShown);
   const note = html`<p class="quiet">
     The file has ${count(all)} columns. Columns ${rangeOf(page, all)} are shown; the buttons at the end of the page lead
     to the others.
   </p>`;
-  const heads = ['Column of the file', 'Values', 'Is read as', 'Type'];
   return html`<h2>Columns</h2>
-    !${leftOutNote(preview)} !${all > mostShown ? note : ''} !${table('Columns', heads, rows)}`;
+    !${leftOutNote(preview)} !${all > mostShown ? note : ''}
+    !${table('Columns', columnsOf(found, preview, first), shown)}`;
 }
 
 /** Names the columns with values that are left out, and says how to keep them. */
@@ -123,23 +115,22 @@ function leftOutNote({ columns: all, headers, mapping }: DetailedPreview): Html 
 
 const mostNamed = 12;
 
-function columnRow({ object }: Import, preview: DetailedPreview, column: PreviewColumn, i: number): Html {
-  const { header, samples } = column;
-  const isRepeated = preview.headers!.indexOf(header) !== i;
-  const field = fieldOfMapped(preview.mapping?.[header] ?? null) ?? '';
-  const origin = preview.mapping_from?.[header];
-  const chosen = isRepeated
-    ? html`<td colspan="2" class="quiet">left out: another column has this header</td>`
-    : html`<td>
-          !${fieldChoice(object, header, field, i)}
-          <small class="quiet">${origin ? originLabels[origin] : 'nothing says what it is'}</small>
-        </td>
-        <td>!${typeChoice(column, field, i)}</td>`;
-  return html`<tr>
-    <td>${header === '' ? '(no header)' : header}</td>
-    <td class="quiet">!${samples.map((sample) => html`<div class="sample">${sample}</div>`)}</td>
-    !${chosen}
-  </tr>`;
+/** @param first index of the first column of the file that is shown */
+function columnsOf({ object }: Import, preview: DetailedPreview, first: number): readonly Column<PreviewColumn>[] {
+  const isRepeated = (header: string, i: number): boolean => preview.headers!.indexOf(header) !== first + i;
+  const fieldOf = (header: string): string => fieldOfMapped(preview.mapping?.[header] ?? null) ?? '';
+  const readAs = ({ header }: PreviewColumn, i: number): Html => {
+    if (isRepeated(header, i)) return html`<span class="quiet">left out: another column has this header</span>`;
+    const origin = preview.mapping_from?.[header];
+    return html`!${fieldChoice(object, header, fieldOf(header), first + i)}
+      <small class="quiet">${origin ? originLabels[origin] : 'nothing says what it is'}</small>`;
+  };
+  return [
+    ['Column of the file', ({ header }) => html`${header === '' ? '(no header)' : header}`],
+    ['Values', ({ samples }) => samples.map((one) => html`<div class="sample">${one}</div>`).join(''), 'quiet'],
+    ['Is read as', readAs],
+    ['Type', (one, i) => (isRepeated(one.header, i) ? '' : typeChoice(one, fieldOf(one.header), first + i))],
+  ];
 }
 
 const fieldChoice = (object: Import['object'], header: string, field: string, i: number): Html =>
@@ -162,10 +153,17 @@ function choicesFor(object: Import['object'], header: string, field: string): st
   return [...new Set([...others, ...names])];
 }
 
-const typeLabels: Record<CustomType, string> = { text: 'text', number: 'number', boolean: 'yes or no', date: 'date' };
+const typeLabels: Record<ReadType, string> = {
+  text: 'text',
+  number: 'number',
+  boolean: 'yes or no',
+  date: 'date',
+  url: 'web address',
+};
 
 /** Only custom fields have one. It is shown for all, so that it can be chosen together with the field. */
-function typeChoice({ header, type, isTypeGiven }: PreviewColumn, field: string, i: number): Html {
+function typeChoice({ header, type, isTypeGiven, isDeclared }: PreviewColumn, field: string, i: number): Html {
+  if (isDeclared && type) return html`${typeLabels[type]}<small class="quiet">as the field is declared</small>`;
   const found = type && !isTypeGiven ? ` (${typeLabels[type]})` : '';
   const chosen = isTypeGiven && type ? type : '';
   const isCustom = customKey(field) !== undefined;
@@ -240,19 +238,16 @@ function records({ object }: Import, { records: items }: DetailedPreview): Html 
   const place = (name: string) => (fields.includes(name) ? fields.indexOf(name) : fields.length);
   const all = [...new Set(items.flatMap((item) => Object.keys(item)))].toSorted((a, b) => place(a) - place(b));
   const names = all.slice(0, mostShown);
-  const rows = items.map(
-    (item) =>
-      html`<tr>
-        !${names.map((name) => html`<td>${shownValue((item as Record<string, unknown>)[name])}</td>`)}
-      </tr>`,
-  );
-  const heads = names.map((name) => fieldLabel(object, name));
+  const shown = names.map((name): Column<object> => [
+    fieldLabel(object, name),
+    (item) => html`${shownValue((item as Record<string, unknown>)[name])}`,
+  ]);
   const note = html`<p class="quiet">The first ${mostShown} of ${count(all.length)} fields are shown.</p>`;
-  return html`!${all.length > mostShown ? note : ''} !${table('First records', heads, rows)}`;
+  return html`!${all.length > mostShown ? note : ''} !${table<object>('First records', shown, items)}`;
 }
 
 /** Returns a value as people write it: of phone numbers, and of objects, what they hold. */
-function shownValue(value: unknown): string {
+export function shownValue(value: unknown): string {
   if (typeof value === 'string') return value;
   if (Array.isArray(value)) return value.map(shownPart).join(', ');
   if (typeof value !== 'object' || value === null) return value === undefined ? '' : JSON.stringify(value);

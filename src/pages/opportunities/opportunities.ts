@@ -1,33 +1,39 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { findCompanies } from '../../queries/crm/companies.ts';
 import { findContacts } from '../../queries/crm/contacts.ts';
-import { listOpportunities, updateOpportunity } from '../../queries/sales/opportunities.ts';
+import { listOpportunities, sumByStage, updateOpportunity } from '../../queries/sales/opportunities.ts';
 import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
-import { selectStages } from '../../queries/sales/stages.ts';
 import { OpportunityPatch, type Opportunity } from '../../schemas/opportunities.ts';
-import type { Pipeline, StageListItem } from '../../schemas/pipelines.ts';
+import type { Pipeline } from '../../schemas/pipelines.ts';
+import type { User } from '../../schemas/users.ts';
+import { etagOf } from '../../text/etag.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers } from '../base/access.ts';
+import { formRoutes } from '../base/acts.ts';
 import {
   doneNotice,
   fieldsOf,
   filterChoice,
   hidden,
-  idOf,
   queryOf,
   requireValid,
   select,
   text,
+  type Refused,
 } from '../base/forms.ts';
-import { badge, buttons, count, day, empty, facts, html, linkButton, moment, table, type Html } from '../base/html.ts';
-import { form, goTo, sendForm, sendPage } from '../base/layout.ts';
+import { badge, buttons, count, day, empty, facts, html, linkButton, moment, notice, type Html } from '../base/html.ts';
+import { form, sendForm, sendPage, withUndo } from '../base/layout.ts';
 import { money } from '../base/values.ts';
-import { opportunityWords, priorityWords } from '../base/words.ts';
+import { opportunityWords, plain, priorityWords } from '../base/words.ts';
+import { activityNotices, workplaceOf } from '../activities/timeline.ts';
 import { nameOfContact } from '../records/contact-kind.ts';
+import { viewLinks } from '../work/saved-views.ts';
 import { editLinks } from '../records/editor.ts';
+import { pipelinesFor } from './pipelines.ts';
 import { opportunityEdit, requireOpportunity } from './opportunity-edit.ts';
 import { usersOf } from '../records/record-edit.ts';
+import { userChoices } from '../records/record-form.ts';
 
 const section = '/app/opportunities';
 
@@ -39,8 +45,8 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
   const check = compile(OpportunityPatch);
 
   app.get('/opportunities', forMembers, async (request, reply) => {
-    const { db, caller } = request;
-    const pipelines = await db.search((sql) => listPipelinesWithStages(sql, caller.customerId));
+    const { caller } = request;
+    const pipelines = await pipelinesFor(request);
     const chosen = pipelines.find(({ id }) => id === text(queryOf(request), 'pipeline')) ?? pipelines[0];
     if (!chosen)
       return sendPage(request, reply, {
@@ -48,20 +54,47 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
         section,
         body: empty(
           'No pipeline yet',
-          'Whoever runs this service creates pipelines with the command line.',
+          'An admin makes one, with the stages through which your opportunities pass.',
           '',
           'deal',
         ),
       });
-    const columns = await columnsOf(request, chosen);
+    const users = await usersOf(request);
+    const owner = users.find(({ id }) => id === text(queryOf(request), 'owner'))?.id ?? '';
+    const columns = await columnsOf(request, chosen, owner);
+    const board = { pipeline: chosen, owner, users };
+    const given = canonicalId(text(queryOf(request), 'pipeline')) === chosen.id ? { pipeline: chosen.id } : {};
+    const shown = new URLSearchParams({ ...given, ...(owner === '' ? {} : { owner }) });
+    const mine = linkButton('Mine', boardOf(chosen.id, caller.userId), 'secondary outline');
     return sendPage(request, reply, {
       title: 'Opportunities',
       section,
+      lead: totalsOf(chosen, columns),
       actions: linkButton('New opportunity', `${section}/new`),
-      body: html`!${doneNotice(request)}!${pipelines.length > 1 ? chooser(pipelines, chosen) : ''}
-        <div class="board" role="region" aria-label="Stages" tabindex="0">
-          !${columns.map((column) => columnOf(chosen, column))}
-        </div>`,
+      body: html`!${doneNotice(request)} !${elsewhereNotice(request, pipelines)}
+        !${await viewLinks(request, 'opportunities', shown)}
+        <form class="filters" method="get" action="${section}">
+          !${
+            pipelines.length > 1
+              ? filterChoice(
+                  'pipeline',
+                  'Pipeline',
+                  pipelines.map(({ id, name }) => [id, name] as const),
+                  chosen.id,
+                )
+              : ''
+          }
+          !${filterChoice('owner', 'Owner', [['', 'everybody'], ...userChoices(users, owner).slice(1)], owner)}
+          <button class="secondary" data-no-script>Show</button> !${owner === caller.userId ? '' : mine}
+        </form>
+        <div class="board" role="region" aria-label="Stages" tabindex="0" data-board>
+          !${columns.map((column) => columnOf(board, column))}
+        </div>
+        !${form(request, reply, {
+          action: section,
+          attributes: 'data-moving hidden',
+          body: hidden({ pipeline: chosen.id, owner, from: '', stage_id: '' }),
+        })}`,
     });
   });
 
@@ -69,81 +102,126 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
 
   app.get('/opportunities/:id', forMembers, async (request, reply) => showOne(request, reply));
 
-  app.get('/opportunities/:id/move', forMembers, async (request, reply) => {
+  formRoutes(app, '/opportunities/:id/move', { access: forMembers, show: showMove, act: move });
+
+  async function showMove(request: FastifyRequest, reply: FastifyReply, refused: Refused): Promise<FastifyReply> {
     const found = await requireOpportunity(request);
     const { stages, id } = await pipelineOf(request, found);
     return sendForm(request, reply, {
       title: `Move ${found.name}`,
       section,
       action: `${section}/${found.id}/move`,
-      body: html`!${hidden({ pipeline: id })}
+      body: html`!${hidden({ pipeline: id, owner: text(queryOf(request), 'owner'), from: found.stage_id })}
         <label>${opportunityWords.stage_id} !${stageChoice(stages, found)}</label>
-        !${buttons('Move', boardOf(id), 'Leave it there')}`,
+        !${buttons('Move', boardOf(id, text(queryOf(request), 'owner')), 'Leave it there')}`,
+      fields: [],
+      refused,
       isNarrow: true,
     });
-  });
+  }
 
-  app.post('/opportunities/:id/move', forMembers, async (request, reply) => {
+  async function move(request: FastifyRequest): Promise<string> {
     const { db, caller } = request;
-    const id = idOf(request, 'opportunity');
+    const found = await requireOpportunity(request);
     const fields = fieldsOf(request);
-    const given = text(fields, 'stage_id');
+    const [given, from, pipeline] = [text(fields, 'stage_id'), text(fields, 'from'), text(fields, 'pipeline')];
     const patch = { stage_id: canonicalId(given) ?? given };
     requireValid(check, patch);
-    await db.transaction((sql) => updateOpportunity(sql, caller.customerId, id, patch));
-    const pipeline = text(fields, 'pipeline');
-    return goTo(reply, pipeline === '' ? `${section}/${id}` : boardOf(pipeline));
-  });
+    const back = pipeline === '' ? `${section}/${found.id}` : boardOf(pipeline, text(fields, 'owner'));
+    if (patch.stage_id === found.stage_id) return back;
+    if (from !== '' && from !== found.stage_id)
+      return `${back}${back.includes('?') ? '&' : '?'}elsewhere=${found.stage_id}`;
+    await db.transaction((sql) => updateOpportunity(sql, caller.customerId, found.id, patch, etagOf(found)));
+    return withUndo(request, back);
+  }
 }
 
-const boardOf = (pipeline: string): string => `${section}?pipeline=${encodeURIComponent(pipeline)}`;
+/** Says where an opportunity is, if it was not moved because it was no longer where the form had shown it. */
+function elsewhereNotice(request: FastifyRequest, pipelines: readonly Pipeline[]): Html {
+  const id = text(queryOf(request), 'elsewhere');
+  const stage = pipelines.flatMap(({ stages }) => stages).find((one) => one.id === id);
+  return stage ? notice(`Somebody else has moved it to ${stage.name} meanwhile. It was left there.`, 'warning') : '';
+}
+
+/** The history names the company without its id. */
+const wordOf = (field: string): string =>
+  opportunityWords[(field === 'company' ? 'company_id' : field) as keyof typeof opportunityWords] ?? plain(field);
+
+const boardOf = (pipeline: string, owner = ''): string =>
+  `${section}?${new URLSearchParams({ pipeline, ...(owner === '' ? {} : { owner }) }).toString()}`;
+
+/** What a board shows: those of one person, or of everybody if `owner` is empty. */
+interface Board {
+  pipeline: Pipeline;
+  owner: string;
+  users: readonly User[];
+}
 
 interface Column {
-  stage: StageListItem;
+  stage: Pipeline['stages'][number];
+  /** Number of its opportunities, and the sum of their prices. */
+  total: number;
+  price: number;
   rows: Opportunity[];
 }
 
-const columnsOf = async ({ db, caller }: FastifyRequest, { id }: Pipeline): Promise<Column[]> =>
-  db.search(async (sql) => {
-    const stages = await selectStages(sql, caller.customerId, id, { limit: 100 });
-    const query = (stage_id: string) => ({ filters: { stage_id }, paginate: { limit: newest } });
-    return Promise.all(
-      stages.map(async (stage) => ({ stage, rows: await listOpportunities(sql, caller.customerId, query(stage.id)) })),
-    );
-  });
+async function columnsOf({ db, caller }: FastifyRequest, { stages }: Pipeline, owner: string): Promise<Column[]> {
+  const { customerId } = caller;
+  const of = (stage_id: string | string[]) => ({ stage_id, ...(owner === '' ? {} : { user_id_assigned: owner }) });
+  const sums = await db.search((sql) => sumByStage(sql, customerId, of(stages.map(({ id }) => id))));
+  return Promise.all(
+    stages.map(async (stage) => {
+      const { total, price } = sums.find(({ stage_id }) => stage_id === stage.id) ?? { total: 0, price: 0 };
+      if (total === 0) return { stage, total, price, rows: [] };
+      const { rows } = await listOpportunities(db, customerId, { filters: of(stage.id), paginate: { limit: newest } });
+      return { stage, total, price, rows };
+    }),
+  );
+}
 
-const chooser = (pipelines: readonly Pipeline[], chosen: Pipeline): Html =>
-  html`<form class="filters" method="get" action="${section}">
-    !${filterChoice(
-      'pipeline',
-      'Pipeline',
-      pipelines.map(({ id, name }) => [id, name] as const),
-      chosen.id,
-    )}
-    <div class="filter-buttons"><button class="secondary">Show</button></div>
-  </form>`;
+const weighted = ({ stage, price }: Column): number => (price * stage.probability_percentage) / 100;
 
-function columnOf(pipeline: Pipeline, { stage, rows }: Column): Html {
-  const { total_opportunities: total, name, probability_percentage } = stage;
-  return html`<section class="column">
-    <h2>${name} <span class="quiet">${count(total)}</span></h2>
-    <p class="quiet">${probability_percentage} %</p>
-    !${rows.map((row) => cardOf(pipeline, row))}
+const sum = (values: readonly number[]): number => values.reduce((all, one) => all + one, 0);
+
+/** Says what the open opportunities are worth, all together and by how likely they are. */
+function totalsOf({ currency }: Pipeline, columns: readonly Column[]): Html {
+  const open = columns.filter(({ stage }) => stage.status === 'OPEN');
+  return html`Open: <strong>${whole(sum(open.map(({ price }) => price)), currency)}</strong> ·
+    ${whole(sum(open.map(weighted)), currency)} by likelihood`;
+}
+
+/** Returns an amount without its cents. */
+const whole = (amount: number, currency: string): string => money(Math.round(amount), currency).replace(/\.00$/, '');
+
+function columnOf(board: Board, column: Column): Html {
+  const { stage, total, price, rows } = column;
+  const { currency } = board.pipeline;
+  return html`<section class="column" data-stage="${stage.id}">
+    <h2>${stage.name} <span class="quiet">${count(total)}</span></h2>
+    <p class="quiet">
+      ${whole(price, currency)}
+      !${stage.status === 'OPEN' ? html`· ${stage.probability_percentage} %: ${whole(weighted(column), currency)}` : ''}
+    </p>
+    !${rows.map((row) => cardOf(board, row))}
     !${total > rows.length ? html`<p class="quiet">and ${count(total - rows.length)} older ones</p>` : ''}
   </section>`;
 }
 
 /** Moving has a page of its own: a choice in each card made the board three times as large. */
-function cardOf({ currency }: Pipeline, { id, name, price, priority, estimated_closing_date }: Opportunity): Html {
-  return html`<article class="deal">
+function cardOf({ pipeline: { currency }, owner, users }: Board, one: Opportunity): Html {
+  const { id, name, price, priority, estimated_closing_date, user_id_assigned } = one;
+  const person = owner === '' ? users.find((user) => user.id === user_id_assigned)?.name : undefined;
+  return html`<article class="deal" draggable="true" data-id="${id}">
     <h3><a href="${section}/${id}">${name}</a></h3>
     <p>
       <strong>${money(price, currency)}</strong>
       !${priority === 'NONE' ? '' : badge(priorityWords[priority].word, priorityWords[priority].tone)}
     </p>
     <p class="below">
-      <span class="quiet">!${day(estimated_closing_date)}</span>
-      <a href="${section}/${id}/move" data-dialog aria-label="Move ${name}">Move</a>
+      <span class="quiet">!${day(estimated_closing_date)}!${person === undefined ? '' : html` · ${person}`}</span>
+      <a href="${section}/${id}/move${owner === '' ? '' : `?owner=${owner}`}" data-dialog aria-label="Move ${name}"
+        >Move</a
+      >
     </p>
   </article>`;
 }
@@ -157,7 +235,7 @@ const stageChoice = (stages: Pipeline['stages'], { name, stage_id }: Opportunity
 
 /** Returns a form that moves an opportunity to another stage, and leads back to its page. */
 function moveForm(request: FastifyRequest, reply: FastifyReply, { stages }: Pipeline, one: Opportunity): Html {
-  const body = html`!${stageChoice(stages, one)}
+  const body = html`!${hidden({ from: one.stage_id })} !${stageChoice(stages, one)}
     <button class="secondary outline" aria-label="Move ${one.name}">Move</button>`;
   return form(request, reply, { action: `${section}/${one.id}/move`, body, attributes: 'class="inline-form move"' });
 }
@@ -178,49 +256,70 @@ async function showOne(request: FastifyRequest, reply: FastifyReply): Promise<Fa
     usersOf(request),
   ]);
   const [company] = companies;
-  const lines = details.map(
-    ({ name, price, quantity, total }) =>
-      html`<tr>
-        <td>${name}</td>
-        <td class="number">${money(price, pipeline.currency)}</td>
-        <td class="number">${count(quantity)}</td>
-        <td class="number">${money(total, pipeline.currency)}</td>
-      </tr>`,
-  );
+  const [first, ...others] = contacts_ids;
+  const here = `${section}/${found.id}`;
+  const workplace = await workplaceOf(request, reply, {
+    id: found.id,
+    path: here,
+    filters: { opportunity_id: found.id },
+    about: { opportunity_id: found.id, company_id, contact_id: others.length === 0 ? (first ?? null) : null },
+    telling: { wordOf, users, stages: new Map(pipeline.stages.map(({ id, name }) => [id, name])) },
+  });
+  const optional = (name: keyof typeof opportunityWords, value: Html): (readonly [string, Html])[] =>
+    value === '' ? [] : [[opportunityWords[name], value]];
+  const owner = users.find(({ id }) => id === found.user_id_assigned)?.name ?? '';
   return sendPage(request, reply, {
     title: found.name,
     section,
-    actions: editLinks(`${section}/${found.id}`),
-    body: html`!${description === '' ? '' : html`<p class="lead">${description}</p>`}
-      <div class="card">
-        !${facts([
-          [opportunityWords.price, html`<strong>${money(found.price, pipeline.currency)}</strong>`],
-          [opportunityWords.stage_id, moveForm(request, reply, pipeline, found)],
-          [opportunityWords.priority, badge(priorityWords[priority].word, priorityWords[priority].tone)],
-          [
-            opportunityWords.company_id,
-            company ? html`<a href="/app/companies/${company.id}">${company.company_name}</a>` : '–',
-          ],
-          [
-            opportunityWords.user_id_assigned,
-            html`${users.find(({ id }) => id === found.user_id_assigned)?.name ?? '–'}`,
-          ],
-          [opportunityWords.estimated_closing_date, day(found.estimated_closing_date)],
-          [opportunityWords.close_date, day(found.close_date)],
-          [opportunityWords.source_id, html`${found.source_id ?? '–'}`],
-          [opportunityWords.created_at, moment(found.created_at)],
-          [opportunityWords.updated_at, moment(found.updated_at)],
-        ])}
-      </div>
-      <h2>${opportunityWords.contacts_ids}</h2>
-      !${
-        contacts.length === 0
-          ? html`<p class="quiet">None.</p>`
-          : html`<ul>
+    lead: [
+      html`<strong>${money(found.price, pipeline.currency)}</strong>`,
+      company ? html`<a href="/app/companies/${company.id}">${company.company_name}</a>` : '',
+      html`closes !${day(found.estimated_closing_date)}`,
+      html`${owner}`,
+    ]
+      .filter((part) => part !== '')
+      .join(' · '),
+    actions: editLinks(here),
+    body: html`!${doneNotice(request, activityNotices)} !${elsewhereNotice(request, [pipeline])}
+      <div class="workplace">
+        <div>!${workplace}</div>
+        <aside aria-label="About this opportunity">
+          <section class="card">
+            !${description === '' ? '' : html`<p class="text">${description}</p>`}
+            !${facts([
+              [opportunityWords.stage_id, moveForm(request, reply, pipeline, found)],
+              ...optional(
+                'priority',
+                priority === 'NONE' ? '' : badge(priorityWords[priority].word, priorityWords[priority].tone),
+              ),
+              [opportunityWords.close_date, day(found.close_date)],
+              ...optional('source_id', html`${found.source_id ?? ''}`),
+              [opportunityWords.created_at, moment(found.created_at)],
+              [opportunityWords.updated_at, moment(found.updated_at)],
+            ])}
+          </section>
+          <section class="card">
+            <h2>${opportunityWords.contacts_ids}</h2>
+            !${contacts.length === 0 ? html`<p class="quiet">None.</p>` : ''}
+            <ul class="plain">
               !${contacts.map((one) => html`<li><a href="/app/contacts/${one.id}">${nameOfContact(one)}</a></li>`)}
-            </ul>`
-      }
-      <h2>${opportunityWords.details}</h2>
-      !${lines.length === 0 ? html`<p class="quiet">None.</p>` : table('Products', ['Product', 'Price', 'Quantity', 'Total'], lines)}`,
+            </ul>
+          </section>
+          <section class="card">
+            <h2>${opportunityWords.details}</h2>
+            !${details.length === 0 ? html`<p class="quiet">None.</p>` : ''}
+            <ul class="plain">
+              !${details.map(
+                ({ name, price, quantity, total }) =>
+                  html`<li>
+                    ${name}
+                    <span class="quiet">${count(quantity)} × ${money(price, pipeline.currency)} =</span>
+                    <strong>${money(total, pipeline.currency)}</strong>
+                  </li>`,
+              )}
+            </ul>
+          </section>
+        </aside>
+      </div>`,
   });
 }

@@ -1,5 +1,4 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { notFound } from '../../errors.ts';
 import {
   createOpportunity,
   deleteOpportunity,
@@ -8,9 +7,8 @@ import {
 } from '../../queries/sales/opportunities.ts';
 import { OpportunityCreate, OpportunityPatch, type Opportunity } from '../../schemas/opportunities.ts';
 import { etagOf } from '../../text/etag.ts';
-import { idOf } from '../base/forms.ts';
 import { counted, html } from '../base/html.ts';
-import { editor } from '../records/editor.ts';
+import { editor, requireRecord } from '../records/editor.ts';
 import { opportunityControls, opportunityOf, shownFields } from './opportunity-form.ts';
 
 const section = '/app/opportunities';
@@ -34,13 +32,8 @@ export const opportunityEdit = (app: FastifyInstance): void =>
     question: (_request, { name, contacts_ids }) =>
       html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Its
         ${counted(contacts_ids.length, 'contact')}, its company and its products stay.`,
-    afterDeletion: section,
   });
 
 /** @throws DomainError `not_found` */
-export async function requireOpportunity(request: FastifyRequest): Promise<Opportunity> {
-  const id = idOf(request, 'opportunity');
-  const [found] = await request.db.lookup((sql) => findOpportunities(sql, request.caller.customerId, [id]));
-  if (!found) throw notFound('opportunity');
-  return found;
-}
+export const requireOpportunity = (request: FastifyRequest): Promise<Opportunity> =>
+  requireRecord(request, 'opportunity', findOpportunities);

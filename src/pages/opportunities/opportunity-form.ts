@@ -1,7 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { listCompanies, findCompanies } from '../../queries/crm/companies.ts';
 import { findContacts, listContacts } from '../../queries/crm/contacts.ts';
-import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
 import { listProducts } from '../../queries/sales/products.ts';
 import { priorities, type Line, type LinesPatch, type Opportunity } from '../../schemas/opportunities.ts';
 import type { Fault } from '../../errors.ts';
@@ -34,7 +33,8 @@ import { money } from '../base/values.ts';
 import { nameOfContact } from '../records/contact-kind.ts';
 import type { EditForm } from '../records/editor.ts';
 import { usersOf } from '../records/record-edit.ts';
-import { userChoices } from '../records/record-form.ts';
+import { companySuggestions, userChoices } from '../records/record-form.ts';
+import { pipelinesFor } from './pipelines.ts';
 
 /** Rows for further products in the form. */
 const emptyRows = 3;
@@ -90,7 +90,7 @@ async function blankDraft(request: FastifyRequest): Promise<Fields> {
   const [[contact], [company], pipelines] = await Promise.all([
     db.lookup((sql) => findContacts(sql, caller.customerId, idIn('contact'))),
     db.lookup((sql) => findCompanies(sql, caller.customerId, idIn('company'))),
-    db.search((sql) => listPipelinesWithStages(sql, caller.customerId)),
+    pipelinesFor(request),
   ]);
   const name = company?.company_name ?? contact?.company.company_name ?? '';
   return {
@@ -243,9 +243,9 @@ export async function opportunityControls(
     .flatMap((id) => canonicalId(id) ?? []);
   const shown = [...new Set([...before, ...ids])];
   const [pipelines, users, products, contacts] = await Promise.all([
-    db.search((sql) => listPipelinesWithStages(sql, caller.customerId)),
+    pipelinesFor(request, stored?.stage_id),
     usersOf(request),
-    db.search((sql) => listProducts(sql, caller.customerId, { limit: productChoices })),
+    listProducts(db, caller.customerId, { paginate: { limit: productChoices } }),
     db.search((sql) => findContacts(sql, caller.customerId, ids)),
   ]);
   const named = (name: keyof typeof opportunityWords) => ({ name, label: opportunityWords[name], faults });
@@ -254,7 +254,7 @@ export async function opportunityControls(
     selectField(named(name), choices, text(draft, name));
   const known = new Map<string, string>([
     ...(stored?.details ?? []).map(({ product_id, name }) => [product_id, name] as const),
-    ...products
+    ...products.rows
       .filter((one) => one.active)
       .map(({ id, name, price, currency }) => [id, `${name} (${money(price, currency)})`] as const),
   ]);
@@ -279,7 +279,7 @@ export async function opportunityControls(
           priorities.map((one) => [one, priorityWords[one].word] as const),
         )}
         !${choice('user_id_assigned', userChoices(users, text(draft, 'user_id_assigned')).slice(1))} !${dates}
-        !${inputField({ ...named('company_id'), name: 'company' }, text(draft, 'company'))}
+        !${inputField({ ...named('company_id'), name: 'company' }, text(draft, 'company'), 'text', companySuggestions)}
         !${areaField(named('description'), text(draft, 'description'))}
       </div>
     </fieldset>

@@ -9,7 +9,7 @@ import { DomainError, type Fault } from '../../errors.ts';
 import { forMembers } from '../base/access.ts';
 import { formMessage } from '../base/form-messages.ts';
 import { formFaults, hidden, queryOf, select, text, tick } from '../base/forms.ts';
-import { count, empty, html, linkButton, pager, table, type Html } from '../base/html.ts';
+import { count, empty, html, linkButton, pager, table, type Column, type Html } from '../base/html.ts';
 import { sendPage } from '../base/layout.ts';
 import { verification, webLink } from '../base/values.ts';
 import { prospectWords, verificationWords } from '../base/words.ts';
@@ -174,7 +174,7 @@ const heading = (all: number, unlocked: number): Html =>
   </div>`;
 
 function results(rows: readonly Prospect[], view: ProspectView, locked: number, isAdmin: boolean): Html {
-  const shown = table('Prospects', heads, rows.map(rowOf));
+  const shown = table('Prospects', columns, rows);
   if (!isAdmin) return shown;
   return html`<form class="chooser" method="get" action="${section}/unlock" data-chooser>
     !${hidden(view)} !${shown}
@@ -193,32 +193,23 @@ function results(rows: readonly Prospect[], view: ProspectView, locked: number, 
   </form>`;
 }
 
-const heads = [
-  'Name',
-  prospectWords.job_title,
-  prospectWords.job_company_name,
-  'Place',
-  prospectWords.verification_status,
-  prospectWords.work_email,
-  prospectWords.mobile_phone,
-  prospectWords.profnet_url,
+const columns: readonly Column<Prospect>[] = [
+  [
+    'Name',
+    (one) => {
+      const name = `${one.first_name} ${one.last_name}`.trim() || 'Without a name';
+      return html`<input type="checkbox" name="id" value="${one._id}" aria-label="Choose ${name}" />${name}`;
+    },
+    'chosen-first',
+  ],
+  [prospectWords.job_title, (one) => html`${one.job_title}`],
+  [prospectWords.job_company_name, (one) => html`${one.job_company_name}`],
+  ['Place', (one) => html`${[one.location_locality, one.location_country].filter(Boolean).join(', ')}`],
+  [prospectWords.verification_status, (one) => verification(one.verification_status)],
+  [prospectWords.work_email, (one) => html`<span class="short">${one.work_email}</span>`],
+  [prospectWords.mobile_phone, (one) => html`${one.mobile_phone ?? ''}`],
+  [prospectWords.profnet_url, (one) => webLink(one.profnet_url)],
 ];
-
-function rowOf(one: Prospect): Html {
-  const name = `${one.first_name} ${one.last_name}`.trim() || 'Without a name';
-  return html`<tr>
-    <td class="chosen-first">
-      <input type="checkbox" name="id" value="${one._id}" aria-label="Choose ${name}" />${name}
-    </td>
-    <td>${one.job_title}</td>
-    <td>${one.job_company_name}</td>
-    <td>${[one.location_locality, one.location_country].filter(Boolean).join(', ')}</td>
-    <td>!${verification(one.verification_status)}</td>
-    <td><span class="short">${one.work_email}</span></td>
-    <td>${one.mobile_phone ?? ''}</td>
-    <td>!${webLink(one.profnet_url)}</td>
-  </tr>`;
-}
 
 function none(view: ProspectView, all: number): Html {
   if (all > 0)

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { withUndo } from '../base/layout.ts';
-import { DomainError, forbidden } from '../../errors.ts';
+import { DomainError, forbidden, validationFailed } from '../../errors.ts';
 import { estimateEmailVerification, startEmailVerification } from '../../jobs/verification/start-verification.ts';
 import { spenderOf } from '../../credentials/caller.ts';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
@@ -11,6 +11,7 @@ import type { ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate } from '../../schemas/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
+import { memberDeletes } from '../base/access.ts';
 import {
   doneNotice,
   fieldsOf,
@@ -70,6 +71,8 @@ const deletion = <Row extends ShownRecord>({ path, object, write }: RecordKind<R
         </p>`,
   run: async (request, rows) => {
     const { db, caller } = request;
+    if (rows.length > memberDeletes && sessionOf(request).role !== 'admin')
+      throw validationFailed([{ path: '', message: `only an admin deletes more than ${memberDeletes} at once` }]);
     const items = rows.map(({ id }) => ({ id }));
     const batch = { operation: 'delete', match: 'id', isAtomic: true, items } as const;
     await db.transaction((sql) =>

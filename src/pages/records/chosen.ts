@@ -131,7 +131,7 @@ const tooMany = ({ title }: Pick<RecordKind, 'title'>): Html =>
 
 /** Returns what the form is about: the act, and the chosen records. */
 const keptOf = (
-  kind: Pick<RecordKind<never>, 'controls' | 'sorts'>,
+  kind: Pick<RecordKind<never>, 'controls' | 'columns' | 'schemas'>,
   fields: Fields,
   digest: string,
 ): Record<string, string | string[]> => ({

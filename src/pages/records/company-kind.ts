@@ -2,47 +2,24 @@ import { writeCompanyBatch } from '../../queries/crm/company-batches.ts';
 import {
   countCompaniesUpTo,
   createCompany,
-  deleteCompany,
   exportCompanies,
   findCompanies,
   listCompanies,
   updateCompany,
 } from '../../queries/crm/companies.ts';
+import { deleteCompany } from '../../queries/crm/deletions.ts';
 import { countContacts, listContacts } from '../../queries/crm/contacts.ts';
 import { countOpportunities } from '../../queries/sales/opportunities.ts';
 import { companyBatches } from '../../schemas/batches.ts';
-import { CompanyCreate, CompanyPatch, type Company } from '../../schemas/companies.ts';
-import { counted, html, moment, table } from '../base/html.ts';
-import { countryName, mailLink, verification } from '../base/values.ts';
-import { fieldWord } from '../base/words.ts';
+import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
+import { counted, html } from '../base/html.ts';
+import { countryName } from '../base/values.ts';
 import { peopleOfCompanies } from '../prospects/prospect-address.ts';
 import { nameOfContact } from './contact-kind.ts';
 import { opportunitiesOf } from './opportunity-rows.ts';
-import { fieldsUnder, verificationFacts, type FormField, type RecordKind } from './record-kind.ts';
+import { formFieldsOf, timeColumns, verificationFacts, type RecordKind } from './record-kind.ts';
 
 const path = '/app/companies';
-
-const company = fieldsUnder('companies', 'Company');
-const place = fieldsUnder('companies', 'Place');
-const profiles = fieldsUnder('companies', 'Profiles and more');
-
-const fields: readonly FormField[] = [
-  company('company_name'),
-  company('type', 'text', 'What it is to you, such as customer or partner.'),
-  company('industry'),
-  company('size', 'text', 'Number of employees, such as 11-50.'),
-  place('location_street_address'),
-  place('location_address_line_2'),
-  place('location_postal_code'),
-  place('location_locality'),
-  place('location_metro'),
-  place('location_region'),
-  place('location_country', 'country'),
-  profiles('profnet_url', 'url'),
-  profiles('social1_url', 'url'),
-  profiles('social2_url', 'url'),
-  profiles('external_id', 'text', 'The id of the company in another system of yours.'),
-];
 
 /** Companies, for the pages that treat contacts and companies the same way. */
 export const companyKind: RecordKind<Company> = {
@@ -58,28 +35,24 @@ export const companyKind: RecordKind<Company> = {
     { name: 'type', label: 'Type', control: 'text', field: 'type', isPart: true },
     { name: 'country', label: 'Country', control: 'country', field: 'location_country' },
     { name: 'status', label: 'Status', control: 'status', field: 'verification_status' },
-  ],
-  sorts: [
-    ['company_name', 'name'],
-    ['-score', 'highest score first'],
-    ['-updated_at', 'changed last'],
-    ['created_at', 'oldest first'],
+    { name: 'since', label: 'Created since', control: 'since', field: 'created_at' },
   ],
   columns: [
-    { head: 'Name', cell: ({ company_name }) => html`${company_name}` },
-    { head: 'Industry', cell: ({ industry }) => html`${industry}` },
-    { head: 'Type', cell: ({ type }) => html`${type}` },
-    { head: 'Size', cell: ({ size }) => html`${size}` },
-    { head: 'City', cell: ({ location_locality }) => html`${location_locality ?? ''}` },
-    { head: 'Country', cell: ({ location_country }) => html`${countryName(location_country)}` },
-    { head: 'Last changed', cell: ({ updated_at }) => moment(updated_at) },
+    { name: 'name', head: 'Name', cell: ({ company_name }) => html`${company_name}`, sort: 'company_name' },
+    { name: 'industry', head: 'Industry', cell: ({ industry }) => html`${industry}` },
+    { name: 'type', head: 'Type', cell: ({ type }) => html`${type}` },
+    { name: 'size', head: 'Size', cell: ({ size }) => html`${size}` },
+    { name: 'city', head: 'City', cell: ({ location_locality }) => html`${location_locality ?? ''}` },
+    { name: 'country', head: 'Country', cell: ({ location_country }) => html`${countryName(location_country)}` },
+    { name: 'score', head: 'Score', cell: ({ score }) => html`${score}`, sort: 'score', isOptional: true },
+    ...timeColumns,
   ],
   nameOf: ({ company_name }) => company_name,
-  fields,
+  fields: formFieldsOf(companyTable),
   facts: (row) => verificationFacts('companies', row),
   blank: { type: '', company_name: '' },
   needs: [],
-  schemas: { create: CompanyCreate, patch: CompanyPatch },
+  schemas: { create: CompanyCreate, patch: CompanyPatch, filters: CompanyFilters },
   batches: companyBatches,
   list: listCompanies,
   countUpTo: countCompaniesUpTo,
@@ -90,6 +63,8 @@ export const companyKind: RecordKind<Company> = {
   write: writeCompanyBatch,
   exported: exportCompanies,
   links: () => ({}),
+  head: ['type', 'industry', 'size', 'location_locality', 'location_country'],
+  workplace: ({ id }) => ({ filters: { company_or_its_contacts: id }, about: { company_id: id } }),
   related: async (request, _reply, { id, company_name }) => {
     const { db, caller } = request;
     const filters = { company_id: id };
@@ -98,22 +73,21 @@ export const companyKind: RecordKind<Company> = {
       countContacts(db, caller.customerId, { filters }),
       opportunitiesOf(request, { company: id }),
     ]);
-    const rows = people.rows.map(
-      (row) =>
-        html`<tr>
-          <td><a href="/app/contacts/${row.id}">${nameOfContact(row)}</a></td>
-          <td>${row.job_title}</td>
-          <td>!${mailLink(row.work_email)}</td>
-          <td>!${verification(row.verification_status)}</td>
-        </tr>`,
-    );
     const total = all.pagination.total_records;
-    const heads = ['Name', fieldWord('contacts', 'job_title'), fieldWord('contacts', 'work_email'), 'E-mail status'];
-    return html`<h2>Contacts</h2>
-      !${rows.length === 0 ? html`<p class="quiet">Nobody here works for this company.</p>` : table('Contacts', heads, rows)}
-      !${rows.length < total ? html`<p><a href="/app/contacts?of=${id}">Show all ${counted(total, 'contact')}</a></p>` : ''}
-      <p><a href="${peopleOfCompanies([company_name])}">Find more people of this company in the catalog</a></p>
-      <h2>Opportunities</h2>
+    return html`<section class="card">
+        <h2>Contacts</h2>
+        !${people.rows.length === 0 ? html`<p class="quiet">Nobody here works for this company.</p>` : ''}
+        <ul class="plain">
+          !${people.rows.map(
+            (row) =>
+              html`<li>
+                <a href="/app/contacts/${row.id}">${nameOfContact(row)}</a> <span class="quiet">${row.job_title}</span>
+              </li>`,
+          )}
+        </ul>
+        !${people.rows.length < total ? html`<p><a href="/app/contacts?of=${id}">Show all ${counted(total, 'contact')}</a></p>` : ''}
+        <p><a href="${peopleOfCompanies([company_name])}">Find more people of this company in the catalog</a></p>
+      </section>
       !${deals}`;
   },
   detaches: async (db, customerId, { id }) => {

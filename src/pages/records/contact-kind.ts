@@ -2,58 +2,29 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import {
   countContactsUpTo,
   createContact,
-  deleteContact,
   exportContacts,
   findContacts,
   listContacts,
   updateContact,
 } from '../../queries/crm/contacts.ts';
+import { deleteContact } from '../../queries/crm/deletions.ts';
 import { writeContactBatch } from '../../queries/crm/contact-batches.ts';
 import { findListsOfContact, type ListOfContact } from '../../queries/memberships/contact-lists.ts';
 import { countOpportunities } from '../../queries/sales/opportunities.ts';
 import { contactBatches } from '../../schemas/batches.ts';
-import { ContactPatch, type ContactDetail } from '../../schemas/contacts.ts';
+import { ContactFilters, ContactPatch, contactTable, type ContactDetail } from '../../schemas/contacts.ts';
 import { hidden, select } from '../base/forms.ts';
 import { counted, html, moment, type Html } from '../base/html.ts';
 import { form } from '../base/layout.ts';
-import { countryName, mailLink, verification } from '../base/values.ts';
+import { countryName, mailLink, phoneLink, verification } from '../base/values.ts';
 import { fieldWord } from '../base/words.ts';
 import { opportunitiesOf } from './opportunity-rows.ts';
 import { listChoices } from './list-choices.ts';
-import { fieldsUnder, verificationFacts, type FormField, type RecordKind } from './record-kind.ts';
+import { formFieldsOf, timeColumns, verificationFacts, type RecordKind } from './record-kind.ts';
 
 const path = '/app/contacts';
 
-const person = fieldsUnder('contacts', 'Person');
-const reach = fieldsUnder('contacts', 'How to reach them');
-const work = fieldsUnder('contacts', 'Work');
-const place = fieldsUnder('contacts', 'Place');
-const profiles = fieldsUnder('contacts', 'Profiles and more');
-
-const fields: readonly FormField[] = [
-  person('first_name'),
-  person('middle_name'),
-  person('last_name'),
-  person('gender'),
-  person('birth_year', 'number'),
-  reach('work_email', 'email'),
-  reach('personal_email', 'email'),
-  reach('other_emails', 'lines', 'One on each line.'),
-  reach('phone_numbers', 'phones', 'One on each line, such as +44 20 7946 0000.'),
-  reach('mobile_phone'),
-  work('company', 'company', 'A company with this name is used, or created if there is none.'),
-  work('job_title'),
-  work('industry'),
-  work('assigned_to', 'user'),
-  place('location_locality'),
-  place('location_region'),
-  place('location_postal_code'),
-  place('location_country', 'country'),
-  profiles('profnet_url', 'url'),
-  profiles('social1_url', 'url'),
-  profiles('social2_url', 'url'),
-  profiles('external_id', 'text', 'The id of the contact in another system of yours.'),
-];
+const word = (name: string): string => fieldWord('contacts', name);
 
 /** Returns a contact's name, or what else it can be called by. */
 export const nameOfContact = ({
@@ -77,45 +48,55 @@ export const contactKind: RecordKind<ContactDetail> = {
   controls: [
     { name: 'search', label: 'Search', control: 'search', field: 'search' },
     { name: 'company', label: 'Company', control: 'text', field: 'company.company_name', isPart: true },
-    { name: 'title', label: fieldWord('contacts', 'job_title'), control: 'text', field: 'job_title', isPart: true },
+    { name: 'title', label: word('job_title'), control: 'text', field: 'job_title', isPart: true },
     { name: 'country', label: 'Country', control: 'country', field: 'location_country' },
     { name: 'list', label: 'List', control: 'list', field: 'list_id' },
     {
       name: 'status',
-      label: fieldWord('contacts', 'verification_status'),
+      label: word('verification_status'),
       control: 'status',
       field: 'verification_status',
     },
+    { name: 'owner', label: 'Owner', control: 'user', field: 'assigned_to' },
+    { name: 'since', label: 'Created since', control: 'since', field: 'created_at' },
     { name: 'of', label: 'Company', control: 'hidden', field: 'company_id' },
   ],
-  sorts: [
-    ['last_name', 'last name'],
-    ['work_email', 'work e-mail'],
-    ['-score', 'highest score first'],
-    ['-updated_at', 'changed last'],
-    ['created_at', 'oldest first'],
-  ],
   columns: [
-    { head: 'Name', cell: (row) => html`${nameOfContact(row)}` },
-    { head: fieldWord('contacts', 'job_title'), cell: ({ job_title }) => html`${job_title}` },
-    { head: 'Company', cell: company },
-    { head: fieldWord('contacts', 'work_email'), cell: ({ work_email }) => mailLink(work_email) },
+    { name: 'name', head: 'Name', cell: (row) => html`${nameOfContact(row)}`, sort: 'last_name' },
+    { name: 'title', head: word('job_title'), cell: ({ job_title }) => html`${job_title}` },
+    { name: 'company', head: 'Company', cell: company },
+    { name: 'email', head: word('work_email'), cell: ({ work_email }) => mailLink(work_email), sort: 'work_email' },
     {
-      head: fieldWord('contacts', 'verification_status'),
-      cell: ({ verification_status }) => verification(verification_status),
+      name: 'status',
+      head: word('verification_status'),
+      // There is nothing to verify where no address is.
+      cell: ({ verification_status, work_email }) => (work_email === '' ? '' : verification(verification_status)),
     },
-    { head: 'Country', cell: ({ location_country }) => html`${countryName(location_country)}` },
+    { name: 'country', head: 'Country', cell: ({ location_country }) => html`${countryName(location_country)}` },
+    {
+      name: 'phone',
+      head: 'Phone',
+      cell: ({ phone_numbers: [phone], mobile_phone }) =>
+        phone ? phoneLink(`${phone.country_code} ${phone.number}`.trim()) : phoneLink(mobile_phone ?? ''),
+      isOptional: true,
+    },
+    { name: 'city', head: word('location_locality'), cell: (row) => html`${row.location_locality}`, isOptional: true },
+    {
+      name: 'owner',
+      head: 'Owner',
+      cell: ({ assigned_to }, users) => html`${users.find(({ id }) => id === assigned_to)?.name ?? ''}`,
+      isOptional: true,
+    },
+    { name: 'score', head: 'Score', cell: ({ score }) => html`${score}`, sort: 'score', isOptional: true },
+    ...timeColumns,
   ],
   nameOf: nameOfContact,
-  fields,
-  facts: (row) => [
-    ...verificationFacts('contacts', row),
-    [fieldWord('contacts', 'crm_synced_at'), moment(row.crm_synced_at, 'never')],
-  ],
+  fields: formFieldsOf(contactTable),
+  facts: (row) => [...verificationFacts('contacts', row), [word('crm_synced_at'), moment(row.crm_synced_at, 'never')]],
   blank: {},
   // Somebody of whom only a phone number is known is a contact too, as in batches and files.
   needs: contactBatches.needsOneOf ?? [],
-  schemas: { create: contactBatches.create, patch: ContactPatch },
+  schemas: { create: contactBatches.create, patch: ContactPatch, filters: ContactFilters },
   batches: contactBatches,
   list: listContacts as RecordKind<ContactDetail>['list'],
   countUpTo: countContactsUpTo,
@@ -126,6 +107,8 @@ export const contactKind: RecordKind<ContactDetail> = {
   write: writeContactBatch,
   exported: exportContacts,
   links: ({ company: { id } }) => (id === null ? {} : { company: `/app/companies/${id}` }),
+  head: ['job_title', 'company', 'work_email', 'phone_numbers', 'mobile_phone', 'assigned_to'],
+  workplace: ({ id }) => ({ filters: { contact_id: id }, about: { contact_id: id } }),
   related,
   detaches: async (db, customerId, { id, list_ids }) => {
     const [lists, deals] = await Promise.all([
@@ -147,8 +130,8 @@ async function related(request: FastifyRequest, reply: FastifyReply, { id, list_
   const choices = others.map((list) => [list.id, list.name] as const);
   const body = html`!${select('name="list_id" aria-label="List"', choices, '')}
     <button class="secondary outline">Add to the list</button>`;
-  return html`<h2>Lists</h2>
-    <div class="card">
+  return html`<section class="card">
+      <h2>Lists</h2>
       !${
         lists.length === 0
           ? html`<p class="quiet">In no list.</p>`
@@ -157,8 +140,7 @@ async function related(request: FastifyRequest, reply: FastifyReply, { id, list_
             </ul>`
       }
       !${others.length === 0 ? '' : form(request, reply, { action: `${path}/${id}/lists`, body, attributes: 'class="inline-form"' })}
-    </div>
-    <h2>Opportunities</h2>
+    </section>
     !${deals}`;
 }
 

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { formFaults, hidden as hiddenFields, text, tick, type Faults, type Fields } from '../base/forms.ts';
-import { buttons, count, html, moment, table, type Html } from '../base/html.ts';
+import { buttons, count, html, moment, table, type Column, type Html } from '../base/html.ts';
 import { form } from '../base/layout.ts';
 import { usersOf } from './record-edit.ts';
 import { formText } from './record-form.ts';
@@ -30,7 +30,7 @@ export async function comparison(
   { kind, rows, fields, faults, hidden, action, back }: Comparison,
 ): Promise<Html> {
   const users = await usersOf(request);
-  const lines: Html[] = [
+  const lines: Line[] = [
     line(
       'Stays',
       rows.map((row) => radio('keep', row.id, text(fields, 'keep') || rows[0]!.id, html`${kind.nameOf(row)}`)),
@@ -60,22 +60,27 @@ export async function comparison(
       rows.map((row) => ownFields(row, keys)),
     ),
   );
-  const heads = ['Field', ...rows.map((_, i) => (i === 0 ? 'The oldest' : `Number ${i + 1}`))];
+  const columns: readonly Column<Line>[] = [
+    ['Field', ({ name }) => html`${name}`, 'row'],
+    ...rows.map((_, i): Column<Line> => [i === 0 ? 'The oldest' : `Number ${i + 1}`, ({ cells }) => cells[i]!]),
+  ];
   const body = html`!${formFaults(faults, [])} !${hiddenFields({ ...hidden, id: rows.map(({ id }) => id) })}
     <p>
       One stays and gets the lists and opportunities of the others, which are deleted. Other e-mails, phone numbers and
       your own fields of all are kept. Where records have different values, the chosen one stays and the others are
       deleted.
     </p>
-    !${table('Records side by side', heads, lines)} !${buttons('Merge', back, 'Back')}`;
+    !${table('Records side by side', columns, lines)} !${buttons('Merge', back, 'Back')}`;
   return form(request, reply, { action, body, attributes: 'data-once' });
 }
 
-const line = (name: string, cells: readonly Html[]): Html =>
-  html`<tr>
-    <th scope="row">${name}</th>
-    !${cells.map((cell) => html`<td>!${cell}</td>`)}
-  </tr>`;
+interface Line {
+  name: string;
+  /** Of each record. */
+  cells: readonly Html[];
+}
+
+const line = (name: string, cells: readonly Html[]): Line => ({ name, cells });
 
 /** True if the values that are not empty are not all the same. */
 const differ = (texts: readonly string[]): boolean => new Set(texts.filter((given) => given !== '')).size > 1;

@@ -11,6 +11,7 @@ import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-da
 import { etagOf } from '../../text/etag.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { forMembers } from '../base/access.ts';
+import { questionRoutes } from '../base/acts.ts';
 import {
   fieldsOf,
   isOutdated,
@@ -25,7 +26,7 @@ import {
   type Fields,
 } from '../base/forms.ts';
 import { count, counted, empty, html, linkButton, notice, table, type Html } from '../base/html.ts';
-import { goTo, sendConfirmation, sendPage, withUndo } from '../base/layout.ts';
+import { goTo, sendPage, withUndo } from '../base/layout.ts';
 import { companyKind } from './company-kind.ts';
 import { contactKind } from './contact-kind.ts';
 import { comparison, openKeys, ownName } from './duplicates-compared.ts';
@@ -50,6 +51,7 @@ const searches: Record<DuplicateKey, Search> = {
   profnet_url: { words: 'Contacts with the same profile', ...contacts },
   name_and_company: { words: 'Contacts with the same name and company', ...contacts },
   name: { words: 'Companies with the same name', ...companies },
+  domain: { words: 'Companies with the same domain', ...companies },
   external_name: { words: 'Companies with the same name, apart from legal forms', ...companies },
 };
 
@@ -118,38 +120,39 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     return goTo(reply, withUndo(request, `${section}?by=${by}&done=1`));
   });
 
-  app.get('/duplicates/:by/equal', forMembers, async (request, reply) => {
-    const by = keyIn(request);
-    const found = await findEqual(request, by);
-    const { kind } = searches[by];
-    if (found.length === 0) return goTo(reply, `${section}?by=${by}&done=0`);
-    const gone = found.reduce((sum, ids) => sum + ids.length - 1, 0);
-    return sendConfirmation(request, reply, {
-      title: 'Merge equal ones',
-      section,
-      text: html`In !${found.length === maxEqual ? 'at least ' : ''}!${counted(found.length, 'group')},
-      !${counted(gone, kind.noun, kind.title.toLowerCase())} have the same values in every field as an older one. They
-      are merged into it: it gets their lists and opportunities, and they are deleted. Groups in which anything differs
-      stay.`,
-      action: `${section}/${by}/equal`,
-      back: `${section}?by=${by}`,
-      refusal: 'Not now',
-    });
-  });
-
-  app.post('/duplicates/:by/equal', forMembers, async (request, reply) => {
-    const by = keyIn(request);
-    const end = performance.now() + maxMergeMs;
-    let merged = 0;
-    const found = await findEqual(request, by);
-    for (const ids of found) {
-      if (performance.now() > end) break;
-      merged += await mergeIfEqual(request, searches[by], ids);
-    }
-    const isMore =
-      found.length > merged || found.length === maxEqual || found.some(({ length }) => length === maxCompared);
-    const path = `${section}?by=${by}&done=${merged}${isMore ? '&more=1' : ''}`;
-    return goTo(reply, merged > 0 ? withUndo(request, path) : path);
+  questionRoutes(app, '/duplicates/:by/equal', {
+    access: forMembers,
+    ask: async (request) => {
+      const by = keyIn(request);
+      const found = await findEqual(request, by);
+      const { kind } = searches[by];
+      if (found.length === 0) return `${section}?by=${by}&done=0`;
+      const gone = found.reduce((sum, ids) => sum + ids.length - 1, 0);
+      return {
+        title: 'Merge equal ones',
+        section,
+        text: html`In !${found.length === maxEqual ? 'at least ' : ''}!${counted(found.length, 'group')},
+        !${counted(gone, kind.noun, kind.title.toLowerCase())} have the same values in every field as an older one. They
+        are merged into it: it gets their lists and opportunities, and they are deleted. Groups in which anything
+        differs stay.`,
+        back: `${section}?by=${by}`,
+        refusal: 'Not now',
+      };
+    },
+    act: async (request) => {
+      const by = keyIn(request);
+      const end = performance.now() + maxMergeMs;
+      let merged = 0;
+      const found = await findEqual(request, by);
+      for (const ids of found) {
+        if (performance.now() > end) break;
+        merged += await mergeIfEqual(request, searches[by], ids);
+      }
+      const isMore =
+        found.length > merged || found.length === maxEqual || found.some(({ length }) => length === maxCompared);
+      const path = `${section}?by=${by}&done=${merged}${isMore ? '&more=1' : ''}`;
+      return merged > 0 ? withUndo(request, path) : path;
+    },
   });
 }
 
@@ -185,15 +188,17 @@ const choice = (by: DuplicateKey): Html =>
 function groupsOf(by: DuplicateKey, page: number, groups: readonly DuplicateGroup[]): Html {
   if (groups.length === 0)
     return empty('No duplicates', 'No two records have this in common. Look for something else above.', '', 'done');
-  const rows = groups.map(
-    ({ value, count: records, ids }) =>
-      html`<tr>
-        <td>${value}</td>
-        <td class="number">${count(records)}</td>
-        <td><a href="${compareAddress(by, ids)}" aria-label="Compare ${value}">Compare</a></td>
-      </tr>`,
-  );
-  return html`!${table(searches[by].words, ['In common', 'Records', 'Side by side'], rows)}
+  const compareLink = ({ value, ids }: DuplicateGroup) =>
+    html`<a href="${compareAddress(by, ids)}" aria-label="Compare ${value}">Compare</a>`;
+  return html`!${table(
+    searches[by].words,
+    [
+      ['In common', ({ value }) => html`${value}`],
+      ['Records', (group) => count(group.count), 'number'],
+      ['Side by side', compareLink],
+    ],
+    groups,
+  )}
   !${numberedPager(page, groups.length === pageSize, (number) => `${section}?by=${by}&page=${number}`, {
     newer: 'Back',
     older: 'More',

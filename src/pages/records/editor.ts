@@ -1,26 +1,27 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { DomainError, type Fault } from '../../errors.ts';
+import { DomainError, notFound, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
-import type { DeleteRecord, UpdateRecord } from '../../queries/records/finders.ts';
+import type { DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
 import { compile } from '../../validation/validator.ts';
-import { forMembers } from '../base/access.ts';
+import { forMembers, type PageAccess } from '../base/access.ts';
+import { formRoutes, questionRoutes } from '../base/acts.ts';
 import {
   conflictOf,
+  customName,
   doneNotice,
   fieldsOf,
   hidden,
   idOf,
   notSent,
   once,
-  refusalOf,
   requireValid,
   text,
   type Fields,
   type Refused,
 } from '../base/forms.ts';
 import { html, linkButton, type Html } from '../base/html.ts';
-import { goTo, sendConfirmation, sendForm, withUndo } from '../base/layout.ts';
+import { sendForm, withUndo } from '../base/layout.ts';
 
 /** Records of one kind that forms create, change and delete. They call the functions of the API's routes. */
 export interface Editable<Row> {
@@ -42,13 +43,18 @@ export interface Editable<Row> {
   buttons?: Html;
   create: (sql: Transaction, caller: FastifyRequest['caller'], body: never) => Promise<string>;
   update: UpdateRecord<never>;
-  remove: DeleteRecord;
+  /** Undefined: such records are not deleted. */
+  remove?: DeleteRecord;
   /** Says what a deletion deletes, and what stays. */
-  question: (request: FastifyRequest, row: Row) => Html | Promise<Html>;
+  question?: (request: FastifyRequest, row: Row) => Html | Promise<Html>;
   /** The record's page has a message about what was done: see `savedNotice`. */
   isTold?: true;
-  /** Path of the page that follows a deletion. */
-  afterDeletion: string;
+  /** Path of the page to which a form of a record leads back; by default that of the record. */
+  back?: (row: Row) => string;
+  /** Path of the page that follows a deletion; by default that of the list. */
+  afterDeletion?: (row: Row) => string;
+  /** By default everybody changes them. */
+  access?: PageAccess;
 }
 
 /** What a form shows. */
@@ -67,61 +73,74 @@ export interface EditForm<Row> {
  * form is shown again.
  */
 export function editor<Row extends { id: string }>(app: FastifyInstance, kind: Editable<Row>): void {
-  const { path, noun } = kind;
+  const { path, noun, remove, access = forMembers } = kind;
   const below = path.replace('/app', '');
+  const backOf = kind.back ?? (({ id }: Row) => `${path}/${id}`);
   const told = (what: string): string => (kind.isTold ? `?done=${what}` : '');
   const checkNew = compile(kind.schemas.create);
   const checkPatch = compile(kind.schemas.patch);
 
-  app.get(`${below}/new`, forMembers, async (request, reply) => show(request, reply));
-
-  app.post(`${below}/new`, forMembers, async (request, reply) => {
-    try {
+  formRoutes(app, `${below}/new`, {
+    access,
+    show,
+    act: async (request, reply) => {
       const { body, faults } = await kind.bodyOf(request, undefined);
       requireValid(checkNew, body, faults);
-      if (isPreview(request)) return await show(request, reply);
+      if (isPreview(request)) return show(request, reply);
       const id = await once(request, (sql) => kind.create(sql, request.caller, body as never));
-      return await goTo(reply, id === undefined ? `${path}?done=sent` : `${path}/${id}${told('created')}`);
-    } catch (error) {
-      return show(request, reply, undefined, refusalOf(error));
-    }
+      return id === undefined ? `${path}?done=sent` : `${path}/${id}${told('created')}`;
+    },
   });
 
-  app.get(`${below}/:id/edit`, forMembers, async (request, reply) => show(request, reply, await kind.require(request)));
-
-  app.post(`${below}/:id/edit`, forMembers, async (request, reply) => {
-    const { db, caller } = request;
-    const [found, etag] = [await kind.require(request), text(fieldsOf(request), 'etag')];
-    if (etag !== kind.tagOf(found)) return show(request, reply, found, conflictOf(noun));
-    try {
+  formRoutes(app, `${below}/:id/edit`, {
+    access,
+    show,
+    act: async (request, reply) => {
+      const { db, caller } = request;
+      const [found, etag] = [await kind.require(request), text(fieldsOf(request), 'etag')];
+      if (etag !== kind.tagOf(found)) return conflictOf(noun);
       const { body, faults } = await kind.bodyOf(request, found);
       requireValid(checkPatch, body, faults);
-      if (isPreview(request)) return await show(request, reply, found);
-      await db.transaction((sql) => kind.update(sql, caller.customerId, found.id, body as never, etag));
-      return await goTo(reply, `${path}/${found.id}${told('changed')}`);
-    } catch (error) {
-      if (isStale(error)) return show(request, reply, await kind.require(request), conflictOf(noun));
-      return show(request, reply, found, refusalOf(error));
-    }
+      if (isPreview(request)) return show(request, reply);
+      try {
+        await db.transaction((sql) => kind.update(sql, caller.customerId, found.id, body as never, etag));
+      } catch (error) {
+        if (isStale(error)) return conflictOf(noun);
+        throw error;
+      }
+      return `${path}/${found.id}${told('changed')}`;
+    },
   });
 
-  app.get(`${below}/:id/delete`, forMembers, async (request, reply) => askToDelete(request, reply));
-
-  app.post(`${below}/:id/delete`, forMembers, async (request, reply) => {
-    const [id, etag] = [idOf(request, noun), text(fieldsOf(request), 'etag')];
-    try {
-      await request.db.transaction((sql) => kind.remove(sql, request.caller.customerId, id, etag));
-    } catch (error) {
-      if (!isStale(error)) throw error;
-      return askToDelete(request, reply, `Somebody changed this ${noun} meanwhile, and it is not deleted yet.`);
-    }
-    return goTo(reply, withUndo(request, kind.afterDeletion));
+  if (!remove) return;
+  questionRoutes(app, `${below}/:id/delete`, {
+    access,
+    ask: async (request) => {
+      const found = await kind.require(request);
+      return {
+        title: `Delete the ${noun}`,
+        section: path,
+        text: (await kind.question?.(request, found)) ?? '',
+        back: backOf(found),
+        refusal: 'Keep it',
+        etag: kind.tagOf(found),
+      };
+    },
+    act: async (request) => {
+      const [found, etag] = [await kind.require(request), text(fieldsOf(request), 'etag')];
+      await request.db.transaction((sql) => remove(sql, request.caller.customerId, found.id, etag));
+      return withUndo(request, kind.afterDeletion?.(found) ?? path);
+    },
+    warn: (error) =>
+      isStale(error) ? `Somebody changed this ${noun} meanwhile, and it is not deleted yet.` : undefined,
   });
 
-  async function show(request: FastifyRequest, reply: FastifyReply, stored?: Row, refused = notSent) {
+  async function show(request: FastifyRequest, reply: FastifyReply, refused = notSent): Promise<FastifyReply> {
+    const stored = 'id' in (request.params as object) ? await kind.require(request) : undefined;
     const sent = request.method === 'POST' ? fieldsOf(request) : undefined;
     const isConflict = refused.status === statuses.precondition_failed;
-    const [here, back] = stored ? [`${path}/${stored.id}/edit`, `${path}/${stored.id}`] : [`${path}/new`, path];
+    const query = /\?.*/.exec(request.url)?.[0] ?? '';
+    const [here, back] = stored ? [`${path}/${stored.id}/edit${query}`, backOf(stored)] : [`${path}/new`, path];
     return sendForm(request, reply, {
       title: stored ? `Change ${kind.nameOf(stored)}` : `New ${noun}`,
       section: path,
@@ -130,27 +149,21 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
         !${await kind.controls(request, { stored, sent, refused, isConflict })}
         <div class="buttons">
           <button name="do" value="save">${stored ? 'Save' : kind.verb} the ${noun}</button>
-          !${kind.buttons ?? ''} !${linkButton('Cancel', back, 'secondary outline')}
+          !${kind.buttons ?? ''} !${linkButton('Cancel', back, 'secondary outline', 'data-close')}
         </div>`,
       attributes: 'data-keep',
-      fields: kind.fields,
+      fields: [...kind.fields, ...Object.keys(sent ?? {}).filter((name) => name.startsWith(customName('')))],
       refused,
     });
   }
+}
 
-  async function askToDelete(request: FastifyRequest, reply: FastifyReply, warning?: string): Promise<FastifyReply> {
-    const found = await kind.require(request);
-    return sendConfirmation(request, reply, {
-      title: `Delete the ${noun}`,
-      section: path,
-      text: await kind.question(request, found),
-      action: `${path}/${found.id}/delete`,
-      back: `${path}/${found.id}`,
-      refusal: 'Keep it',
-      etag: kind.tagOf(found),
-      ...(warning === undefined ? {} : { warning }),
-    });
-  }
+/** @throws DomainError `not_found` if the customer has no record with the id in the request's path */
+export async function requireRecord<Row>(request: FastifyRequest, noun: string, find: FindRecords<Row>): Promise<Row> {
+  const id = idOf(request, noun);
+  const [found] = await request.db.lookup((sql) => find(sql, request.caller.customerId, [id]));
+  if (!found) throw notFound(noun);
+  return found;
 }
 
 /** The button was the one that only shows the form again. */

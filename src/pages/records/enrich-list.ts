@@ -4,20 +4,20 @@ import { estimateEnrichment, findEnriched, startEnrichment } from '../../jobs/en
 import { EnrichContacts } from '../../schemas/clean-data/enrichment.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins } from '../base/access.ts';
+import { formRoutes } from '../base/acts.ts';
 import {
   fieldsOf,
   inputField,
   integer,
-  notSent,
   once,
-  refusalOf,
   requireValid,
   text,
   tick,
   type Fields,
+  type Refused,
 } from '../base/forms.ts';
 import { buttons, counted, html } from '../base/html.ts';
-import { goTo, sendForm } from '../base/layout.ts';
+import { sendForm } from '../base/layout.ts';
 import { priceOf } from '../base/values.ts';
 import { requireList } from './lists.ts';
 
@@ -27,23 +27,21 @@ const section = '/app/lists';
 export async function enrichList(app: FastifyInstance): Promise<void> {
   const check = compile(EnrichContacts);
 
-  app.get('/lists/:id/enrich', forAdmins, async (request, reply) => ask(request, reply));
-
-  app.post('/lists/:id/enrich', forAdmins, async (request, reply) => {
-    const { db, caller } = request;
-    const { id } = await requireList(request);
-    const body = bodyOf(id, fieldsOf(request));
-    try {
+  formRoutes(app, '/lists/:id/enrich', {
+    access: forAdmins,
+    show: ask,
+    act: async (request) => {
+      const { db, caller } = request;
+      const { id } = await requireList(request);
+      const body = bodyOf(id, fieldsOf(request));
       requireValid(check, body);
       const ids = await findEnriched(db, caller.customerId, body);
       const job = await once(request, (sql) => startEnrichment(sql, spenderOf(caller), app.config, body, ids));
-      return await goTo(reply, job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent');
-    } catch (error) {
-      return ask(request, reply, refusalOf(error));
-    }
+      return job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent';
+    },
   });
 
-  async function ask(request: FastifyRequest, reply: FastifyReply, refused = notSent): Promise<FastifyReply> {
+  async function ask(request: FastifyRequest, reply: FastifyReply, refused: Refused): Promise<FastifyReply> {
     const { db, caller } = request;
     const list = await requireList(request);
     const fields = fieldsOf(request);

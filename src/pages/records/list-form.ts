@@ -1,8 +1,16 @@
 import type { FastifyRequest } from 'fastify';
 import type { Fault } from '../../errors.ts';
 import { countRuleMatches } from '../../queries/crm/contacts.ts';
-import { contactFilterFields, fieldType } from '../../schemas/filters.ts';
-import { ruleLimits, ruleOperators, unruled, type List, type ListPatch, type RuleGiven } from '../../schemas/lists.ts';
+import { contactFilterFields } from '../../schemas/contacts.ts';
+import { fieldType } from '../../schemas/filters.ts';
+import {
+  ruleFields,
+  ruleLimits,
+  ruleOperators,
+  type List,
+  type ListPatch,
+  type RuleGiven,
+} from '../../schemas/lists.ts';
 import type { User } from '../../schemas/users.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import {
@@ -126,8 +134,6 @@ async function previewOf(request: FastifyRequest, stored: List | undefined): Pro
   const matches = await countRuleMatches(db, caller.customerId, rules, mostCounted);
   return notice(`${numberOf(matches)} contacts match these rules now.`, 'busy');
 }
-
-const ruleFields = Object.keys(contactFilterFields.types).filter((name) => !unruled.includes(name));
 
 function ruleRows(rules: readonly RuleGiven[]): Html {
   const rows = [...rules, ...Array.from({ length: emptyRows }, () => undefined)].slice(0, ruleLimits.rules);

@@ -8,9 +8,10 @@ import { createList, deleteList, findList, listLists, listTag, updateList } from
 import type { Contact, ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, ListPatch, type List } from '../../schemas/lists.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
+import { questionRoutes } from '../base/acts.ts';
 import { dearerText, doneNotice, idOf, once, payerOf, queryOf, text } from '../base/forms.ts';
 import { count, counted, cursorPager, empty, facts, html, linkButton, moment, table, type Html } from '../base/html.ts';
-import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { goTo, sendPage } from '../base/layout.ts';
 import { priceOf } from '../base/values.ts';
 import { contactKind } from './contact-kind.ts';
 import { peopleOfCompanies } from '../prospects/prospect-address.ts';
@@ -18,7 +19,6 @@ import { editLinks, editor, savedNotice } from './editor.ts';
 import { listControls, listOf } from './list-form.ts';
 import { rowsOf } from './record-list.ts';
 import { usersOf } from './record-edit.ts';
-import type { User } from '../../schemas/users.ts';
 import { rulesText } from './rule-words.ts';
 
 const section = '/app/lists';
@@ -35,8 +35,14 @@ export async function lists(app: FastifyInstance): Promise<void> {
         ? empty('No lists yet', 'A list holds contacts that you put into it, or all that match its rules.', add, 'list')
         : html`!${table(
             'Lists',
-            ['List', 'Contacts', 'Rules', 'Owner', 'Last changed'],
-            page.rows.map((list) => row(list, users)),
+            [
+              ['List', nameCell],
+              ['Contacts', (list) => count(list.contacts_count), 'number'],
+              ['Rules', ({ rules }) => (rules.length === 0 ? byHand : rulesText(rules.slice(0, 3), users))],
+              ['Owner', (list) => html`${list.owner_name}`],
+              ['Last changed', (list) => moment(list.updated_at)],
+            ],
+            page.rows,
           )}
           !${cursorPager(section, cursor, page.nextCursor)}`;
     return sendPage(request, reply, {
@@ -78,44 +84,33 @@ export async function lists(app: FastifyInstance): Promise<void> {
       html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Its
         ${counted(contacts_count, 'contact')} stay.`,
     isTold: true,
-    afterDeletion: section,
   });
 
-  app.get('/lists/:id/verify', forAdmins, async (request, reply) => askToVerify(request, reply));
-
-  app.post('/lists/:id/verify', forAdmins, async (request, reply) => {
-    const id = idOf(request, 'list');
-    const { config } = request.server;
-    try {
+  questionRoutes(app, '/lists/:id/verify', {
+    access: forAdmins,
+    ask: async (request) => {
+      const { db, caller, server } = request;
+      const list = await requireList(request);
+      const price = await db.transaction((sql) =>
+        estimateListVerification(sql, spenderOf(caller), server.config, { listId: list.id }),
+      );
+      return {
+        title: 'Verify the list',
+        section,
+        text: html`The e-mail addresses of ${counted(list.contacts_count, 'contact')} in
+          <strong>${list.name}</strong> are checked, and the outcome is stored with the contacts. !${priceOf(price)}`,
+        back: `${section}/${list.id}`,
+        refusal: 'Not now',
+        tone: '',
+      };
+    },
+    act: async (request) => {
+      const id = idOf(request, 'list');
+      const { config } = request.server;
       const job = await once(request, (sql) => startListVerification(sql, payerOf(request), config, { listId: id }));
-      return await goTo(reply, job ? `/app/jobs/${job.id}?list=${id}` : '/app/jobs?done=sent');
-    } catch (error) {
-      if (!(error instanceof SpendCapExceeded)) throw error;
-      return askToVerify(request, reply, { warning: dearerText });
-    }
-  });
-}
-
-async function askToVerify(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  asked: { warning?: string } = {},
-): Promise<FastifyReply> {
-  const { db, caller, server } = request;
-  const list = await requireList(request);
-  const price = await db.transaction((sql) =>
-    estimateListVerification(sql, spenderOf(caller), server.config, { listId: list.id }),
-  );
-  return sendConfirmation(request, reply, {
-    title: 'Verify the list',
-    section,
-    text: html`The e-mail addresses of ${counted(list.contacts_count, 'contact')} in <strong>${list.name}</strong> are
-      checked, and the outcome is stored with the contacts. !${priceOf(price)}`,
-    action: `${section}/${list.id}/verify`,
-    back: `${section}/${list.id}`,
-    refusal: 'Not now',
-    tone: '',
-    ...asked,
+      return job ? `/app/jobs/${job.id}?list=${id}` : '/app/jobs?done=sent';
+    },
+    warn: (error) => (error instanceof SpendCapExceeded ? dearerText : undefined),
   });
 }
 
@@ -129,20 +124,11 @@ export async function requireList(request: FastifyRequest): Promise<List> {
   return list;
 }
 
-const row = (
-  { id, name, description, contacts_count, rules, owner_name, updated_at }: List,
-  users: readonly User[],
-): Html =>
-  html`<tr>
-    <td>
-      <a href="${section}/${id}">${name}</a>
-      !${description === '' ? '' : html`<br /><span class="quiet">${description}</span>`}
-    </td>
-    <td class="number">${count(contacts_count)}</td>
-    <td>!${rules.length === 0 ? html`<span class="quiet">by hand</span>` : rulesText(rules.slice(0, 3), users)}</td>
-    <td>${owner_name}</td>
-    <td>!${moment(updated_at)}</td>
-  </tr>`;
+const byHand = html`<span class="quiet">by hand</span>`;
+
+const nameCell = ({ id, name, description }: List): Html =>
+  html`<a href="${section}/${id}">${name}</a>
+    !${description === '' ? '' : html`<br /><span class="quiet">${description}</span>`}`;
 
 async function showList(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const [list, users] = [await requireList(request), await usersOf(request)];

@@ -1,12 +1,13 @@
 import type { TObject } from '@sinclair/typebox';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { notFound, type Fault } from '../../errors.ts';
+import type { Fault } from '../../errors.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
+import { listDeclared } from '../../queries/records/custom-fields.ts';
 import { etagOf } from '../../text/etag.ts';
-import { fieldsOf, idOf } from '../base/forms.ts';
+import { fieldsOf, queryOf, text } from '../base/forms.ts';
 import { html, type Html } from '../base/html.ts';
 import { fieldWord } from '../base/words.ts';
-import { editor, type EditForm } from './editor.ts';
+import { editor, requireRecord, type EditForm } from './editor.ts';
 import { changesOf, recordForm, textsOf, textsOfRecord } from './record-form.ts';
 import type { RecordKind, ShownRecord } from './record-kind.ts';
 
@@ -14,11 +15,12 @@ import type { RecordKind, ShownRecord } from './record-kind.ts';
 export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void =>
   editor(app, {
     ...kind,
-    require: (request) => requireRecord(request, kind),
+    require: (request) => requireRecord(request, kind.noun, kind.find),
     tagOf: etagOf,
     bodyOf: async (request, stored) => {
       const schema = (stored ? kind.schemas.patch : kind.schemas.create) as TObject;
-      const changes = await changesOf(kind.fields, fieldsOf(request), stored, schema);
+      const declared = await declaredFor(request, kind);
+      const changes = await changesOf(kind.fields, fieldsOf(request), stored, { schema, declared });
       if (stored) return { body: changes };
       const body = { ...kind.blank, ...changes };
       return { body, faults: missingIn(kind, body) };
@@ -31,7 +33,7 @@ export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: 
       html`<strong>${kind.nameOf(found)}</strong> is deleted. For 90 days this can be undone.
         ${await kind.detaches(db, caller.customerId, found)}`,
     isTold: true,
-    afterDeletion: `${kind.path}?done=deleted&n=1`,
+    afterDeletion: () => `${kind.path}?done=deleted&n=1`,
   });
 
 /** Returns a fault for each group of fields of which a new record needs one. */
@@ -46,14 +48,19 @@ const missingIn = <Row extends ShownRecord>({ needs, object }: RecordKind<Row>, 
 /** After a conflict, the form has the values of the user; where the stored value differs, it is below the field. */
 async function controlsOf<Row extends ShownRecord>(
   request: FastifyRequest,
-  { fields }: RecordKind<Row>,
+  kind: RecordKind<Row>,
   { stored, sent, refused, isConflict }: EditForm<Row>,
 ): Promise<Html> {
-  const saved = stored ? await textsOfRecord(fields, stored) : {};
-  const texts = sent ? textsOf(fields, sent) : saved;
+  // A link of the record's page opens one group of its fields.
+  const { fields } = kind;
+  const inGroup = fields.filter(({ group }) => group === text(queryOf(request), 'group'));
+  const shown = inGroup.length > 0 ? inGroup : fields;
+  const saved = stored ? await textsOfRecord(shown, stored) : {};
+  const texts = sent ? textsOf(shown, sent) : saved;
   const differing = isConflict ? Object.entries(saved).filter(([name, value]) => value !== texts[name]) : [];
   const state = {
     texts,
+    declared: await declaredFor(request, kind),
     custom: stored?.custom_fields ?? {},
     given: sent ?? {},
     faults: refused.faults,
@@ -65,18 +72,11 @@ async function controlsOf<Row extends ShownRecord>(
       ? html`<p class="quiet">Where what is stored now differs from your form, it stands below the field.</p>`
       : ''
   }
-  !${recordForm(fields, state)}`;
+  !${recordForm(shown, state, shown === fields)}`;
 }
+
+/** Returns what is declared of the custom fields of a kind of records. */
+export const declaredFor = ({ db, caller }: FastifyRequest, { object }: Pick<RecordKind, 'object'>) =>
+  db.lookup((sql) => listDeclared(sql, caller.customerId, object));
 
 export const usersOf = ({ db, caller }: FastifyRequest) => db.lookup((sql) => listUsers(sql, caller.customerId));
-
-/** @throws DomainError `not_found` if the customer has no record with the id in the request's path */
-export async function requireRecord<Row extends ShownRecord>(
-  request: FastifyRequest,
-  kind: RecordKind<Row>,
-): Promise<Row> {
-  const id = idOf(request, kind.noun);
-  const [found] = await request.db.lookup((sql) => kind.find(sql, request.caller.customerId, [id]));
-  if (!found) throw notFound(kind.noun);
-  return found;
-}

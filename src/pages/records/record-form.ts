@@ -1,16 +1,20 @@
 import type { TObject } from '@sinclair/typebox';
 import { phoneReader, type PhoneNumber } from '../../files/values/phones.ts';
+import { faultOfValue, type DeclaredField } from '../../schemas/base/declared-fields.ts';
 import type { Contact } from '../../schemas/contacts.ts';
 import type { User } from '../../schemas/users.ts';
 import {
   asSentBack,
+  customName,
   faultText,
   field,
+  hidden,
   linesIn,
   select,
   text,
   textArea,
   textInput,
+  unchanged,
   type Choice,
   type Faults,
   type Fields,
@@ -70,45 +74,94 @@ const isNullable = ({ properties }: TObject, name: string): boolean =>
  * Returns the members of the API's body that a submitted form changes in a record, or that it sets in a new one. So a
  * value that the form shows in another way than it is stored is not written again.
  * @param stored the record as it is now; undefined for a new one
- * @param schema of the body
+ * @param given `schema`: of the body
  */
 export async function changesOf(
   formFields: readonly FormField[],
   fields: Fields,
   stored: ShownRecord | undefined,
-  schema: TObject,
+  { schema, declared }: { schema: TObject; declared: readonly DeclaredField[] },
 ): Promise<Record<string, unknown>> {
-  const country = text(fields, 'location_country');
+  const contact = stored as Partial<Contact> | undefined;
+  // The form of one group does not have it.
+  const country =
+    fields['location_country'] === undefined ? (contact?.location_country ?? '') : text(fields, 'location_country');
   const changes: Record<string, unknown> = {};
   for (const one of formFields) {
     const given = linesIn(fields, one.name);
     if (fields[one.name] === undefined || given === (stored ? asSentBack(await formText(one, stored)) : '')) continue;
     changes[one.name] =
       one.control === 'phones'
-        ? await phonesOf(linesOf(given), country, (stored as Partial<Contact> | undefined)?.phone_numbers ?? [])
+        ? await phonesOf(linesOf(given), country, contact?.phone_numbers ?? [])
         : valueOf(one, given, schema);
   }
-  const custom = customChanges(fields, stored?.custom_fields ?? {});
+  const custom = customChanges(fields, declared, stored?.custom_fields ?? {});
   return Object.keys(custom).length > 0 ? { ...changes, custom_fields: custom } : changes;
 }
 
-/** Name of the control of a field of the customer's own. Browsers change line breaks in names, too. */
-const customName = (key: string): string => `custom.${encodeURIComponent(key)}`;
+/** A custom field in a form. Without a type it is not declared. */
+type CustomField = Pick<DeclaredField, 'key' | 'label'> & Partial<DeclaredField>;
 
-function customChanges(fields: Fields, stored: ShownRecord['custom_fields']): Record<string, unknown> {
+/** Returns the custom fields that a form shows: those that are declared, then the others that the record has. */
+function customFieldsOf(declared: readonly DeclaredField[], stored: ShownRecord['custom_fields']): CustomField[] {
+  const known = new Set(declared.map(({ key }) => key));
+  const others = Object.keys(stored).filter((key) => !known.has(key));
+  return [...declared, ...others.map((key) => ({ key, label: key }))];
+}
+
+type CustomValue = ShownRecord['custom_fields'][string] | undefined;
+
+const storedValue = (stored: ShownRecord['custom_fields'], key: string): CustomValue =>
+  Object.hasOwn(stored, key) ? stored[key] : undefined;
+
+/** True if the control of the declared type can show what is stored. */
+const isOfType = ({ type, choices = [] }: CustomField, stored: CustomValue): boolean =>
+  type !== undefined && (stored === undefined || faultOfValue({ type, choices }, stored) === undefined);
+
+/** A box that is not ticked sends an empty text. */
+const savedText = (one: CustomField, stored: CustomValue): string =>
+  one.type === 'boolean' && isOfType(one, stored) ? (stored === true ? 'true' : '') : String(stored ?? '');
+
+/** A ticked box sends its value behind the empty text. */
+const sentText = (fields: Fields, name: string): string =>
+  ([fields[name] ?? []].flat().at(-1) ?? '').replaceAll('\r\n', '\n');
+
+function customChanges(
+  fields: Fields,
+  declared: readonly DeclaredField[],
+  stored: ShownRecord['custom_fields'],
+): Record<string, unknown> {
   const changes: Record<string, unknown> = {};
-  for (const [key, value] of Object.entries(stored)) {
-    if (fields[customName(key)] === undefined) continue;
-    const given = linesIn(fields, customName(key));
-    if (given !== asSentBack(String(value))) changes[key] = given === '' ? null : likeStored(given, value);
+  for (const one of customFieldsOf(declared, stored)) {
+    const [name, value] = [customName(one.key), storedValue(stored, one.key)];
+    if (fields[name] === undefined) continue;
+    const given = sentText(fields, name);
+    if (given !== asSentBack(savedText(one, value))) changes[one.key] = customValue(one, given, value);
   }
   const key = text(fields, 'custom_key').trim();
   if (key !== '') changes[key] = linesIn(fields, 'custom_value');
   return changes;
 }
 
+/** Returns what a text of a form means. One that is not of the field's type stays a text, which is refused with a message. */
+function customValue(one: CustomField, given: string, stored: CustomValue): string | number | boolean | null {
+  if (given === '') return one.type === 'boolean' && isOfType(one, stored) ? false : null;
+  switch (one.type) {
+    case undefined:
+      return likeStored(given, stored);
+    case 'number':
+      return given.trim() !== '' && Number.isFinite(Number(given)) ? Number(given) : given;
+    case 'boolean':
+      return given === 'true' || given === 'false' ? given === 'true' : given;
+    case 'choice':
+      return unchanged(given, one.choices ?? []);
+    default:
+      return given;
+  }
+}
+
 /** Returns a text as a value of the type that the stored one has, if it can be read so. */
-function likeStored(given: string, stored: string | number | boolean): string | number | boolean {
+function likeStored(given: string, stored: CustomValue): string | number | boolean {
   if (typeof stored === 'number' && String(Number(given)) === given.trim()) return Number(given);
   if (typeof stored === 'boolean' && /^(true|false)$/.test(given)) return given === 'true';
   return given;
@@ -119,6 +172,8 @@ interface FormState extends Surroundings {
   faults: Faults;
   /** Text of each field. */
   texts: Readonly<Record<string, string>>;
+  /** What is declared of the customer's own fields. */
+  declared: readonly DeclaredField[];
   /** The customer's own fields, as they are stored. */
   custom: ShownRecord['custom_fields'];
   /** The submitted form. */
@@ -127,8 +182,11 @@ interface FormState extends Surroundings {
   theirs: Readonly<Record<string, string>>;
 }
 
-/** Returns the controls of a record's form, in groups. */
-export function recordForm(formFields: readonly FormField[], state: FormState): Html {
+/**
+ * Returns the controls of a record's form, in groups.
+ * @param isWhole with the customer's own fields
+ */
+export function recordForm(formFields: readonly FormField[], state: FormState, isWhole: boolean): Html {
   const groups = Object.entries(Object.groupBy(formFields, ({ group }) => group));
   return html`!${groups.map(
     ([group, members]) =>
@@ -137,7 +195,7 @@ export function recordForm(formFields: readonly FormField[], state: FormState): 
         <div class="grid-fields">!${members!.map((one) => control(one, state))}</div>
       </fieldset>`,
   )}
-  !${customForm(state)}`;
+  !${isWhole ? customForm(state) : ''}`;
 }
 
 function control(one: FormField, { faults, texts, theirs, users }: FormState): Html {
@@ -161,10 +219,14 @@ function inputOf({ control }: FormField, value: string, attributes: Html, users:
       return textArea(attributes, value);
     default: {
       const type = control === 'email' || control === 'number' ? control : 'text';
-      return textInput(html`!${attributes} maxlength="2048" autocomplete="off"`, value, type);
+      const more = control === 'company' ? companySuggestions : 'autocomplete="off"';
+      return textInput(html`!${attributes} maxlength="2048" !${more}`, value, type);
     }
   }
 }
+
+/** Attributes of a field for the name of a company: while one types, companies are suggested. */
+export const companySuggestions: Html = 'autocomplete="off" data-suggest="/app/companies" data-parameter="search"';
 
 /** Returns who can be chosen: users that are active, and the one who is chosen now. */
 export const userChoices = (users: readonly User[], chosen: string): Choice[] => [
@@ -172,25 +234,13 @@ export const userChoices = (users: readonly User[], chosen: string): Choice[] =>
   ...users.filter(({ active, id }) => active || id === chosen).map(({ id, name }) => [id, name] as const),
 ];
 
-/** Returns the controls for the customer's own fields: those that the record has, and one more. */
-function customForm({ custom, given, faults }: FormState): Html {
-  const hintOf = (key: string, value: unknown): Html => {
-    const typed = given[customName(key)];
-    return typed === undefined || linesIn(given, customName(key)) === asSentBack(String(value))
-      ? ''
-      : html`<small>Stored now: ${String(value)}</small>`;
-  };
+/** Returns the controls for the customer's own fields: those that are declared or that the record has, and one more. */
+function customForm(state: FormState): Html {
+  const { declared, custom, given, faults } = state;
   return html`<fieldset class="card">
     <legend>Your own fields</legend>
     <div class="grid-fields">
-      !${Object.entries(custom).map(
-        ([key, value]) =>
-          html`<label
-            >${key}
-            !${customInput(key, given[customName(key)] === undefined ? String(value) : linesIn(given, customName(key)))}
-            !${hintOf(key, value)}
-          </label>`,
-      )}
+      !${customFieldsOf(declared, custom).map((one) => customControl(one, state))}
       <label
         >New field
         <input name="custom_key" value="${text(given, 'custom_key')}" maxlength="64" autocomplete="off" />
@@ -201,8 +251,34 @@ function customForm({ custom, given, faults }: FormState): Html {
   </fieldset>`;
 }
 
-const customInput = (key: string, value: string): Html =>
-  textInput(html`name="${customName(key)}" autocomplete="off"`, value);
+function customControl(one: CustomField, { custom, given, faults }: FormState): Html {
+  const [name, stored] = [customName(one.key), storedValue(custom, one.key)];
+  const saved = savedText(one, stored);
+  const value = given[name] === undefined ? saved : sentText(given, name);
+  const hint = value === asSentBack(saved) ? '' : `Stored now: ${String(stored ?? 'nothing')}`;
+  return field({ name, label: one.label, hint: given[name] === undefined ? '' : hint, faults }, (attributes) =>
+    customInput(one, html`!${attributes} autocomplete="off"`, value, isOfType(one, stored)),
+  );
+}
+
+/** Number inputs and such show a value of another type as an empty one, which would be saved. */
+function customInput(
+  { key, type, choices = [] }: CustomField,
+  attributes: Html,
+  value: string,
+  isTyped: boolean,
+): Html {
+  if (type === 'choice') {
+    const all = choices.includes(value) || value === '' ? choices : [...choices, value];
+    return select(attributes, [['', '–'], ...all.map((choice) => [choice, choice] as const)], value);
+  }
+  if (type === 'long_text') return textArea(attributes, value);
+  if (type === 'boolean' && isTyped)
+    return html`!${hidden({ [customName(key)]: '' })}
+      <input type="checkbox" !${attributes} value="true" !${value === 'true' ? 'checked' : ''} />`;
+  if (type === 'number' && isTyped) return textInput(html`!${attributes} step="any"`, value, 'number');
+  return textInput(attributes, value, (type === 'date' || type === 'url') && isTyped ? type : 'text');
+}
 
 /** Returns the texts of all fields of a submitted form. */
 export const textsOf = (formFields: readonly FormField[], fields: Fields): Record<string, string> =>

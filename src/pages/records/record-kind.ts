@@ -6,7 +6,8 @@ import type { CreateRecord, DeleteRecord, FindRecords, UpdateRecord } from '../.
 import type { LastWrites } from '../../queries/records/last-writes.ts';
 import type { RecordPage } from '../../queries/records/paging.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
-import type { GivenFilters } from '../../schemas/filters.ts';
+import type { FieldTable, FormControl } from '../../schemas/base/field-table.ts';
+import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
 import type { ImportObject } from '../../schemas/imports.ts';
 import type { User } from '../../schemas/users.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
@@ -20,24 +21,18 @@ export interface FormField {
   /** Member of the API's body. */
   name: string;
   label: string;
-  /** `lines`: a list of texts; `phones`: phone numbers; each on a line of its own. */
-  control: 'text' | 'email' | 'url' | 'number' | 'country' | 'user' | 'lines' | 'phones' | 'company';
+  control: FormControl;
   /** Heading under which it stands. */
   group: string;
   /** Empty if there is none. */
   hint: string;
 }
 
-/** Returns a function that describes the fields under one heading. */
-export const fieldsUnder =
-  (object: ImportObject, group: string) =>
-  (name: string, control: FormField['control'] = 'text', hint = ''): FormField => ({
-    name,
-    label: fieldWord(object, name),
-    control,
-    group,
-    hint,
-  });
+/** Returns the fields of a record's form. */
+export const formFieldsOf = (table: FieldTable): FormField[] =>
+  Object.entries(table).flatMap(([name, { label, form }]) =>
+    form ? [{ name, label, control: 'text' as const, hint: '', ...form }] : [],
+  );
 
 interface Verified {
   verification_status: (typeof verificationStatuses)[number];
@@ -58,7 +53,7 @@ export const verificationFacts = (
 /** What a list page asks for, in the form of the API's list call. */
 export interface RecordRequest {
   filters?: GivenFilters;
-  order_by?: Record<string, string>;
+  order_by?: GivenOrder;
   paginate?: { limit?: number; cursor?: string };
 }
 
@@ -67,8 +62,8 @@ export interface FilterControl {
   /** Name of the parameter in the address. */
   name: string;
   label: string;
-  /** `list`, `country` and `status` are choices; `hidden` only keeps what a link has set. */
-  control: 'search' | 'text' | 'country' | 'list' | 'status' | 'hidden';
+  /** `list`, `country`, `status` and `user` are choices; `since` is a first day; `hidden` only keeps what a link has set. */
+  control: 'search' | 'text' | 'country' | 'list' | 'status' | 'user' | 'since' | 'hidden';
   /** Field of the API's filters. */
   field: string;
   /** The value may be a part of the field. */
@@ -80,6 +75,18 @@ export interface Surroundings {
   users: readonly User[];
 }
 
+/** A column of a list of records. */
+export interface RecordColumn<Row> {
+  /** In the address. */
+  name: string;
+  head: string;
+  cell: (row: Row, users: readonly User[]) => Html;
+  /** Field with an index by which it can be sorted. */
+  sort?: string;
+  /** It is shown only where somebody has chosen it. */
+  isOptional?: true;
+}
+
 /** A record of contacts or companies, as a page shows it. */
 export interface ShownRecord {
   id: string;
@@ -87,6 +94,21 @@ export interface ShownRecord {
   created_at: string;
   updated_at: string;
 }
+
+/** The columns that all records can show. */
+export const timeColumns: readonly RecordColumn<ShownRecord>[] = [
+  {
+    name: 'changed',
+    head: 'Last changed',
+    cell: (row) => moment(row.updated_at),
+    sort: 'updated_at',
+    isOptional: true,
+  },
+  { name: 'created', head: 'Created', cell: (row) => moment(row.created_at), sort: 'created_at', isOptional: true },
+];
+
+/** The records that an activity is about. */
+export type References = Partial<Record<'contact_id' | 'company_id' | 'opportunity_id', string | null>>;
 
 /** Contacts or companies, for pages that treat both the same way. All functions are those that the API's routes call. */
 export interface RecordKind<Row extends ShownRecord = ShownRecord> {
@@ -98,9 +120,8 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   /** What to do where there are none yet. */
   advice: string;
   controls: readonly FilterControl[];
-  /** Fields with an index, and what people call each order. */
-  sorts: readonly (readonly [sort: string, label: string])[];
-  columns: readonly { head: string; cell: (row: Row) => Html }[];
+  /** The first one names the record. */
+  columns: readonly RecordColumn<Row>[];
   nameOf: (row: Row) => string;
   fields: readonly FormField[];
   /** Fields of the page that no form changes, in words. */
@@ -109,7 +130,7 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   blank: object;
   /** A new record needs one field of each group. */
   needs: readonly (readonly string[])[];
-  schemas: { create: object; patch: object };
+  schemas: { create: object; patch: object; filters: object };
   batches: BatchKind;
   list: (db: Database, customerId: string, request: RecordRequest) => Promise<RecordPage<Row>>;
   countUpTo: (db: Database, customerId: string, filters: GivenFilters, most: number) => Promise<number>;
@@ -121,6 +142,10 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   exported: (db: Database, customerId: string, request: RecordRequest) => ExportedRecords;
   /** Pages to which fields of the record's page lead, by the name of the field. */
   links: (row: Row) => Readonly<Record<string, string>>;
+  /** Fields that stand below the record's name. */
+  head: readonly string[];
+  /** Which activities are the record's own, and what a new one is about. */
+  workplace: (row: Row) => { filters: GivenFilters; about: References };
   /** Parts of the record's page below its fields, such as its lists. */
   related: (request: FastifyRequest, reply: FastifyReply, row: Row) => Promise<Html>;
   /** Says what a deletion detaches. */

@@ -1,17 +1,21 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
 import type { ListName } from '../../queries/crm/lists.ts';
+import type { DeclaredField } from '../../schemas/base/declared-fields.ts';
+import type { User } from '../../schemas/users.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { forMembers } from '../base/access.ts';
-import { filterChoice, hidden, type Choice } from '../base/forms.ts';
-import { count, empty, html, linkButton, notice, pager, table, type Html } from '../base/html.ts';
+import { customName, hidden, select, tick, type Choice } from '../base/forms.ts';
+import { count, empty, html, linkButton, notice, pager, table, type Column, type Html } from '../base/html.ts';
 import { sendPage } from '../base/layout.ts';
-import { countryChoices } from '../base/values.ts';
+import { countryChoices, customValue } from '../base/values.ts';
 import { verificationWords } from '../base/words.ts';
-import { addressOf, filtersOf, parametersOf, requestOf, viewOfRequest, type View } from './record-address.ts';
+import { addressOf, filtersOf, parametersOf, placeOf, requestOf, viewOfRequest, type View } from './record-address.ts';
+import { viewLinks } from '../work/saved-views.ts';
 import { doneText } from './chosen-acts.ts';
 import { listChoices } from './list-choices.ts';
-import type { FilterControl, RecordKind, ShownRecord } from './record-kind.ts';
+import { declaredFor, usersOf } from './record-edit.ts';
+import type { FilterControl, RecordColumn, RecordKind, ShownRecord } from './record-kind.ts';
 
 /** Rows of one page. */
 export const pageRows = 25;
@@ -19,75 +23,176 @@ export const pageRows = 25;
 /** Up to this number matches are counted exactly. */
 export const mostCounted = 10_000;
 
-/** The list of contacts or companies, with search, filters, order and pages. */
-export function recordList<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
-  const { path, title } = kind;
+/** The list of contacts or companies, with search, filters, order, columns and pages. */
+export function recordList<Row extends ShownRecord>(app: FastifyInstance, builtIn: RecordKind<Row>): void {
+  const { path, title } = builtIn;
   app.get(path.replace('/app', ''), forMembers, async (request, reply) => {
+    const kind = withCustomColumns(builtIn, await declaredFor(request, builtIn));
     const view = viewOfRequest(kind, request);
     const { db, caller } = request;
     const filters = filtersOf(kind.controls, view);
-    const [page, matches, lists] = await Promise.all([
+    const [page, matches, lists, users, views] = await Promise.all([
       kind.list(db, caller.customerId, requestOf(kind, view, pageRows)),
       kind.countUpTo(db, caller.customerId, filters, mostCounted),
       kind.object === 'contacts' ? listChoices(request, view.values['list']) : [],
+      usersOf(request),
+      viewLinks(request, kind.object, parametersOf(view)),
     ]);
     const isFiltered = Object.keys(view.values).length > 0;
-    const rows =
-      page.rows.length === 0 ? '' : chooser(kind, view, { rows: page.rows, matches, isAdmin: isAdmin(request) });
+    const known = { lists, users, me: caller.userId };
+    const { rows } = page;
     return sendPage(request, reply, {
       title,
       section: path,
       actions: html`!${linkButton('Import', importPath(kind), 'secondary outline')}
       !${linkButton(`New ${kind.noun}`, `${path}/new`)}`,
-      body: html`!${doneText(request, kind)} !${filterForm(kind, view, lists)}
-      !${page.rows.length > 0 ? heading(kind, view, matches) : none(kind, view, isFiltered)} !${rows}
+      body: html`!${doneText(request, kind)} !${views} !${filterForm(kind, view, known)}
+      !${rows.length > 0 ? heading(kind, view, matches, rows.length) : none(kind, view, isFiltered)}
+      !${rows.length === 0 ? '' : chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) })}
       !${pages(kind, view, page.nextCursor)}`,
     });
   });
 }
 
+/** Adds a column for each declared field, which people can choose. */
+const withCustomColumns = <Row extends ShownRecord>(
+  kind: RecordKind<Row>,
+  declared: readonly DeclaredField[],
+): RecordKind<Row> => ({
+  ...kind,
+  columns: [
+    ...kind.columns,
+    ...declared.map(({ key, label }) => ({
+      // Points divide the names of columns in addresses.
+      name: customName(key).replaceAll('.', '~'),
+      head: label,
+      cell: ({ custom_fields: values }: Row) => (Object.hasOwn(values, key) ? customValue(values[key]!) : ''),
+      isOptional: true as const,
+    })),
+  ],
+});
+
+/** What the filters of a list choose from. */
+interface Known {
+  lists: readonly ListName[];
+  users: readonly User[];
+  /** Id of the user. */
+  me: string;
+}
+
+/** Most users among whom a filter chooses: each is a part of every page. */
+const mostUsers = 15;
+
 const importPath = ({ object }: { object: string }): string => `/app/imports/new?object=${object}`;
 
 const isAdmin = (request: FastifyRequest): boolean => sessionOf(request).role === 'admin';
 
-function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, lists: readonly ListName[]): Html {
-  const isFiltered = Object.keys(view.values).length > 0;
+/** Returns the search field, further filters and columns behind buttons, and a chip for each filter in use. */
+function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, known: Known): Html {
+  const { path, title, controls } = kind;
+  const { values, sort } = view;
+  const [search, ...others] = controls;
+  const mine = { ...view, values: { ...values, owner: known.me } };
+  const hasOwner = controls.some(({ name }) => name === 'owner');
+  const orders = kind.columns.flatMap(({ sort: field, head }) =>
+    field === undefined
+      ? []
+      : ([
+          [field, `${head}, upwards`],
+          [`-${field}`, `${head}, downwards`],
+        ] as const),
+  );
   return html`<search>
-    <form class="filters" method="get" action="${kind.path}">
-      !${kind.controls.map((control) => controlOf(control, view.values[control.name] ?? '', lists))}
-      !${filterChoice('sort', 'Order', [['', 'newest first'], ...kind.sorts], view.sort)}
-      <div class="filter-buttons">
+      <form class="filters" method="get" action="${path}">
+        <input
+          type="search"
+          name="${search!.name}"
+          value="${values[search!.name] ?? ''}"
+          aria-label="Search ${title.toLowerCase()}"
+          placeholder="Search ${title.toLowerCase()}"
+          maxlength="256"
+          autocomplete="off"
+        />
         <button class="secondary">Search</button>
-        !${isFiltered ? html`<a href="${kind.path}">Clear</a>` : ''}
-      </div>
-    </form>
-  </search>`;
+        !${hasOwner && values['owner'] !== known.me ? linkButton('Mine', addressOf(path, mine), 'secondary outline') : ''}
+        <details class="drop">
+          <summary role="button" class="secondary outline">Filter</summary>
+          <div class="panel">
+            !${others.map((control) => controlOf(control, values[control.name] ?? '', known))}
+            <label>Order !${select('name="sort"', [['', 'Newest first'], ...orders], sort)}</label>
+            <button>Apply</button>
+          </div>
+        </details>
+        <details class="drop">
+          <summary role="button" class="secondary outline">Columns</summary>
+          <div class="panel">
+            !${kind.columns
+              .slice(1)
+              .map((column) => tick('checkbox', ['columns', column.name], html`${column.head}`, isShown(column, view)))}
+            <button name="columns" value="name">Apply</button>
+          </div>
+        </details>
+      </form>
+    </search>
+    !${chips(kind, view, known)}`;
 }
 
-function controlOf({ name, label, control }: FilterControl, value: string, lists: readonly ListName[]): Html {
+/** Returns what is filtered by, each with a link that takes it away. */
+function chips<Row extends ShownRecord>({ path, controls }: RecordKind<Row>, view: View, known: Known): Html {
+  const used = controls.filter(({ name, control }) => view.values[name] !== undefined && control !== 'search');
+  if (used.length === 0) return '';
+  return html`<ul class="chips">
+    !${used.map(({ name, label, control }) => {
+      const { [name]: value = '', ...values } = view.values;
+      const word = choicesOf(control, known, value).find(([one]) => one === value)?.[1] ?? value;
+      const text = control === 'hidden' ? 'of one company' : word;
+      return html`<li>
+        ${label}: <strong>${text}</strong>
+        <a href="${addressOf(path, { ...view, values })}" aria-label="Take away: ${label}">×</a>
+      </li>`;
+    })}
+    <li><a href="${addressOf(path, { ...view, values: {} })}">Clear all</a></li>
+  </ul>`;
+}
+
+function controlOf({ name, label, control }: FilterControl, value: string, known: Known): Html {
   if (control === 'hidden') return value === '' ? '' : hidden({ [name]: value });
+  if (control === 'since') return html`<label>${label} <input type="date" name="${name}" value="${value}" /></label>`;
   if (control === 'search' || control === 'text')
-    return html`<label class="${control}"
-      >${label}
-      <input type="search" name="${name}" value="${value}" maxlength="256" autocomplete="off" />
-    </label>`;
-  return filterChoice(name, label, [['', 'any'], ...choicesOf(control, lists)], value);
+    return html`<label>${label} <input name="${name}" value="${value}" maxlength="256" autocomplete="off" /> </label>`;
+  return html`<label
+    >${label} !${select(html`name="${name}"`, [['', 'any'], ...choicesOf(control, known, value)], value)}
+  </label>`;
 }
 
-function choicesOf(control: 'country' | 'list' | 'status', lists: readonly ListName[]): readonly Choice[] {
-  if (control === 'country') return countryChoices;
-  if (control === 'status') return verificationStatuses.map((one) => [one, verificationWords[one].word] as const);
-  return lists.map(({ id, name }) => [id, name] as const);
+function choicesOf(control: FilterControl['control'], { lists, users, me }: Known, value: string): readonly Choice[] {
+  switch (control) {
+    case 'country':
+      return countryChoices;
+    case 'status':
+      return verificationStatuses.map((one) => [one, verificationWords[one].word] as const);
+    case 'user':
+      return users
+        .toSorted((a, b) => Number(b.id === me) - Number(a.id === me) || a.name.localeCompare(b.name))
+        .filter(({ id, active }) => active || id === value)
+        .filter(({ id }, i) => id === value || i < mostUsers)
+        .map(({ id, name }) => [id, id === me ? `${name} (me)` : name] as const);
+    case 'list':
+      return lists.map(({ id, name }) => [id, name] as const);
+    default:
+      return [];
+  }
 }
 
 /** Returns e.g. `1,234`, or `more than 10,000`. */
 export const numberOf = (matches: number): string =>
   matches > mostCounted ? `more than ${count(mostCounted)}` : count(matches);
 
-function heading<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, matches: number): Html {
+function heading<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, matches: number, rows: number): Html {
   const download = (format: string) => addressOf(`${kind.path}/export`, view, { format });
+  const place = matches > rows ? html`${count(view.from)}–${count(view.from + rows - 1)} of ` : '';
   return html`<div class="above">
-    <p><strong>${numberOf(matches)}</strong> ${matches === 1 ? kind.noun : kind.title.toLowerCase()}</p>
+    <p>!${place}<strong>${numberOf(matches)}</strong> ${matches === 1 ? kind.noun : kind.title.toLowerCase()}</p>
     <p class="quiet">
       Export: <a href="${download('xlsx')}" download>Excel</a> · <a href="${download('csv')}" download>CSV</a>
     </p>
@@ -98,10 +203,16 @@ function heading<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, mat
 function chooser<Row extends ShownRecord>(
   kind: RecordKind<Row>,
   view: View,
-  { rows, matches, isAdmin }: { rows: readonly Row[]; matches: number; isAdmin: boolean },
+  {
+    rows,
+    matches,
+    users,
+    isAdmin,
+  }: { rows: readonly Row[]; matches: number; users: readonly User[]; isAdmin: boolean },
 ): Html {
   const { path, title } = kind;
-  const columns = filledColumns(kind, rows);
+  const columns =
+    view.columns.length > 0 ? kind.columns.filter((one) => isShown(one, view)) : filledColumns(kind, rows);
   const all =
     matches > rows.length
       ? html`<label><input type="checkbox" name="all" value="1" /> all ${numberOf(matches)} that match</label>`
@@ -110,8 +221,13 @@ function chooser<Row extends ShownRecord>(
     !${hidden(Object.fromEntries(parametersOf(view)))}
     !${table(
       title,
-      columns.map(({ head }) => head),
-      rows.map((row) => rowOf(kind, columns, row)),
+      columns.map((column, i): Column<Row> => [
+        column.head,
+        (row) => (i === 0 ? chosenFirst(kind, row) : column.cell(row, users)),
+        i === 0 ? 'chosen-first' : undefined,
+        sorting(path, view, column),
+      ]),
+      rows,
     )}
     <div class="chosen">
       <label data-choose-page hidden><input type="checkbox" /> this page</label>
@@ -130,41 +246,42 @@ function chooser<Row extends ShownRecord>(
   </form>`;
 }
 
+const isShown = ({ name, isOptional }: RecordColumn<never>, { columns }: View): boolean =>
+  columns.length > 0 ? columns.includes(name) : !isOptional;
+
+/** Returns the link that sorts by a column: upwards, then downwards, then newest first. */
+function sorting(path: string, view: View, { sort }: RecordColumn<never>) {
+  if (sort === undefined) return undefined;
+  const now = view.sort === sort ? 'ascending' : view.sort === `-${sort}` ? 'descending' : 'none';
+  const next = { none: sort, ascending: `-${sort}`, descending: '' }[now];
+  return { path: addressOf(path, { ...view, sort: next }), now } as const;
+}
+
 /** Returns the columns of a table of these rows, without those that are empty in all of them. */
 const filledColumns = <Row extends ShownRecord>({ columns }: RecordKind<Row>, rows: readonly Row[]) =>
-  columns.filter(({ cell }, i) => i === 0 || rows.some((row) => cell(row) !== ''));
+  columns.filter(({ cell, isOptional }, i) => i === 0 || (!isOptional && rows.some((row) => cell(row, []) !== '')));
 
 /** Returns records as a table in which none can be chosen. */
 export function rowsOf<Row extends ShownRecord>(kind: RecordKind<Row>, rows: readonly Row[]): Html {
   const { title, path, nameOf } = kind;
-  const columns = filledColumns(kind, rows);
+  const link = (row: Row) => html`<a href="${path}/${row.id}">${nameOf(row)}</a>`;
   return table(
     title,
-    columns.map(({ head }) => head),
-    rows.map(
-      (row) =>
-        html`<tr>
-          <td><a href="${path}/${row.id}">${nameOf(row)}</a></td>
-          !${columns.slice(1).map(({ cell }) => html`<td>!${cell(row)}</td>`)}
-        </tr>`,
-    ),
+    filledColumns(kind, rows).map(({ head, cell }, i): Column<Row> => [
+      head,
+      (row) => (i === 0 ? link(row) : cell(row, [])),
+    ]),
+    rows,
   );
 }
 
-function rowOf<Row extends ShownRecord>(
-  { path, nameOf }: RecordKind<Row>,
-  [, ...others]: RecordKind<Row>['columns'],
-  row: Row,
-): Html {
+function chosenFirst<Row extends ShownRecord>({ path, nameOf }: RecordKind<Row>, row: Row): Html {
   const name = nameOf(row);
-  return html`<tr>
-    <td class="chosen-first">
-      <input type="checkbox" name="id" value="${row.id}" aria-label="Choose ${name}" /><a href="${path}/${row.id}"
-        >${name}</a
-      >
-    </td>
-    !${others.map(({ cell }) => html`<td>!${cell(row)}</td>`)}
-  </tr>`;
+  return html`<input type="checkbox" name="id" value="${row.id}" aria-label="Choose ${name}" /><a
+      data-name
+      href="${path}/${row.id}"
+      >${name}</a
+    >`;
 }
 
 function none<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, isFiltered: boolean): Html {
@@ -178,10 +295,11 @@ function none<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, isFilt
   return empty(`No ${title.toLowerCase()} yet`, advice, add, picture);
 }
 
-/** Returns the links to the first and the next page. */
+/** Returns the links to the page before and the next page. */
 function pages({ path }: { path: string }, view: View, next: string | undefined): Html {
-  const older =
-    next === undefined ? undefined : addressOf(path, view, { cursor: next, from: String(view.from + pageRows) });
-  const newer = view.cursor === '' ? undefined : addressOf(path, view);
-  return pager({ newer, older }, { newer: 'First page', older: 'Next page' });
+  const { cursor, trail, from } = view;
+  const at = (place: Pick<View, 'cursor' | 'trail' | 'from'>): string => addressOf(path, view, placeOf(place));
+  const older = next === undefined ? undefined : at({ cursor: next, trail: [...trail, cursor], from: from + pageRows });
+  const before = { cursor: trail.at(-1) ?? '', trail: trail.slice(0, -1), from: Math.max(1, from - pageRows) };
+  return pager({ newer: cursor === '' ? undefined : at(before), older }, { newer: 'Previous', older: 'Next' });
 }

@@ -1,40 +1,89 @@
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { forMembers } from '../base/access.ts';
-import { facts, html, moment, type Html } from '../base/html.ts';
+import { count, counted, facts, html, moment, type Html } from '../base/html.ts';
+import { queryOf, readForm, text } from '../base/forms.ts';
 import { sendPage } from '../base/layout.ts';
-import { editLinks, savedNotice } from './editor.ts';
-import { requireRecord, usersOf } from './record-edit.ts';
+import { requestOf, viewOf } from './record-address.ts';
+import { pageRows } from './record-list.ts';
+import { editLinks, requireRecord, savedNotice } from './editor.ts';
+import { declaredFor, usersOf } from './record-edit.ts';
 import { formText } from './record-form.ts';
 import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
-import { countryName, mailLink, phoneLink, webLink } from '../base/values.ts';
-import { historyOf } from '../work/changes.ts';
+import { countryName, customValue, mailLink, phoneLink, webLink } from '../base/values.ts';
+import { fieldWord } from '../base/words.ts';
+import { activityNotices, workplaceOf } from '../activities/timeline.ts';
+import type { DeclaredField } from '../../schemas/base/declared-fields.ts';
 import type { User } from '../../schemas/users.ts';
 
 /** The page of one record, with every field in words. */
 export function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
   const { path, noun } = kind;
   app.get(`${path.replace('/app', '')}/:id`, forMembers, async (request, reply) => {
-    const found = await requireRecord(request, kind);
-    const [users, related] = await Promise.all([usersOf(request), kind.related(request, reply, found)]);
+    const found = await requireRecord(request, noun, kind.find);
+    const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, kind)]);
+    const here = `${path}/${found.id}`;
+    const [beside, values, related, workplace] = await Promise.all([
+      neighboursOf(request, kind, found.id),
+      valuesOf(kind, found, users),
+      kind.related(request, reply, found),
+      workplaceOf(request, reply, {
+        id: found.id,
+        path: here,
+        ...kind.workplace(found),
+        telling: { wordOf: (name) => fieldWord(kind.object, name, declared), users },
+      }),
+    ]);
     return sendPage(request, reply, {
       title: kind.nameOf(found),
       section: path,
-      actions: editLinks(`${path}/${found.id}`),
-      body: html`!${savedNotice(request, noun, { listed: `The ${noun}'s lists are changed.` })}
-        !${groupsOf(kind, await valuesOf(kind, found, users))} !${ownFields(found)} !${related}
-        <h2>History</h2>
-        <div class="card">
-          !${facts([
-            ...kind.facts(found),
-            ['Created', moment(found.created_at)],
-            ['Last changed', moment(found.updated_at)],
-          ])}
-        </div>
-        !${await historyOf(request, kind.object, found.id, users)}`,
+      lead: kind.head.flatMap((name) => (values.has(name) ? [values.get(name)!] : [])).join(' · '),
+      actions: html`!${beside} !${editLinks(here)}`,
+      body: html`!${savedNotice(request, noun, { listed: `The ${noun}'s lists are changed.`, ...activityNotices })}
+        <div class="workplace">
+          <div>!${workplace}</div>
+          <aside aria-label="About this ${noun}">
+            !${groupsOf(kind, values, here)} !${ownFields(kind, found, declared)} !${related}
+            <section class="card">
+              <h2>About this record</h2>
+              !${facts([
+                ...kind.facts(found),
+                ['Created', moment(found.created_at)],
+                ['Last changed', moment(found.updated_at)],
+              ])}
+            </section>
+          </aside>
+        </div>`,
     });
   });
 }
 
+/** Returns links to the records before and after this one in the list from which the user came. */
+async function neighboursOf<Row extends ShownRecord>(
+  request: FastifyRequest,
+  kind: RecordKind<Row>,
+  id: string,
+): Promise<Html> {
+  const { db, caller, headers } = request;
+  const from = URL.canParse(headers.referer ?? '') ? new URL(headers.referer!) : undefined;
+  const given = text(queryOf(request), 'in') || (from?.pathname === kind.path ? from.search.slice(1) || 'sort=' : '');
+  if (given === '') return '';
+  const view = viewOf(kind, readForm(given));
+  const { rows } = await kind.list(db, caller.customerId, requestOf(kind, view, pageRows));
+  const at = rows.findIndex((row) => row.id === id);
+  if (at === -1) return '';
+  const link = (row: Row | undefined, label: string, rel: string): Html =>
+    row === undefined
+      ? ''
+      : html`<a href="${kind.path}/${row.id}?in=${encodeURIComponent(given)}" rel="${rel}" title="${kind.nameOf(row)}"
+          >${label}</a
+        >`;
+  return html`<nav class="beside" aria-label="In the list">
+    !${link(rows[at - 1], '‹ Previous', 'prev')} <span class="quiet">${count(view.from + at)}</span>
+    !${link(rows[at + 1], 'Next ›', 'next')}
+  </nav>`;
+}
+
+/** What is shown of each field that is not empty. */
 type Values = ReadonlyMap<string, Html>;
 
 async function valuesOf<Row extends ShownRecord>(
@@ -42,10 +91,11 @@ async function valuesOf<Row extends ShownRecord>(
   found: Row,
   users: readonly User[],
 ): Promise<Values> {
-  const shown = kind.fields.map(
-    async (one) => [one.name, valueOf(kind, one, await formText(one, found), found, users)] as const,
-  );
-  return new Map(await Promise.all(shown));
+  const shown = kind.fields.map(async (one) => {
+    const given = await formText(one, found);
+    return given === '' ? [] : [[one.name, valueOf(kind, one, given, found, users)] as const];
+  });
+  return new Map((await Promise.all(shown)).flat());
 }
 
 /** Returns a field's value as people write it. */
@@ -56,7 +106,6 @@ export function valueOf<Row extends ShownRecord>(
   found: Row,
   users: readonly User[],
 ): Html {
-  if (given === '') return html`<span class="quiet">–</span>`;
   const link = links(found)[name];
   if (link !== undefined) return html`<a href="${link}">${given}</a>`;
   switch (control) {
@@ -75,26 +124,55 @@ export function valueOf<Row extends ShownRecord>(
         .map((line) => html`<span class="line">!${control === 'phones' ? phoneLink(line) : mailLink(line)}</span>`)
         .join('');
     default:
-      return html`${given}`;
+      return name === 'mobile_phone' ? phoneLink(given) : html`${given}`;
   }
 }
 
-const groupsOf = <Row extends ShownRecord>({ fields }: RecordKind<Row>, values: Values): Html =>
-  html`<div class="groups">
-    !${Object.entries(Object.groupBy(fields, ({ group }) => group)).map(
-      ([group, members]) =>
-        html`<section class="card">
-          <h2>${group}</h2>
-          !${facts(members!.map(({ name, label }) => [label, values.get(name)!] as const))}
-        </section>`,
-    )}
-  </div>`;
+/** Returns the fields in their groups. Those that are empty are folded away. */
+const groupsOf = <Row extends ShownRecord>({ fields }: RecordKind<Row>, values: Values, path: string): Html => {
+  const groups = Object.entries(Object.groupBy(fields, ({ group }) => group));
+  const empty = fields.filter(({ name }) => !values.has(name));
+  return html`!${groups.map(([group, members]) => {
+    const filled = members!.flatMap(({ name, label }) =>
+      values.has(name) ? [[label, values.get(name)!] as const] : [],
+    );
+    if (filled.length === 0) return '';
+    return html`<section class="card">
+      <div class="heading">
+        <h2>${group}</h2>
+        <a href="${path}/edit?group=${encodeURIComponent(group)}" data-dialog aria-label="Edit: ${group}">Edit</a>
+      </div>
+      !${facts(filled)}
+    </section>`;
+  })}
+  !${
+    empty.length === 0
+      ? ''
+      : html`<details class="folded">
+          <summary>${counted(empty.length, 'empty field')}</summary>
+          <p>
+            !${empty
+              .map(
+                ({ label, group }) =>
+                  html`<a href="${path}/edit?group=${encodeURIComponent(group)}" data-dialog>${label}</a>`,
+              )
+              .join(', ')}
+          </p>
+        </details>`
+  }`;
+};
 
-const ownFields = ({ custom_fields }: ShownRecord): Html => {
-  const entries = Object.entries(custom_fields);
+const ownFields = (
+  { object }: Pick<RecordKind, 'object'>,
+  { custom_fields }: ShownRecord,
+  declared: readonly DeclaredField[],
+): Html => {
+  const entries = Object.entries(custom_fields).map(
+    ([key, value]) => [fieldWord(object, `custom_fields.${key}`, declared), customValue(value)] as const,
+  );
   if (entries.length === 0) return '';
-  return html`<h2>Your own fields</h2>
-    <div class="card">
-      !${facts(entries.map(([key, value]) => [key, html`${typeof value === 'boolean' ? (value ? 'yes' : 'no') : String(value)}`] as const))}
-    </div>`;
+  return html`<section class="card">
+    <h2>Your own fields</h2>
+    !${facts(entries)}
+  </section>`;
 };

@@ -1,6 +1,7 @@
 import { countryCodes } from '../../files/values/country-codes.ts';
 import { isInstant } from '../../schemas/base/formats.ts';
-import { contactFilterFields, fieldType } from '../../schemas/filters.ts';
+import { contactFilterFields } from '../../schemas/contacts.ts';
+import { fieldType } from '../../schemas/filters.ts';
 import type { Rule, RuleGiven, RuleOperator } from '../../schemas/lists.ts';
 import type { User } from '../../schemas/users.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';

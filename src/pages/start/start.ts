@@ -1,103 +1,249 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { listActivities } from '../../queries/activities/activities.ts';
 import { countCompanies } from '../../queries/crm/companies.ts';
 import { countContacts } from '../../queries/crm/contacts.ts';
+import { listChanges } from '../../queries/history/history.ts';
+import { findListNames } from '../../queries/crm/lists.ts';
+import { findRecords } from '../../queries/history/record-finders.ts';
 import { allImports, listImports } from '../../queries/imports/imports.ts';
-import { findCredits, listDailyCharges } from '../../queries/jobs/credits.ts';
+import { findCredits } from '../../queries/jobs/credits.ts';
 import { listJobs } from '../../queries/jobs/job-views.ts';
-import { pools, type Pool } from '../../schemas/credits.ts';
+import { listOpportunities } from '../../queries/sales/opportunities.ts';
+import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
+import type { Change } from '../../schemas/events/changes.ts';
+import { eventNouns } from '../../schemas/events/types.ts';
+import type { Condition } from '../../schemas/filters.ts';
 import type { Import } from '../../schemas/imports.ts';
 import { finalStatuses, allJobs, type Job } from '../../schemas/jobs.ts';
+import { activityNotices, subjectsOf, taskList } from '../activities/timeline.ts';
 import { forMembers } from '../base/access.ts';
-import { count, html, moment, type Html } from '../base/html.ts';
-import { sendPage } from '../base/layout.ts';
-import { picture } from '../base/pictures.ts';
-import { jobWords, poolWords } from '../base/words.ts';
+import { dayOf, endOf } from '../base/days.ts';
+import { doneNotice, hidden } from '../base/forms.ts';
+import { count, counted, day, html, linkButton, moment, type Html } from '../base/html.ts';
+import { form, goTo, sendPage } from '../base/layout.ts';
+import { picture, type PictureName } from '../base/pictures.ts';
 import { progressBar, statusBadge } from '../base/progress.ts';
-import { concernsOf } from './attention.ts';
+import { money } from '../base/values.ts';
+import { jobWords } from '../base/words.ts';
+import { usersOf } from '../records/record-edit.ts';
+import { nameOf, oldNameOf, plurals, recordPaths, whoOf } from '../work/changes.ts';
+import { concernsOf, dismiss } from './attention.ts';
 
-/** The first page after the login: how many records and credits there are, which work runs, and what a user must look at. */
+/**
+ * The first page after the login: what a person has to do, what colleagues and programs did, and what needs a look. For a
+ * new customer, first steps.
+ */
 export async function start(app: FastifyInstance): Promise<void> {
   app.get('/', forMembers, async (request, reply) => {
-    const [figures, running, concerns] = await Promise.all([
-      figuresOf(request),
-      runningOf(request),
-      concernsOf(request),
+    const { db, caller } = request;
+    const [contacts, companies, credits] = await Promise.all([
+      countContacts(db, caller.customerId, {}),
+      countCompanies(db, caller.customerId, {}),
+      db.lookup((sql) => findCredits(sql, caller.customerId)),
     ]);
+    const [people, firms] = [contacts.pagination.total_records, companies.pagination.total_records];
+    const [concerns, running] = await Promise.all([concernsOf(request), runningOf(request)]);
+    const isNew = people + firms === 0;
+    const [tasks, deals, latest] = isNew
+      ? [firstSteps, '', '']
+      : await Promise.all([tasksOf(request, reply), dealsOf(request), latestOf(request)]);
     return sendPage(request, reply, {
-      title: 'Start',
+      title: 'Today',
       section: '/app',
-      isLive: running !== '',
-      body: html`!${figures} !${attention(concerns)}
-        <h2>Under way</h2>
-        !${
-          running === ''
-            ? html`<p class="quiet">No job and no import is running.</p>`
-            : html`<div data-live>!${running}</div>`
-        }`,
+      lead: html`<a href="/app/contacts">${counted(people, 'contact')}</a> ·
+        <a href="/app/companies">${counted(firms, 'company', 'companies')}</a> ·
+        <a href="/app/credits">${count(credits.subscription.balance)} credits</a> to unlock prospects,
+        ${count(credits.verification.balance)} to verify`,
+      isLive: running.isLive,
+      body: html`!${doneNotice(request, activityNotices)}
+        <div class="workplace">
+          <div>!${tasks} !${deals}</div>
+          <aside aria-label="What happened">
+            !${concerns.length === 0 ? '' : attention(request, reply, concerns)}
+            !${
+              running.cards.length === 0
+                ? ''
+                : html`<h2>Under way</h2>
+                    <div class="running" !${running.isLive ? 'data-live' : ''}>!${running.cards}</div>`
+            }
+            !${latest}
+          </aside>
+        </div>`,
     });
   });
-}
 
-async function figuresOf({ db, caller: { customerId } }: FastifyRequest): Promise<Html> {
-  const [contacts, companies, credits, spent] = await Promise.all([
-    countContacts(db, customerId, {}),
-    countCompanies(db, customerId, {}),
-    db.lookup((sql) => findCredits(sql, customerId)),
-    db.search((sql) => spentThisMonth(sql, customerId)),
-  ]);
-  const records = [
-    { name: 'Contacts', path: '/app/contacts', number: contacts.pagination.total_records },
-    { name: 'Companies', path: '/app/companies', number: companies.pagination.total_records },
-  ];
-  return html`<div class="figures">
-    !${records.map(({ name, path, number }) => figure(name, path, number, ''))}
-    !${pools.map((pool) => {
-      const note = `left; ${count(spent.get(pool) ?? 0)} spent this month`;
-      return figure(`Credits for ${poolWords[pool].word.toLowerCase()}`, '/app/credits', credits[pool].balance, note);
-    })}
-  </div>`;
-}
-
-const figure = (name: string, path: string, number: number, note: string): Html =>
-  html`<section class="card">
-    <h2><a href="${path}">${name}</a></h2>
-    <p class="figure">${count(number)}</p>
-    !${note === '' ? '' : html`<p class="quiet">${note}</p>`}
-  </section>`;
-
-/** Returns the credits spent since the first day of the month (UTC), by pool. */
-async function spentThisMonth(sql: Parameters<typeof listDailyCharges>[0], customerId: string) {
-  const charges = await listDailyCharges(sql, customerId, new Date().getUTCDate());
-  const spent = new Map<Pool, number>();
-  for (const { pool, amount } of charges) spent.set(pool, (spent.get(pool) ?? 0) + amount);
-  return spent;
-}
-
-const attention = (concerns: readonly Html[]): Html =>
-  html`<h2>Needs a look</h2>
-    !${
-      concerns.length === 0
-        ? html`<p class="all-well">!${picture('done')} Nothing. All is well.</p>`
-        : html`<ul class="concerns">
-            !${concerns.map((concern) => html`<li>!${concern}</li>`)}
-          </ul>`
-    }`;
-
-/** Returns the jobs and imports that have not ended, or an empty string. */
-async function runningOf({ db, caller: { customerId } }: FastifyRequest): Promise<Html> {
-  const [processing, pending, imports] = await db.search((sql) => {
-    const unfinished = (status: Job['status']) =>
-      listJobs(sql, customerId, { filters: { status }, paginate: { limit: 5 } }, allJobs);
-    return Promise.all([unfinished('PROCESSING'), unfinished('PENDING'), listImports(sql, customerId, {}, allImports)]);
+  app.post('/dismiss', forMembers, async (request, reply) => {
+    dismiss(request, reply);
+    return goTo(reply, '/app');
   });
-  const isFinal = ({ status }: Import) => (finalStatuses as readonly string[]).includes(status);
+}
+
+const step = (title: string, text: string, path: string, label: string, drawing: PictureName): Html =>
+  html`<li class="card">
+    !${picture(drawing)}
+    <div>
+      <h2>${title}</h2>
+      <p>${text}</p>
+      !${linkButton(label, path)}
+    </div>
+  </li>`;
+
+const firstSteps: Html = html`<h2>First steps</h2>
+  <ol class="steps">
+    !${step('Bring your contacts in', 'An Excel or CSV file, as it is. You see what is read before anything is stored.', '/app/imports/new', 'Import a file', 'file')}
+    !${step('Find new people', 'Search the catalog, and unlock those whom you want to reach.', '/app/prospects', 'Search prospects', 'search')}
+    !${step('Write down what you know', 'Create a contact, note your last call, and set a task.', '/app/contacts/new', 'New contact', 'people')}
+  </ol>`;
+
+/** Tasks of one heading. */
+const tasksShown = 50;
+
+/** Returns the tasks of this person that are due or have no day. */
+async function tasksOf(request: FastifyRequest, reply: FastifyReply): Promise<Html> {
+  const { db, caller } = request;
+  const list = async (due_at: Condition) =>
+    (
+      await listActivities(db, caller.customerId, {
+        filters: { type: 'task', is_done: false, assigned_to: caller.userId, due_at },
+        order_by: { due_at: 'ASC' },
+        paginate: { limit: tasksShown },
+      })
+    ).rows;
+  const until = endOf(dayOf(new Date().toISOString()));
+  const [due, undated, users] = await Promise.all([list({ lte: until }), list(null), usersOf(request)]);
+  const names = await subjectsOf(request, [...due, ...undated]);
+  // They are all of the same person.
+  const shown = { users: users.filter(({ id }) => id !== caller.userId), names, back: '/app' };
+  const part = (title: string, tasks: typeof due, none: string) =>
+    html`<h2>${title}</h2>
+      !${tasks.length === 0 ? html`<p class="quiet">${none}</p>` : taskList(request, reply, tasks, shown)}
+      !${tasks.length === tasksShown ? html`<p class="quiet">The first ${tasksShown} are shown.</p>` : ''}`;
+  return html`!${part('To do today', due, 'Nothing is due. Set a task on the page of a contact, a company or an opportunity.')}
+  !${undated.length === 0 ? '' : part('Without a day', undated, '')}`;
+}
+
+/** Returns the open opportunities of this person that will be decided this month, or should have been. */
+async function dealsOf({ db, caller: { customerId, userId } }: FastifyRequest): Promise<Html> {
+  const now = new Date();
+  const lt = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1)).toISOString();
+  const pipelines = await db.search((sql) => listPipelinesWithStages(sql, customerId));
+  const open = pipelines.flatMap(({ currency, stages }) =>
+    stages.filter(({ status }) => status === 'OPEN').map((stage) => ({ ...stage, currency })),
+  );
+  const filters = { user_id_assigned: userId, stage_id: open.map(({ id }) => id), estimated_closing_date: { lt } };
+  const order_by = { estimated_closing_date: 'ASC' };
+  const found = await listOpportunities(db, customerId, { filters, order_by, paginate: { limit: dealsShown + 1 } });
+  const rows = found.rows.map((one) => ({ ...one, stage: open.find(({ id }) => id === one.stage_id)! }));
+  const today = dayOf(now.toISOString());
+  return html`<h2>My opportunities that close this month</h2>
+    !${
+      rows.length === 0
+        ? html`<p class="quiet">None.</p>`
+        : html`<ul class="tasks">
+            !${rows.slice(0, dealsShown).map(
+              ({ id, name, price, stage, estimated_closing_date: closes }) =>
+                html`<li>
+                  <div>
+                    <a href="/app/opportunities/${id}">${name}</a>
+                    <span class="quiet">
+                      ${stage.name} · ${money(price, stage.currency)} ·
+                      <span class="${dayOf(closes) < today ? 'late' : ''}">closes !${day(closes)}</span>
+                    </span>
+                  </div>
+                </li>`,
+            )}
+          </ul>`
+    }
+    !${rows.length > dealsShown ? html`<p><a href="/app/opportunities?owner=${userId}">All of mine</a></p>` : ''}`;
+}
+
+const dealsShown = 10;
+
+/** Journal entries that are read for what happened last, and lines that are shown of it. */
+const latestRead = 100;
+const latestShown = 12;
+
+/** Returns what others did last, a line for each act. */
+async function latestOf(request: FastifyRequest): Promise<Html> {
+  const { db, caller } = request;
+  const [{ changes }, users] = await Promise.all([
+    listChanges(db, caller.customerId, eventNouns, { limit: latestRead }),
+    usersOf(request),
+  ]);
+  const others = changes.filter(({ actor }) => !(actor?.type === 'user' && actor.id === caller.userId));
+  const acts = Object.values(
+    Object.groupBy(others, ({ change_id, object, type, position }) => `${change_id ?? position} ${object} ${type}`),
+  ).slice(0, latestShown) as Change[][];
+  const single = acts.flatMap((act) => (act.length === 1 && act[0]!.type !== 'deleted' ? act : []));
+  const found = await Promise.all(
+    eventNouns.map(async (noun) => {
+      const ids = [...new Set(single.flatMap(({ object, record_id }) => (object === noun ? [record_id] : [])))];
+      if (ids.length === 0) return [];
+      return noun === 'list'
+        ? findListNames(db, caller.customerId, ids)
+        : findRecords(db, caller.customerId, noun, ids);
+    }),
+  );
+  const records = new Map(found.flat().map((record) => [record.id, record]));
+  return html`<h2>Latest</h2>
+    !${acts.length === 0 ? html`<p class="quiet">Nobody else has changed anything yet.</p>` : ''}
+    <ul class="latest">
+      !${acts.map((act) => {
+        const [{ actor, type, object, record_id, change_id, occurred_at }] = act as [Change];
+        const record = records.get(record_id);
+        const what =
+          act.length > 1
+            ? html`<a href="/app/changes/${change_id}"
+                >${act.length === latestRead ? `many ${plurals[object]}` : counted(act.length, object, plurals[object])}</a
+              >`
+            : record === undefined
+              ? html`${type === 'deleted' ? oldNameOf(act[0]!) : object}`
+              : linkTo(recordPaths[object], record_id, nameOf(object, record));
+        return html`<li>
+          <span><strong>!${whoOf(actor, users)}</strong> ${type} !${what}</span>
+          <span class="quiet">!${moment(occurred_at)}</span>
+        </li>`;
+      })}
+    </ul>`;
+}
+
+const linkTo = (path: string | undefined, id: string, name: string): Html =>
+  path === undefined ? html`${name}` : html`<a href="${path}/${id}">${name}</a>`;
+
+const attention = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  concerns: Awaited<ReturnType<typeof concernsOf>>,
+): Html =>
+  html`<h2>Needs a look</h2>
+    <ul class="concerns">
+      !${concerns.map(
+        ([name, text]) =>
+          html`<li>
+            <span>!${text}</span>
+            !${form(request, reply, {
+              action: '/app/dismiss',
+              attributes: 'class="inline-form"',
+              body: html`!${hidden({ concern: name })}<button class="link">Dismiss</button>`,
+            })}
+          </li>`,
+      )}
+    </ul>`;
+
+/** Returns the jobs and imports that have not ended, and whether one of them changes without this person. */
+async function runningOf({ db, caller: { customerId } }: FastifyRequest): Promise<{ cards: Html[]; isLive: boolean }> {
+  const [processing, pending, imports] = await db.search((sql) => {
+    const list = (status: Job['status']) =>
+      listJobs(sql, customerId, { filters: { status }, paginate: { limit: 5 } }, allJobs);
+    return Promise.all([list('PROCESSING'), list('PENDING'), listImports(sql, customerId, {}, allImports)]);
+  });
+  const jobs = [...processing, ...pending];
+  const unfinished = imports.filter(({ status }) => !(finalStatuses as readonly string[]).includes(status));
   const cards = [
-    ...imports
-      .filter((one) => !isFinal(one))
-      .map((one) => card(`/app/imports/${one.id}`, one.name || `Import of ${one.object}`, one, 'records')),
-    ...[...processing, ...pending].map((job) => card(`/app/jobs/${job.id}`, jobWords[job.type], job, 'items')),
+    ...unfinished.map((one) => card(`/app/imports/${one.id}`, one.name || `Import of ${one.object}`, one, 'records')),
+    ...jobs.map((job) => card(`/app/jobs/${job.id}`, jobWords[job.type], job, 'items')),
   ];
-  return cards.length === 0 ? '' : html`<div class="running">!${cards}</div>`;
+  return { cards, isLive: jobs.length > 0 || unfinished.some(({ status }) => !status.startsWith('UPLOAD')) };
 }
 
 const card = (path: string, title: string, one: Import | Job, noun: string): Html =>

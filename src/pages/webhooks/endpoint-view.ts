@@ -1,5 +1,5 @@
 import type { Delivery, DeliveryError, Endpoint, TestResult } from '../../schemas/events/webhooks.ts';
-import { badge, count, facts, html, moment, type Html } from '../base/html.ts';
+import { badge, count, facts, html, moment, type Column, type Html } from '../base/html.ts';
 import { typeLabels } from './endpoint-form.ts';
 
 export const section = '/app/webhooks';
@@ -66,13 +66,10 @@ export const outcomeOf = ({ ok, status, error, ms }: TestResult): string =>
     .filter(Boolean)
     .join(', ');
 
-export const deliveryHeads = ['Event', 'Outcome', 'Sent', 'Try', 'Next try'];
-
-export const deliveryRow = (delivery: Delivery): Html =>
-  html`<tr>
-    <td>${typeLabels[delivery.type]}<br /><small class="mono">${delivery.event_id}</small></td>
-    <td>!${badge(delivery.ok ? 'delivered' : 'failed', delivery.ok ? 'good' : 'bad')} ${outcomeOf(delivery)}</td>
-    <td>!${moment(delivery.sent_at)}</td>
-    <td class="number">${delivery.attempt}</td>
-    <td>!${moment(delivery.next_attempt_at)}</td>
-  </tr>`;
+export const deliveryColumns: readonly Column<Delivery>[] = [
+  ['Event', ({ type, event_id }) => html`${typeLabels[type]}<br /><small class="mono">${event_id}</small>`],
+  ['Outcome', (one) => html`!${badge(one.ok ? 'delivered' : 'failed', one.ok ? 'good' : 'bad')} ${outcomeOf(one)}`],
+  ['Sent', ({ sent_at }) => moment(sent_at)],
+  ['Try', ({ attempt }) => count(attempt), 'number'],
+  ['Next try', ({ next_attempt_at }) => moment(next_attempt_at)],
+];

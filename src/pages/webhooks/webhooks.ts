@@ -18,6 +18,7 @@ import { EndpointRequest, maxEndpoints, type Endpoint } from '../../schemas/even
 import { eventTypes } from '../../schemas/events/types.ts';
 import { compile } from '../../validation/validator.ts';
 import { forAdmins } from '../base/access.ts';
+import { formRoutes, questionRoutes } from '../base/acts.ts';
 import {
   conflictOf,
   doneNotice,
@@ -27,22 +28,21 @@ import {
   inputField,
   isOutdated,
   linesIn,
-  notSent,
   numberedPager,
   once,
   pageNumberOf,
   queryOf,
-  refusalOf,
   requireValid,
   text,
   values,
   versionField,
+  type Refused,
 } from '../base/forms.ts';
 import { buttons, empty, html, linkButton, notice, table, type Html } from '../base/html.ts';
-import { form, goTo, sendConfirmation, sendForm, sendPage } from '../base/layout.ts';
+import { form, goTo, sendForm, sendPage, type Confirmation } from '../base/layout.ts';
 import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
 import { endpointForm, type EndpointDraft } from './endpoint-form.ts';
-import { deliveryHeads, deliveryRow, factsOf, outcomeOf, pathOf, section, troubleOf } from './endpoint-view.ts';
+import { deliveryColumns, factsOf, outcomeOf, pathOf, section, troubleOf } from './endpoint-view.ts';
 
 const check = compile(EndpointRequest);
 
@@ -52,39 +52,29 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
     return showList(request, reply, endpoints);
   });
 
-  app.get('/webhooks/new', forAdmins, async (request, reply) =>
-    showNew(request, reply, { url: '', types: [], bulk: false, description: '' }),
-  );
-
-  app.post('/webhooks/new', forAdmins, async (request, reply) => {
-    const draft = draftOf(request);
-    try {
+  formRoutes(app, '/webhooks/new', {
+    access: forAdmins,
+    show: showNew,
+    act: async (request, reply) => {
+      const draft = draftOf(request);
       requireValid(check, draft);
-      const issued = await once(request, await endpointCreation(managementOf(request), draft));
-      return showSecret(request, reply, issued);
-    } catch (error) {
-      return showNew(request, reply, draft, refusalOf(error));
-    }
+      return showSecret(request, reply, await once(request, await endpointCreation(managementOf(request), draft)));
+    },
   });
 
   app.get('/webhooks/:id', forAdmins, async (request, reply) => showEndpoint(request, reply));
 
-  app.get('/webhooks/:id/edit', forAdmins, async (request, reply) => {
-    const stored = await requireShown(request);
-    return showEdit(request, reply, stored, settingsOf(stored));
-  });
-
-  app.post('/webhooks/:id/edit', forAdmins, async (request, reply) => {
-    const stored = await requireShown(request);
-    const draft = draftOf(request);
-    if (isOutdated(request, settingsOf(stored))) return showEdit(request, reply, stored, draft, conflictOf(noun));
-    try {
+  formRoutes(app, '/webhooks/:id/edit', {
+    access: forAdmins,
+    show: showEdit,
+    act: async (request) => {
+      const stored = await requireShown(request);
+      const draft = draftOf(request);
+      if (isOutdated(request, settingsOf(stored))) return conflictOf(noun);
       requireValid(check, draft);
       await updateEndpoint(managementOf(request), stored.id, draft);
-      return await goTo(reply, `${pathOf(stored)}?done=changed`);
-    } catch (error) {
-      return showEdit(request, reply, stored, draft, refusalOf(error));
-    }
+      return `${pathOf(stored)}?done=changed`;
+    },
   });
 
   app.post('/webhooks/:id/enable', forAdmins, (request, reply) => activate(request, reply, true));
@@ -98,54 +88,59 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
     return showEndpoint(request, reply, notice(words, result.ok ? 'good' : 'bad'));
   });
 
-  app.get('/webhooks/:id/replay', forAdmins, async (request, reply) =>
-    showReplay(request, reply, await requireShown(request)),
-  );
-
-  app.post('/webhooks/:id/replay', forAdmins, async (request, reply) => {
-    const id = idOf(request, noun);
-    const from = new Date(`${text(fieldsOf(request), 'from')}Z`);
-    try {
+  formRoutes(app, '/webhooks/:id/replay', {
+    access: forAdmins,
+    show: showReplay,
+    act: async (request) => {
+      const id = idOf(request, noun);
+      const from = new Date(`${text(fieldsOf(request), 'from')}Z`);
       if (Number.isNaN(from.getTime()))
         throw validationFailed([{ path: '/from', message: 'choose a date and a time' }]);
       await replayEndpoint(managementOf(request), id, from.toISOString());
-      return await goTo(reply, `${pathOf({ id })}?done=replay`);
-    } catch (error) {
-      return showReplay(request, reply, await requireShown(request), refusalOf(error));
-    }
+      return `${pathOf({ id })}?done=replay`;
+    },
   });
 
-  app.get('/webhooks/:id/rotate', forAdmins, async (request, reply) => {
-    const endpoint = await requireShown(request);
-    return confirm(request, reply, endpoint, {
+  const question = (
+    verb: string,
+    ask: (endpoint: Endpoint) => Pick<Confirmation, 'title' | 'text'>,
+    act: Parameters<typeof questionRoutes>[2]['act'],
+  ) =>
+    questionRoutes(app, `/webhooks/:id/${verb}`, {
+      access: forAdmins,
+      ask: async (request) => {
+        const endpoint = await requireShown(request);
+        return { ...ask(endpoint), section, back: pathOf(endpoint) };
+      },
+      act,
+    });
+
+  question(
+    'rotate',
+    ({ url }) => ({
       title: 'Rotate the secret',
-      text: html`<strong>${endpoint.url}</strong> gets a new secret, which is shown once. For 24 hours each delivery is
-        signed with the previous one too.`,
-      verb: 'rotate',
-    });
-  });
+      text: html`<strong>${url}</strong> gets a new secret, which is shown once. For 24 hours each delivery is signed
+        with the previous one too.`,
+    }),
+    async (request, reply) => {
+      const id = idOf(request, noun);
+      return showSecret(request, reply, await once(request, secretRotation(managementOf(request), id)));
+    },
+  );
 
-  app.post('/webhooks/:id/rotate', forAdmins, async (request, reply) => {
-    const id = idOf(request, noun);
-    const issued = await once(request, secretRotation(managementOf(request), id));
-    return showSecret(request, reply, issued);
-  });
-
-  app.get('/webhooks/:id/delete', forAdmins, async (request, reply) => {
-    const endpoint = await requireShown(request);
-    return confirm(request, reply, endpoint, {
+  question(
+    'delete',
+    ({ url }) => ({
       title: 'Delete the endpoint',
-      text: html`<strong>${endpoint.url}</strong> gets no events any more. What waits for it is not sent.`,
-      verb: 'delete',
-    });
-  });
-
-  app.post('/webhooks/:id/delete', forAdmins, async (request, reply) => {
-    const id = idOf(request, noun);
-    const { customerId } = request.caller;
-    await request.db.transaction((sql) => deleteEndpoint(sql, customerId, id, actorOf(request)));
-    return goTo(reply, `${section}?done=deleted`);
-  });
+      text: html`<strong>${url}</strong> gets no events any more. What waits for it is not sent.`,
+    }),
+    async (request) => {
+      const { customerId } = request.caller;
+      const id = idOf(request, noun);
+      await request.db.transaction((sql) => deleteEndpoint(sql, customerId, id, actorOf(request)));
+      return `${section}?done=deleted`;
+    },
+  );
 }
 
 const noun = 'webhook endpoint';
@@ -219,13 +214,20 @@ const card = (endpoint: Endpoint): Html =>
 
 const shownFields = ['url', 'types', 'description'];
 
-const showNew = (request: FastifyRequest, reply: FastifyReply, draft: EndpointDraft, refused = notSent) =>
+const blank: EndpointDraft = { url: '', types: [], bulk: false, description: '' };
+
+const showNew = (request: FastifyRequest, reply: FastifyReply, refused: Refused) =>
   sendForm(request, reply, {
     title: 'New endpoint',
     section,
     lead: html`<p class="lead">What you choose here is sent to your URL when it happens. The secret is shown once.</p>`,
     action: `${section}/new`,
-    body: endpointForm(draft, refused.faults, 'Create the endpoint', section),
+    body: endpointForm(
+      request.method === 'POST' ? draftOf(request) : blank,
+      refused.faults,
+      'Create the endpoint',
+      section,
+    ),
     attributes: 'data-once',
     fields: shownFields,
     refused,
@@ -234,13 +236,9 @@ const showNew = (request: FastifyRequest, reply: FastifyReply, draft: EndpointDr
 /** What the form of an endpoint shows. */
 const settingsOf = ({ url, types, bulk, description }: Endpoint): EndpointDraft => ({ url, types, bulk, description });
 
-function showEdit(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  stored: Endpoint,
-  draft: EndpointDraft,
-  refused = notSent,
-) {
+async function showEdit(request: FastifyRequest, reply: FastifyReply, refused: Refused): Promise<FastifyReply> {
+  const stored = await requireShown(request);
+  const draft = request.method === 'POST' ? draftOf(request) : settingsOf(stored);
   const path = pathOf(stored);
   return sendForm(request, reply, {
     title: 'Change the endpoint',
@@ -310,14 +308,15 @@ async function showEndpoint(request: FastifyRequest, reply: FastifyReply, done: 
     </form>
     !${
       deliveries.length > 0
-        ? table('Deliveries', deliveryHeads, deliveries.map(deliveryRow))
+        ? table('Deliveries', deliveryColumns, deliveries)
         : empty('No deliveries', 'What was sent in the last 30 days is listed here.')
     }
     !${numberedPager(page, deliveries.length === defaultLimit, pageUrl)}`;
   return sendPage(request, reply, { title: endpoint.url, section, body });
 }
 
-function showReplay(request: FastifyRequest, reply: FastifyReply, endpoint: Endpoint, refused = notSent) {
+async function showReplay(request: FastifyRequest, reply: FastifyReply, refused: Refused): Promise<FastifyReply> {
+  const endpoint = await requireShown(request);
   const hourAgo = new Date(Date.now() - 3_600_000).toISOString().slice(0, 16);
   const since = { name: 'from', label: 'Since (UTC)', faults: refused.faults };
   return sendForm(request, reply, {
@@ -331,18 +330,3 @@ function showReplay(request: FastifyRequest, reply: FastifyReply, endpoint: Endp
     isNarrow: true,
   });
 }
-
-const confirm = (
-  request: FastifyRequest,
-  reply: FastifyReply,
-  endpoint: Endpoint,
-  { title, text: words, verb }: { title: string; text: Html; verb: string },
-): FastifyReply =>
-  sendConfirmation(request, reply, {
-    title,
-    section,
-    text: words,
-    action: `${pathOf(endpoint)}/${verb}`,
-    back: pathOf(endpoint),
-    refusal: 'Leave it as it is',
-  });

@@ -37,8 +37,16 @@ export async function credits(app: FastifyInstance): Promise<void> {
             )
           : table(
               'Ledger',
-              ['When', 'Credits', 'What', 'Amount', 'Available after', 'Reserved after', 'About'],
-              ledger.rows.map(row),
+              [
+                ['When', (one) => moment(one.created_at)],
+                ['Credits', (one) => poolWords[one.pool].word],
+                ['What', ({ kind }) => badge(kinds[kind].name, kinds[kind].tone)],
+                ['Amount', (one) => count(one.amount), 'number'],
+                ['Available after', (one) => count(one.balance_after), 'number'],
+                ['Reserved after', (one) => count(one.reserved_after), 'number'],
+                ['About', aboutOf],
+              ],
+              ledger.rows,
             )
       }
       !${cursorPager(section, cursor, ledger.nextCursor)}`;
@@ -81,14 +89,5 @@ const daily = (bars: readonly { name: string; value: number }[]): Html =>
     </ul>
   </details>`;
 
-function row({ created_at, pool, kind, amount, balance_after, reserved_after, job_id, note }: LedgerEntry): Html {
-  return html`<tr>
-    <td>!${moment(created_at)}</td>
-    <td>${poolWords[pool].word}</td>
-    <td>!${badge(kinds[kind].name, kinds[kind].tone)}</td>
-    <td class="number">${count(amount)}</td>
-    <td class="number">${count(balance_after)}</td>
-    <td class="number">${count(reserved_after)}</td>
-    <td>!${job_id === null ? html`${note ?? ''}` : html`<a href="/app/jobs/${job_id}">Job</a>`}</td>
-  </tr>`;
-}
+const aboutOf = ({ job_id, note }: LedgerEntry): Html =>
+  job_id === null ? html`${note ?? ''}` : html`<a href="/app/jobs/${job_id}">Job</a>`;

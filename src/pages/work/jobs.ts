@@ -14,10 +14,22 @@ import {
 import { defaultLimit } from '../../schemas/base/wire.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { forAdmins, forMembers } from '../base/access.ts';
+import { questionRoutes } from '../base/acts.ts';
 import { doneNotice, filterChoice, idOf, numberedPager, pageNumberOf, queryOf, text } from '../base/forms.ts';
-import { count, cursorPager, empty, facts, html, linkButton, moment, table, type Html } from '../base/html.ts';
+import {
+  count,
+  cursorPager,
+  empty,
+  facts,
+  html,
+  linkButton,
+  moment,
+  table,
+  type Column,
+  type Html,
+} from '../base/html.ts';
 import { undoOf } from './changes.ts';
-import { goTo, sendConfirmation, sendPage } from '../base/layout.ts';
+import { sendPage } from '../base/layout.ts';
 import { progressBar, statusBadge } from '../base/progress.ts';
 import { verification } from '../base/values.ts';
 import { fieldWord, jobWords, verificationWords } from '../base/words.ts';
@@ -34,7 +46,7 @@ export async function jobs(app: FastifyInstance): Promise<void> {
     const body = html`!${doneNotice(request)} !${filterForm(filters)}
     !${
       rows.length > 0
-        ? table('Jobs', ['Job', 'Status', 'Progress', 'Started', 'Credits'], rows.map(row))
+        ? table('Jobs', jobColumns, rows)
         : isFiltered || page > 1
           ? empty('No such jobs', 'No job matches. Choose another status or type.', '', 'search')
           : empty(
@@ -50,23 +62,24 @@ export async function jobs(app: FastifyInstance): Promise<void> {
 
   app.get('/jobs/:id', forMembers, async (request, reply) => showJob(request, reply));
 
-  app.get('/jobs/:id/cancel', forAdmins, async (request, reply) => {
-    const job = await requireJob(request);
-    return sendConfirmation(request, reply, {
-      title: 'Cancel the job',
-      section,
-      text: html`${jobWords[job.type]}: ${count(job.processed)} of ${count(job.total)} items are done. Their results
-      stay and were charged. The other items are skipped, and the credits that are reserved for them come back.`,
-      action: `${section}/${job.id}/cancel`,
-      back: `${section}/${job.id}`,
-      refusal: 'Let it run',
-    });
-  });
-
-  app.post('/jobs/:id/cancel', forAdmins, async (request, reply) => {
-    const id = idOf(request, 'job');
-    await request.db.transaction((sql) => cancelJob(sql, request.caller.customerId, id, allJobs));
-    return goTo(reply, `${section}/${id}`);
+  questionRoutes(app, '/jobs/:id/cancel', {
+    access: forAdmins,
+    ask: async (request) => {
+      const job = await requireJob(request);
+      return {
+        title: 'Cancel the job',
+        section,
+        text: html`${jobWords[job.type]}: ${count(job.processed)} of ${count(job.total)} items are done. Their results
+        stay and were charged. The other items are skipped, and the credits that are reserved for them come back.`,
+        back: `${section}/${job.id}`,
+        refusal: 'Let it run',
+      };
+    },
+    act: async (request) => {
+      const id = idOf(request, 'job');
+      await request.db.transaction((sql) => cancelJob(sql, request.caller.customerId, id, allJobs));
+      return `${section}/${id}`;
+    },
   });
 }
 
@@ -94,14 +107,13 @@ const filterForm = ({ status = '' as never, type = '' as never }: Filters): Html
     <div class="filter-buttons"><button class="secondary">Show</button></div>
   </form>`;
 
-const row = ({ id, type, status, processed, total, created_at, credits }: Job): Html =>
-  html`<tr>
-    <td><a href="${section}/${id}">${jobWords[type]}</a></td>
-    <td>!${statusBadge(status)}</td>
-    <td class="number">${count(processed)} of ${count(total)}</td>
-    <td>!${moment(created_at)}</td>
-    <td class="number">${count(credits.charged)}</td>
-  </tr>`;
+const jobColumns: readonly Column<Job>[] = [
+  ['Job', ({ id, type }) => html`<a href="${section}/${id}">${jobWords[type]}</a>`],
+  ['Status', ({ status }) => statusBadge(status)],
+  ['Progress', ({ processed, total }) => `${count(processed)} of ${count(total)}`, 'number'],
+  ['Started', ({ created_at }) => moment(created_at)],
+  ['Credits', ({ credits }) => count(credits.charged), 'number'],
+];
 
 const requireJob = (request: FastifyRequest): Promise<Job> => {
   const id = idOf(request, 'job');
@@ -134,7 +146,7 @@ async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<Fa
             '',
             'job',
           )
-        : table('Results', ['Item', 'Outcome', 'What was found', 'Credits', 'When'], results.rows.map(resultRow))
+        : table('Results', resultColumns, results.rows)
     }
     !${cursorPager(`${section}/${job.id}`, cursor, results.nextCursor)}
   </div>`;
@@ -177,16 +189,13 @@ function nameOf({ item, contact_id, result }: JobItem): Html {
   return contact_id === null ? html`${name}` : html`<a href="/app/contacts/${contact_id}">${name}</a>`;
 }
 
-const resultRow = (row: JobItem): Html => {
-  const { status, reason, result, charged, finished_at } = row;
-  return html`<tr>
-    <td>!${nameOf(row)}</td>
-    <td>!${statusBadge(status)} ${reason === null ? '' : reason.replaceAll('_', ' ')}</td>
-    <td class="long">${foundBy(result)}</td>
-    <td class="number">${count(charged)}</td>
-    <td>!${moment(finished_at)}</td>
-  </tr>`;
-};
+const resultColumns: readonly Column<JobItem>[] = [
+  ['Item', nameOf],
+  ['Outcome', ({ status, reason }) => html`!${statusBadge(status)} ${reason?.replaceAll('_', ' ') ?? ''}`],
+  ['What was found', ({ result }) => html`${foundBy(result)}`, 'long'],
+  ['Credits', ({ charged }) => count(charged), 'number'],
+  ['When', ({ finished_at }) => moment(finished_at)],
+];
 
 /** Returns a short description of an item's result. */
 function foundBy(result: JobItem['result']): string {

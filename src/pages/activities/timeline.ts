@@ -1,0 +1,263 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { cursorFault } from '../../filters/cursor.ts';
+import { listActivities } from '../../queries/activities/activities.ts';
+import { listChanges } from '../../queries/history/history.ts';
+import { findRecords } from '../../queries/history/record-finders.ts';
+import type { Activity } from '../../schemas/activities.ts';
+import type { Change } from '../../schemas/events/changes.ts';
+import { eventNouns } from '../../schemas/events/types.ts';
+import type { GivenFilters } from '../../schemas/filters.ts';
+import type { User } from '../../schemas/users.ts';
+import { dayOf, startOf } from '../base/days.ts';
+import { hidden, queryOf, text } from '../base/forms.ts';
+import { day, html, moment, pager, type Html } from '../base/html.ts';
+import { form } from '../base/layout.ts';
+import { activityWords } from '../base/words.ts';
+import { changeText, nameOf, recordPaths, whoOf, type Telling } from '../work/changes.ts';
+import type { References } from '../records/record-kind.ts';
+import { activityControls } from './activity-form.ts';
+
+/** Entries of one page of a timeline. */
+const entriesShown = 25;
+
+/** Open tasks above a timeline. */
+const tasksShown = 50;
+
+/** Messages about what was just done with an activity, by the query parameter `done`. */
+export const activityNotices = {
+  'activity-created': 'It is saved.',
+  'activity-changed': 'The change is saved.',
+  'activity-deleted': 'It is deleted.',
+  completed: 'The task is done.',
+  reopened: 'The task is open again.',
+};
+
+/** A record whose page is a place to work at. */
+interface Workplace {
+  id: string;
+  /** Of the record's page. */
+  path: string;
+  /** Which activities are its own. */
+  filters: GivenFilters;
+  /** What a new activity is about. */
+  about: References;
+  telling: Telling;
+}
+
+/** Returns the form for a new activity, the tasks that are open, and what happened: activities and changes. */
+export async function workplaceOf(request: FastifyRequest, reply: FastifyReply, place: Workplace): Promise<Html> {
+  const { users } = place.telling;
+  const older = text(queryOf(request), 'older');
+  const [tasks, { entries, next }] = await Promise.all([
+    older === '' ? openTasks(request, place.filters) : [],
+    entriesOf(request, place, older),
+  ]);
+  const shown = [...tasks, ...entries.flatMap((entry) => ('created_by' in entry ? [entry] : []))];
+  const names = await subjectsOf(request, shown, place.id);
+  const composer = form(request, reply, {
+    action: '/app/activities/new',
+    attributes: 'class="card composer" id="compose" data-once data-keep',
+    body: html`!${activityControls({ assigned_to: request.caller.userId }, { users, faults: {}, about: place.about })}
+      <div class="buttons small"><button>Save</button></div>`,
+  });
+  return html`!${older === '' ? composer : ''}
+    !${
+      tasks.length === 0
+        ? ''
+        : html`<h2>To do</h2>
+            !${taskList(request, reply, tasks, { users, names, back: place.path })}`
+    }
+    <h2 id="timeline">Timeline</h2>
+    <ol class="timeline">
+      !${entries.map((entry) =>
+        'created_by' in entry
+          ? activityEntry(request, reply, entry, { users, names, back: place.path })
+          : changeEntry(entry, place.telling),
+      )}
+    </ol>
+    !${pager(
+      { newer: older === '' ? undefined : place.path, older: next && `${place.path}?older=${next}#timeline` },
+      { newer: 'Newest', older: 'Older' },
+    )}`;
+}
+
+const openTasks = async ({ db, caller }: FastifyRequest, filters: GivenFilters): Promise<Activity[]> =>
+  (
+    await listActivities(db, caller.customerId, {
+      filters: { ...filters, type: 'task', is_done: false },
+      order_by: { due_at: 'ASC' },
+      paginate: { limit: tasksShown },
+    })
+  ).rows;
+
+type Entry = Activity | Change;
+
+const timeOf = (entry: Entry): number => Date.parse(entry.occurred_at);
+
+/**
+ * Returns a page of activities and changes together, newest first.
+ * @param older where the page before ended: the cursor of the activities, and the position of the changes. Each can be
+ *   empty
+ */
+async function entriesOf(
+  { db, caller: { customerId } }: FastifyRequest,
+  { id, filters }: Workplace,
+  older: string,
+): Promise<{ entries: Entry[]; next: string | undefined }> {
+  const [, cursor = '', position = ''] = /^([^~]*)~(\d{1,15})?$/.exec(older) ?? [];
+  if (older !== '' && cursor === '' && position === '') throw cursorFault('is not a cursor of this list');
+  // Tasks that are open stand above.
+  const list = (limit: number) =>
+    listActivities(db, customerId, {
+      filters: { ...filters, _or: [{ type: { ne: 'task' } }, { is_done: true }] },
+      order_by: { occurred_at: 'DESC' },
+      paginate: { limit, ...(cursor === '' ? {} : { cursor }) },
+    });
+  const before = position === '' ? undefined : Number(position);
+  const [activities, { changes }] = await Promise.all([
+    list(entriesShown),
+    listChanges(db, customerId, eventNouns, { filters: { record_id: id }, before, limit: entriesShown }),
+  ]);
+  const all = [...activities.rows, ...changes].toSorted((a, b) => timeOf(b) - timeOf(a));
+  const entries: Entry[] = all.slice(0, entriesShown);
+  const isMore = all.length > entriesShown || activities.nextCursor !== undefined || changes.length === entriesShown;
+  if (!isMore) return { entries, next: undefined };
+  const told = entries.filter((entry): entry is Change => 'position' in entry);
+  const used = entries.length - told.length;
+  const after = used === 0 ? cursor : used === entriesShown ? activities.nextCursor : (await list(used)).nextCursor;
+  return { entries, next: `${encodeURIComponent(after ?? '')}~${told.at(-1)?.position ?? position}` };
+}
+
+/** A record that an activity is about. */
+interface Subject {
+  name: string;
+  path: string;
+}
+
+const nouns = { contact_id: 'contact', company_id: 'company', opportunity_id: 'opportunity' } as const;
+
+/** Returns the records that activities are about, by id, without the one whose page shows them. */
+export async function subjectsOf(
+  { db, caller }: FastifyRequest,
+  activities: readonly Activity[],
+  without = '',
+): Promise<ReadonlyMap<string, Subject>> {
+  const found = await Promise.all(
+    Object.entries(nouns).map(async ([member, noun]) => {
+      const ids = new Set(activities.map((one) => one[member as keyof typeof nouns]));
+      const wanted = [...ids].filter((id): id is string => id !== null && id !== without);
+      const records = wanted.length === 0 ? [] : await findRecords(db, caller.customerId, noun, wanted);
+      return records.map(
+        (one) => [one.id, { name: nameOf(noun, one), path: `${recordPaths[noun]}/${one.id}` }] as const,
+      );
+    }),
+  );
+  return new Map(found.flat());
+}
+
+interface Shown {
+  users: readonly User[];
+  names: ReadonlyMap<string, Subject>;
+  /** Path of the page that shows them. */
+  back: string;
+}
+
+/** Returns tasks, each with a box that completes it. */
+export const taskList = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  tasks: readonly Activity[],
+  shown: Shown,
+): Html =>
+  html`<ul class="tasks">
+    !${tasks.map(
+      (task) =>
+        html`<li>
+          !${doneBox(request, reply, task, shown.back)}
+          <div>
+            <span class="what">${task.title || task.body}</span>
+            <span class="quiet">!${[dueText(task), ...partsOf(task, shown)].filter(Boolean).join(' · ')}</span>
+          </div>
+          !${links(task)}
+        </li>`,
+    )}
+  </ul>`;
+
+const today = (): string => dayOf(new Date().toISOString());
+
+const dueText = ({ due_at, done_at }: Activity): Html =>
+  due_at === null
+    ? ''
+    : html`<span class="${done_at === null && dayOf(due_at) < today() ? 'late' : ''}">due !${day(due_at)}</span>`;
+
+/** Returns to whom an activity is assigned, and what it is about. */
+function partsOf(one: Activity, { users, names }: Shown): Html[] {
+  const user = users.find(({ id }) => id === one.assigned_to);
+  const subjects = Object.keys(nouns).flatMap((member) => names.get(one[member as keyof typeof nouns] ?? '') ?? []);
+  return [
+    ...subjects.map(({ name, path }) => html`<a href="${path}">${name}</a>`),
+    ...(user ? [html`${user.name}`] : []),
+  ];
+}
+
+function doneBox(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { id, title, body, done_at }: Activity,
+  back: string,
+): Html {
+  const label = `${done_at === null ? 'Complete' : 'Reopen'}: ${title || body.slice(0, 80)}`;
+  return form(request, reply, {
+    action: `/app/activities/${id}/done`,
+    attributes: 'class="done-form"',
+    body: html`!${hidden({ done: done_at === null ? '1' : '', back })}
+      <button class="box ${done_at === null ? '' : 'ticked'}" aria-label="${label}" title="${label}"></button>`,
+  });
+}
+
+const links = ({ id, title, body, type }: Activity): Html => {
+  const what = title || body.slice(0, 80) || activityWords[type].word;
+  return html`<span class="acts">
+    <a href="/app/activities/${id}/edit" data-dialog aria-label="Edit: ${what}">Edit</a>
+    <a href="/app/activities/${id}/delete" data-dialog aria-label="Delete: ${what}">Delete</a>
+  </span>`;
+};
+
+/** Returns a time, or only its day if it has no other: people choose days in forms. */
+const when = (instant: string): Html =>
+  Date.parse(instant) === Date.parse(startOf(dayOf(instant))) ? day(instant) : moment(instant);
+
+function activityEntry(request: FastifyRequest, reply: FastifyReply, one: Activity, shown: Shown): Html {
+  const { word, done } = activityWords[one.type];
+  const parts = partsOf(one, { ...shown, users: one.type === 'task' ? shown.users : [] });
+  return html`<li class="entry" id="activity-${one.id}">
+    !${one.type === 'task' ? doneBox(request, reply, one, shown.back) : html`<span class="kind ${one.type}" aria-hidden="true">${word.charAt(0)}</span>`}
+    <div>
+      <p class="byline">
+        <strong>!${whoOf(one.created_by, shown.users)}</strong> ${done}
+        !${parts.length === 0 ? '' : html`<span class="quiet">· !${parts.join(' · ')}</span>`}
+        <span class="quiet">!${when(one.done_at ?? one.occurred_at)}</span> !${links(one)}
+      </p>
+      !${one.title === '' ? '' : html`<p class="what">${one.title}</p>`}
+      !${one.body === '' ? '' : html`<p class="text">${one.body}</p>`}
+    </div>
+  </li>`;
+}
+
+const changeEntry = (change: Change, telling: Telling): Html =>
+  html`<li class="entry small-entry">
+    <span class="kind change" aria-hidden="true"></span>
+    <div>
+      <p class="byline">
+        <strong>!${whoOf(change.actor, telling.users)}</strong> !${changeText(change, telling)}
+        <span class="quiet">!${moment(change.occurred_at)}</span>
+        !${
+          change.change_id === null
+            ? ''
+            : html`<span class="acts"
+                ><a href="/app/changes/${change.change_id}/undo?record=${change.record_id}" data-dialog>Undo</a></span
+              >`
+        }
+      </p>
+    </div>
+  </li>`;
