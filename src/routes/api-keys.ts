@@ -1,5 +1,16 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { capKey, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
+import { decideCall } from '../plugins/approvals.ts';
+import { listApprovals, requireApproval } from '../queries/accounts/approvals.ts';
+import { approvalScopes } from '../schemas/base/scopes.ts';
+import {
+  Approval,
+  ApprovalDecision,
+  approvalDays,
+  approvalHours,
+  DecidedApproval,
+  ListedApproval,
+} from '../schemas/base/approvals.ts';
 import { batchLookups } from '../database/batch-lookups.ts';
 import { notFound } from '../errors.ts';
 import { actorOf } from '../plugins/credentials/auth.ts';
@@ -18,7 +29,16 @@ import { Done, ErrorBody, IdParams } from '../schemas/base/wire.ts';
 const config = { access: { session: 'admin' } } as const;
 const tags = ['api keys'];
 
+/** The keys of a customer, and the approvals of their calls. */
 const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
+  void app.register(keys, { prefix: '/api/api-key' });
+  void app.register(approvals, { prefix: '/api/approval' });
+  void app.register(approvalOfKey, { prefix: '/api/ext' });
+};
+
+export default apiKeys;
+
+const keys: FastifyPluginAsyncTypebox = async (app) => {
   // Rotations that arrive together read the same version of the key before any of them writes, so at most one succeeds.
   const findVersion = batchLookups(
     ({ customer_id, id }: Pick<KeyVersion, 'customer_id' | 'id'>) => `${customer_id} ${id}`,
@@ -100,8 +120,8 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
         operationId: 'changeSpendCaps',
         summary: 'Change what an API key may spend',
         description:
-          'Changes the spend caps of an API key, with effect on the next job that it starts. The key keeps its value. ' +
-          'A pool that is not named keeps its cap; `null` takes it away. What the key has spent stays. A revoked or ' +
+          'Changes the spend caps of an API key, and above what its calls need an approval, with effect on its next call. ' +
+          'The key keeps its value. What is not named stays; `null` takes it away. What the key has spent stays. A revoked or ' +
           'expired key is 409.',
         tags,
         params: IdParams,
@@ -112,7 +132,7 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
     async (request) => {
       const { caller, params, body } = request;
       const data = await request.db.transaction((sql) =>
-        capKey(sql, caller.customerId, params.id, body.spend_caps, actorOf(request)),
+        capKey(sql, caller.customerId, params.id, body, actorOf(request)),
       );
       return { success: true as const, message: 'Spend caps changed', data };
     },
@@ -144,6 +164,72 @@ const apiKeys: FastifyPluginAsyncTypebox = async (app) => {
   );
 };
 
-export default apiKeys;
-
 const issued = (message: string, data: Issued): IssuedKey => ({ success: true, message, data });
+
+/** Approvals of calls, for admins in a session. */
+const approvals: FastifyPluginAsyncTypebox = async (app) => {
+  const config = { access: { session: 'admin' } } as const;
+  app.get(
+    '',
+    {
+      config,
+      schema: {
+        operationId: 'listApprovals',
+        summary: 'List the calls that need an approval',
+        description:
+          `Returns the calls of keys with \`approve_over\` that wait or waited for an admin, newest first. They lapse after ` +
+          `${approvalHours} hours, and are kept for ${approvalDays} days.`,
+        tags: ['approvals'],
+        response: { 200: Type.Array(ListedApproval) },
+      },
+    },
+    (request) => request.db.lookup((sql) => listApprovals(sql, request.caller.customerId)),
+  );
+
+  app.patch(
+    '/:id',
+    {
+      config,
+      schema: {
+        operationId: 'updateApproval',
+        summary: 'Approve or refuse a call',
+        description:
+          'Approved, the call runs once, now, as the key sent it, if the key is still active with its scopes. If it fails, ' +
+          'such as for too few credits, or if it would cost or write more by now than was asked for, the response is 409 with ' +
+          'the reason, nothing has happened, and it still waits. A call that was decided or has lapsed is 409.',
+        tags: ['approvals'],
+        params: IdParams,
+        body: ApprovalDecision,
+        response: { 200: DecidedApproval, 409: ErrorBody },
+      },
+    },
+    async (request) => {
+      await decideCall(request, request.params.id, request.body.approve);
+      const { customerId } = request.caller;
+      const data = await request.db.lookup((sql) => requireApproval(sql, customerId, request.params.id));
+      return { success: true as const, message: `Call ${data.status}`, data };
+    },
+  );
+};
+
+/** An approval, for the key that sent the call. */
+const approvalOfKey: FastifyPluginAsyncTypebox = async (app) => {
+  app.get(
+    '/approval/:id',
+    {
+      config: { access: { anyScope: approvalScopes } },
+      schema: {
+        operationId: 'getApproval',
+        summary: 'Read what became of a call that needs an approval',
+        description: 'Returns the state of a call that was answered with 202, and its response when it ran.',
+        tags: ['approvals'],
+        params: IdParams,
+        response: { 200: Approval },
+      },
+    },
+    ({ db, caller, params }) =>
+      db.lookup((sql) =>
+        requireApproval(sql, caller.customerId, params.id, caller.kind === 'key' ? caller.keyId : undefined),
+      ),
+  );
+};

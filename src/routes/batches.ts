@@ -1,13 +1,18 @@
 import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import type { Transaction } from '../database/db.ts';
 import { answerOf, batchOf, sendRecords } from '../plugins/bodies/batches.ts';
+import { readActivityBatch, writeActivityBatch } from '../queries/activities/activities.ts';
 import { readCompanyBatch, writeCompanyBatch } from '../queries/crm/company-batches.ts';
 import { readContactBatch, writeContactBatch } from '../queries/crm/contact-batches.ts';
-import type { Batch, Outcome, ReadOutcome } from '../queries/records/batches.ts';
+import { readOpportunityBatch, writeOpportunityBatch } from '../queries/sales/opportunities.ts';
+import { readProductBatch, writeProductBatch } from '../queries/sales/products.ts';
+import type { Batch, ReadOutcome, WriteBatch } from '../queries/records/batches.ts';
+import { bulkWriters } from '../queries/records/bulk-lock.ts';
 import { snapshot } from '../queries/records/batch-matches.ts';
-import { withLastWrites, type LastWrites } from '../queries/records/last-writes.ts';
+import { withLastWrites } from '../queries/records/last-writes.ts';
 import {
   BatchConflict,
+  activityBatches,
   batchAnswer,
   batchBody,
   batchText,
@@ -15,6 +20,8 @@ import {
   contactBatches,
   matchesOf,
   maxBatchBytes,
+  opportunityBatches,
+  productBatches,
   type BatchKind,
 } from '../schemas/batches.ts';
 import type { Access } from '../schemas/base/scopes.ts';
@@ -23,9 +30,9 @@ import { ErrorBody } from '../schemas/base/wire.ts';
 interface Resource {
   kind: BatchKind;
   path: string;
-  plural: 'contacts' | 'companies';
+  plural: 'contacts' | 'companies' | 'products' | 'opportunities' | 'activities';
   texts: { update: string; delete: string };
-  write: (sql: Transaction, customerId: string, batch: Batch, last: LastWrites) => Promise<Outcome[]>;
+  write: WriteBatch;
   read: (sql: Transaction, customerId: string, batch: Pick<Batch, 'match' | 'items'>) => Promise<ReadOutcome<object>[]>;
 }
 
@@ -37,7 +44,7 @@ const resources: Resource[] = [
     texts: {
       update:
         '`custom_fields` is merged key by key; `list_ids` replaces the lists that a contact was added to by hand.',
-      delete: 'They leave lists and opportunities.',
+      delete: 'They leave lists and opportunities. ',
     },
     write: writeContactBatch,
     read: readContactBatch,
@@ -48,14 +55,46 @@ const resources: Resource[] = [
     plural: 'companies',
     texts: {
       update: '`custom_fields` is merged key by key.',
-      delete: 'Their contacts and opportunities stay, without a company.',
+      delete: 'Their contacts and opportunities stay, without a company. ',
     },
     write: writeCompanyBatch,
     read: readCompanyBatch,
   },
+  {
+    kind: productBatches,
+    path: '/products',
+    plural: 'products',
+    texts: {
+      update: 'A new price does not change opportunities that use the product.',
+      delete: 'Opportunities keep their lines with names and prices. ',
+    },
+    write: writeProductBatch,
+    read: readProductBatch,
+  },
+  {
+    kind: opportunityBatches,
+    path: '/opportunities',
+    plural: 'opportunities',
+    texts: {
+      update:
+        '`contacts_ids` replaces the contacts. `products` changes lines, or is an array of all lines that the opportunity ' +
+        'then has.',
+      delete: 'Their contacts, companies and products stay. ',
+    },
+    write: writeOpportunityBatch,
+    read: readOpportunityBatch,
+  },
+  {
+    kind: activityBatches,
+    path: '/activities',
+    plural: 'activities',
+    texts: { update: 'A task that gets another type loses `due_at` and `done_at`.', delete: '' },
+    write: writeActivityBatch,
+    read: readActivityBatch,
+  },
 ];
 
-const writesOf = ({ kind: { noun }, plural, texts }: Resource) =>
+const writesOf = ({ kind, plural, texts }: Resource) =>
   ({
     create: {
       summary: `Create many ${plural}`,
@@ -78,14 +117,14 @@ const writesOf = ({ kind: { noun }, plural, texts }: Resource) =>
     },
     delete: {
       summary: `Delete many ${plural}`,
-      description: `Deletes up to 1,000 ${plural} for good in one call. ${texts.delete}`,
+      description: `Deletes up to 1,000 ${plural} in one call. ${texts.delete}The deletion can be undone${kind.mayPurge ? ', unless `purge` is true' : ''}.`,
       access: { scope: `${plural}:delete` },
     },
     read: {
       summary: `Read many ${plural}`,
       description:
-        `Returns up to 1,000 ${plural} in one call, each as a GET of the ${noun} does. The response is 200 with one ` +
-        `result for each item, in the order of the items. An item fails alone if no ${noun} has its value, or several ` +
+        `Returns up to 1,000 ${plural} in one call, each as a GET of the ${kind.noun} does. The response is 200 with one ` +
+        `result for each item, in the order of the items. An item fails alone if no ${kind.noun} has its value, or several ` +
         'have it.',
       access: { scope: `${plural}:read` },
     },
@@ -103,7 +142,7 @@ const batches: FastifyPluginAsyncTypebox = async (app) => {
         `${path}/batch/${operation}`,
         {
           bodyLimit: maxBatchBytes,
-          config: { access, limit: 'bulk', idempotent: true, isBatch: true },
+          config: { access, limit: 'bulk', idempotent: true, mayNeedApproval: true, isBatch: true },
           schema: {
             operationId: `${operation}${kind.title}Batch`,
             summary,
@@ -115,11 +154,16 @@ const batches: FastifyPluginAsyncTypebox = async (app) => {
         },
         async (request, reply) => {
           const batch = await batchOf(request, kind, operation);
-          return app.once(request, reply, async (sql) => {
-            const { customerId } = request.caller;
-            const outcomes = await withLastWrites(sql, customerId, (last) => write(sql, customerId, batch, last));
-            return answerOf(outcomes);
-          });
+          const { customerId } = request.caller;
+          return bulkWriters.run(request.requester, () =>
+            app.once(
+              request,
+              reply,
+              async (sql) =>
+                answerOf(await withLastWrites(sql, customerId, (last) => write(sql, customerId, batch, last))),
+              { size: () => ({ records: request.body.items.length }) },
+            ),
+          );
         },
       );
     }

@@ -78,7 +78,7 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
     app.post(
       url,
       {
-        config: { access: { anyScope: undoScopes }, limit: 'bulk', idempotent: true },
+        config: { access: { anyScope: undoScopes }, limit: 'bulk', idempotent: true, mayNeedApproval: true },
         schema: {
           operationId,
           summary,
@@ -98,7 +98,10 @@ const changes: FastifyPluginAsyncTypebox = async (app) => {
       async (request, reply) => {
         const { caller, params, body, db } = request;
         if (body.dry_run) return reply.send(await db.search((sql) => countUndo(sql, undoerOf(caller), params.id)));
-        return app.once(request, reply, (sql) => startUndo(sql, undoerOf(caller), params.id));
+        const by = undoerOf(caller);
+        return app.once(request, reply, (sql) => startUndo(sql, by, params.id), {
+          size: async (sql) => ({ records: (await countUndo(sql, by, params.id)).records }),
+        });
       },
     );
 };

@@ -90,7 +90,7 @@ const resources: Resource[] = [
     united:
       '`custom_fields` merges key by key; `fields` can name `custom_fields.<key>`. Other e-mail addresses are kept in `other_emails`, and phone numbers are united; more ' +
       'than 20 of either is 409, unless `fields` chooses a record for it. The verification is that of the kept address. ',
-    moved: 'It joins the lists to which they were added by hand, and replaces them in opportunities. ',
+    moved: 'It joins the lists to which they were added by hand, and replaces them in opportunities and activities. ',
   },
   {
     path: '/company/merge',
@@ -100,7 +100,7 @@ const resources: Resource[] = [
     body: CompanyMerge,
     merge: mergeCompanies,
     united: '`custom_fields` merges key by key; `fields` can name `custom_fields.<key>`. ',
-    moved: 'It gets their contacts and opportunities. ',
+    moved: 'It gets their contacts, opportunities and activities. ',
   },
 ];
 
@@ -109,7 +109,7 @@ function addMerges(app: Parameters<FastifyPluginAsyncTypebox>[0]): void {
     app.post(
       path,
       {
-        config: { access, limit: 'bulk', idempotent: true },
+        config: { access, limit: 'bulk', idempotent: true, mayNeedApproval: true },
         schema: {
           operationId: `merge${body.title!.replace('Merge', '')}`,
           summary: `Merge ${tag}`,
@@ -125,10 +125,15 @@ function addMerges(app: Parameters<FastifyPluginAsyncTypebox>[0]): void {
         },
       },
       async (request, reply) =>
-        app.once(request, reply, async (sql) => {
-          await merge(sql, request.caller.customerId, request.body);
-          const { id, merge_ids: merged } = request.body;
-          return { success: true, message: `${tag[0]!.toUpperCase()}${tag.slice(1)} merged`, data: { id, merged } };
-        }),
+        app.once(
+          request,
+          reply,
+          async (sql) => {
+            await merge(sql, request.caller.customerId, request.body);
+            const { id, merge_ids: merged } = request.body;
+            return { success: true, message: `${tag[0]!.toUpperCase()}${tag.slice(1)} merged`, data: { id, merged } };
+          },
+          { size: () => ({ records: request.body.merge_ids.length + 1 }) },
+        ),
     );
 }

@@ -3,11 +3,11 @@ import {
   updateCompany,
   countCompanies,
   createCompany,
-  deleteCompany,
   exportCompanies,
   findCompanies,
   listCompanies,
 } from '../queries/crm/companies.ts';
+import { deleteCompany } from '../queries/crm/deletions.ts';
 import { Company, CompanyCount, CompanyCreate, CompanyPatch, CompanyQuery } from '../schemas/companies.ts';
 import { CompanyExport } from '../schemas/files.ts';
 import { Nullable } from '../schemas/base/wire.ts';
@@ -61,8 +61,9 @@ const companies: FastifyPluginAsyncTypebox = async (app) => {
 
   one.remove(deleteCompany, {
     description:
-      'Deletes a company for good. Its contacts and opportunities stay, without a company. With `If-Match` it ' +
-      'is deleted only if it still has that version (else 412).',
+      'Deletes a company. Its contacts and opportunities stay, without a company. With `If-Match` it is deleted ' +
+      'only if it still has that version (else 412). The deletion can be undone, unless `purge` is `true`.',
+    mayPurge: true,
   });
 };
 

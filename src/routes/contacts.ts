@@ -3,11 +3,11 @@ import {
   updateContact,
   countContacts,
   createContact,
-  deleteContact,
   exportContacts,
   findContacts,
   listContacts,
 } from '../queries/crm/contacts.ts';
+import { deleteContact } from '../queries/crm/deletions.ts';
 import {
   Contact,
   ContactCount,
@@ -69,8 +69,9 @@ const contacts: FastifyPluginAsyncTypebox = async (app) => {
 
   one.remove(deleteContact, {
     description:
-      'Deletes a contact for good, and takes it out of lists and opportunities. With `If-Match` it is deleted ' +
-      'only if it still has that version (else 412).',
+      'Deletes a contact, and takes it out of lists and opportunities. With `If-Match` it is deleted only if it ' +
+      'still has that version (else 412). The deletion can be undone, unless `purge` is `true`.',
+    mayPurge: true,
   });
 };
 

@@ -23,8 +23,8 @@ import { eventNouns, eventReaders, readableEvents, type EventNoun, type EventTyp
 import { Event, EventQuery } from '../schemas/events/feed.ts';
 import { visibleJobs } from '../schemas/jobs.ts';
 
-const readers = Object.values(eventReaders).flat() as Scope[];
-const anyScope = scopes.filter((scope) => readers.includes(scope));
+const readers = new Set(Object.values(eventReaders).flat());
+const anyScope = scopes.filter((scope) => readers.has(scope));
 
 const events: FastifyPluginAsyncTypebox = async (app) => {
   app.post(

@@ -1,32 +1,123 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { findCustomFields } from '../queries/records/custom-fields.ts';
-import { builtInFields, customField, Field, objects, type ObjectName } from '../schemas/fields.ts';
+import { actorOf } from '../plugins/credentials/auth.ts';
+import { declareField, removeDeclaration } from '../queries/accounts/declared-fields.ts';
+import { listCustomFields } from '../queries/records/custom-fields.ts';
+import { Declaration, KeyParams, maxDeclared, type DeclaredObject } from '../schemas/base/declared-fields.ts';
+import type { Access } from '../schemas/base/scopes.ts';
+import { Done, ErrorBody } from '../schemas/base/wire.ts';
+import {
+  builtInFields,
+  customField,
+  declarable,
+  Field,
+  FieldDone,
+  objects,
+  type ObjectName,
+} from '../schemas/fields.ts';
 
-const fields: FastifyPluginAsyncTypebox = async (app) => {
+const tags = ['fields'];
+
+/** Who calls: admins in a session, who only declare fields, or keys. */
+interface Options {
+  by: 'session' | 'key';
+}
+
+const titleOf = (object: string): string => `${object[0]!.toUpperCase()}${object.slice(1)}`;
+
+const fields: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
+  if (by === 'key') addLists(app);
+  const access: Access = by === 'key' ? { scope: 'fields:manage' } : { session: 'admin' };
+  for (const [path, object] of Object.entries(declarable)) {
+    /** The id of an operation; each is unique. */
+    const idOf = (verb: string): string => `${verb}${titleOf(path)}Field${by === 'key' ? '' : 'InSession'}`;
+    addDeclarations(app, { path: `/fields/${path}/:key`, object, access, idOf });
+  }
+};
+
+export default fields;
+
+type App = Parameters<FastifyPluginAsyncTypebox>[0];
+
+function addLists(app: App): void {
   for (const [object, { scope }] of Object.entries(objects) as [ObjectName, (typeof objects)[ObjectName]][]) {
     const builtIn = builtInFields(object);
+    const declared = object === 'contacts' || object === 'company' ? declarable[object] : undefined;
     app.get(
       `/fields/${object}`,
       {
         config: { access: { scope } },
         schema: {
-          operationId: `list${object[0]!.toUpperCase()}${object.slice(1)}Fields`,
+          operationId: `list${titleOf(object)}Fields`,
           summary: `List the fields of ${object}`,
           description:
             'Returns what each field is, for programs that map or show fields: built-in ones in their order, then ' +
-            'custom ones, as `custom_fields.<key>`, that the newest 50,000 records have (at most 500).',
-          tags: ['fields'],
+            'custom ones, as `custom_fields.<key>`: those that are declared, and others that the newest 50,000 records ' +
+            'have (at most 500).',
+          tags,
           response: { 200: Type.Array(Field) },
         },
       },
       async ({ db, caller }) => {
-        if (object !== 'contacts' && object !== 'company') return builtIn;
-        const table = object === 'contacts' ? 'contacts' : 'companies';
-        const found = await db.search((sql) => findCustomFields(sql, caller.customerId, table));
-        return [...builtIn, ...found.map(({ key, type }) => customField(key, type))];
+        if (!declared) return builtIn;
+        const custom = await db.search((sql) => listCustomFields(sql, caller.customerId, declared));
+        return [...builtIn, ...custom.map(customField)];
       },
     );
   }
-};
+}
 
-export default fields;
+function addDeclarations(
+  app: App,
+  {
+    path,
+    object,
+    access,
+    idOf,
+  }: { path: string; object: DeclaredObject; access: Access; idOf: (verb: string) => string },
+): void {
+  app.put(
+    path,
+    {
+      config: { access },
+      schema: {
+        operationId: idOf('declare'),
+        summary: `Declare a custom field of ${object}`,
+        description:
+          'Says what the values of a custom field are. From now on, another value is 400 when it is written; `null` is ' +
+          'always allowed, and stored values stay. Replaces an earlier declaration of the field. At most ' +
+          `${maxDeclared} fields of ${object} can be declared; one more is 409.`,
+        tags,
+        params: KeyParams,
+        body: Declaration,
+        response: { 200: FieldDone, 409: ErrorBody },
+      },
+    },
+    async (request) => {
+      const { db, caller, params, body } = request;
+      const name = { object, key: params.key };
+      const field = await db.transaction((sql) => declareField(sql, caller.customerId, name, body, actorOf(request)));
+      return { success: true as const, message: 'Field declared', data: customField(field) };
+    },
+  );
+
+  app.delete(
+    path,
+    {
+      config: { access },
+      schema: {
+        operationId: idOf('undeclare'),
+        summary: `Remove the declaration of a custom field of ${object}`,
+        description: 'From now on, the field takes any value again. Its values stay. Without a declaration it is 404.',
+        tags,
+        params: KeyParams,
+        response: { 200: Done },
+      },
+    },
+    async (request) => {
+      const { db, caller, params } = request;
+      const name = { object, key: params.key };
+      await db.transaction((sql) => removeDeclaration(sql, caller.customerId, name, actorOf(request)));
+      return { success: true as const, message: 'Declaration removed' };
+    },
+  );
+}

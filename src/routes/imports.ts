@@ -7,7 +7,7 @@ import { openErrorsFile } from '../jobs/imports/errors-file.ts';
 import { readFailures } from '../jobs/imports/failures.ts';
 import { previewImport } from '../jobs/imports/preview-import.ts';
 import { receiveFile } from '../jobs/imports/receive-file.ts';
-import { beginImport, cancelImport, changeImport, startUploaded } from '../jobs/imports/start-import.ts';
+import { beginImport, cancelImport, changeImport, sizeOfImport, startUploaded } from '../jobs/imports/start-import.ts';
 import { fileOf, takeFiles } from '../plugins/bodies/file-body.ts';
 import { sendFile } from '../plugins/answers/send-file.ts';
 import { rowsOf } from '../plugins/record-list-routes.ts';
@@ -44,7 +44,8 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         description:
           'Begins an import of contacts or companies from a file. Send the file afterwards with `PUT /imports/{id}/file`. ' +
           'The key needs the scopes of the mode for this kind of records: create, update, or both for an upsert; ' +
-          'otherwise the response is 403. A customer can have three imports under way, and 20 that wait for their file or their start; one more is 409.',
+          'otherwise the response is 403. A key with `approve_over.records` starts the import by `POST /imports/{id}/start`, ' +
+          'not by sending the file. A customer can have three imports under way, and 20 that wait for their file or their start; one more is 409.',
         tags,
         body: ImportCreate,
         response: { 201: ImportBegun, 404: ErrorBody },
@@ -91,7 +92,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         summary: 'Read an import',
         description:
           'Returns the settings and the progress of an import. Ask again until `status` is COMPLETED, FAILED or CANCELLED. ' +
-          'Failed records do not fail the import. An import that this key could not have started is 404.',
+          'Failed records do not fail the import. A dry run that has ended shows what it would change. An import that this key could not have started is 404.',
         tags,
         params: IdParams,
         response: { 200: Import },
@@ -135,28 +136,41 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: ImportPreview, 409: ErrorBody },
       },
     },
-    ({ db, caller, requester, params: { id } }) => previewImport(db, requester, { id, visible: visibleTo(caller) }),
+    ({ db, caller, requester, params: { id } }) =>
+      previewImport(db, requester, { id, visible: visibleTo(caller), isTried: true }),
   );
 
   app.post(
     '/imports/:id/start',
     {
-      config: { access, limit: 'bulk' },
+      config: { access, limit: 'bulk', idempotent: true, mayNeedApproval: true },
       schema: {
         operationId: 'startImport',
         summary: 'Start an import',
         description:
           'Starts an import that was begun with `start` false: it must be UPLOADED. With `dry_run` false it also starts a ' +
           'COMPLETED dry run again, for real: with the file that was checked, which is kept for 24 hours (of a customer the ' +
-          'latest three), under the same id and with new numbers. In any other case the response is 409.',
+          'latest three), under the same id and with new numbers. In any other case the response is 409. For a key with ' +
+          '`approve_over.records`, an import that was not checked by a dry run counts as large as its file can be.',
         tags,
         params: IdParams,
         body: ImportStart,
         response: { 200: Import, 409: ErrorBody },
       },
     },
-    ({ db, caller, params: { id }, body }) =>
-      changed(db, caller, id, (sql, one) => startUploaded(sql, caller.customerId, one, body)),
+    async (request, reply) => {
+      const { caller, params, body } = request;
+      const one = { id: params.id, visible: visibleTo(caller) };
+      return app.once(
+        request,
+        reply,
+        async (sql) => {
+          await startUploaded(sql, caller.customerId, { ...one, isApproved: isApproved(caller) }, body);
+          return requireImport(sql, caller.customerId, one.id, one.visible);
+        },
+        { size: (sql) => sizeOfImport(sql, caller.customerId, one, body) },
+      );
+    },
   );
 
   app.post(
@@ -251,7 +265,11 @@ const upload: FastifyPluginAsyncTypebox = async (app) => {
     },
     async (request) => {
       const { customerId } = request.caller;
-      const given = { id: request.params.id, visible: visibleTo(request.caller) };
+      const given = {
+        id: request.params.id,
+        visible: visibleTo(request.caller),
+        startsReal: !mayNeedApproval(request.caller),
+      };
       const databases = { db: request.db, cleaner: app.db.for({ customerId }, 'api') };
       await receiveFile(databases, customerId, given, fileOf(request, maxFileBytes));
       return request.db.lookup((sql) => requireImport(sql, customerId, given.id, given.visible));
@@ -273,6 +291,12 @@ const changed = (
     await change(sql, { id, visible });
     return requireImport(sql, caller.customerId, id, visible);
   });
+
+const isApproved = (caller: Caller): boolean => caller.kind === 'key' && caller.approved !== undefined;
+
+/** How many records a file has is not known when it arrives, so its upload does not start what may need an approval. */
+const mayNeedApproval = (caller: Caller): boolean =>
+  caller.kind === 'key' && typeof caller.approveOver.records === 'number';
 
 /** A key sees the imports that its scopes allow it to start. */
 const visibleTo = (caller: Caller): VisibleImports => visibleImports(caller.kind === 'key' ? caller.scopes : []);

@@ -1,4 +1,5 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { unlessDry } from '../plugins/approvals.ts';
 import { rowsOf } from '../plugins/record-list-routes.ts';
 import { spenderOf, type Caller } from '../credentials/caller.ts';
 import { cancelJob } from '../jobs/cancel-job.ts';
@@ -15,8 +16,8 @@ import { estimateEnrichment, findEnriched, startEnrichment } from '../jobs/enric
 import { estimateEmailVerification, startEmailVerification } from '../jobs/verification/start-verification.ts';
 import { pageById } from '../queries/records/paging.ts';
 import { requireJobView, listItems, listJobs } from '../queries/jobs/job-views.ts';
-import { undoScopes } from '../schemas/base/scopes.ts';
 import { EnrichContacts, EnrichEstimate } from '../schemas/clean-data/enrichment.ts';
+import { eventReaders } from '../schemas/events/types.ts';
 import {
   Estimate,
   Job,
@@ -35,12 +36,10 @@ import type { Prospect } from '../schemas/prospects.ts';
 import { ErrorBody, IdParams, ShortageBody } from '../schemas/base/wire.ts';
 
 const tags = ['jobs'];
-const starting = { limit: 'jobs', idempotent: true } as const;
+const starting = { limit: 'jobs', idempotent: true, mayNeedApproval: true } as const;
 const unlocking = { access: { scope: 'payment_prospect:create' }, ...starting } as const;
 const verifying = { access: { scope: 'verify_email:create' }, ...starting } as const;
-const reading = {
-  access: { anyScope: ['payment_prospect:create', 'verify_email:create', 'list_contacts:read', ...undoScopes] },
-} as const;
+const reading = { access: { anyScope: eventReaders['job.ended'] } } as const;
 
 const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
   app.post(
@@ -68,7 +67,12 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         request,
         reply,
         (sql, matches) => act(sql, spenderOf(caller, body.max_credits), app.config, body, matches),
-        () => request.catalog.count(search),
+        {
+          prepare: () => request.catalog.count(search),
+          size: unlessDry(body, (sql, matches: number) =>
+            estimateUnlock(sql, spenderOf(caller), app.config, body, Math.min(matches, body.total_records)),
+          ),
+        },
       );
     },
   );
@@ -96,7 +100,15 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         request,
         reply,
         (sql, known) => act(sql, spenderOf(caller, body.max_credits), app.config, body, known),
-        () => find(catalog, body.ids),
+        {
+          prepare: () => find(catalog, body.ids),
+          size: unlessDry(body, (sql, known: Prospect[]) =>
+            estimateSelectedUnlock(sql, spenderOf(caller), app.config, body, known).then(({ cost }) => ({
+              matches: body.ids.length,
+              cost,
+            })),
+          ),
+        },
       );
     },
   );
@@ -121,7 +133,9 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) => {
       const { body, caller } = request;
       const act = body.dry_run ? estimateEmailVerification : startEmailVerification;
-      return app.once(request, reply, (sql) => act(sql, spenderOf(caller, body.max_credits), app.config, body));
+      return app.once(request, reply, (sql) => act(sql, spenderOf(caller, body.max_credits), app.config, body), {
+        size: unlessDry(body, (sql) => estimateEmailVerification(sql, spenderOf(caller), app.config, body)),
+      });
     },
   );
 
@@ -149,12 +163,13 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) => {
       const { body, caller, db } = request;
       const act = body.dry_run ? estimateEnrichment : startEnrichment;
-      return app.once(
-        request,
-        reply,
-        (sql, ids) => act(sql, spenderOf(caller), app.config, body, ids),
-        () => findEnriched(db, caller.customerId, body),
-      );
+      return app.once(request, reply, (sql, ids) => act(sql, spenderOf(caller), app.config, body, ids), {
+        prepare: () => findEnriched(db, caller.customerId, body),
+        size: unlessDry(body, async (sql, ids: string[]) => {
+          const { contacts: matches, cost } = await estimateEnrichment(sql, spenderOf(caller), app.config, body, ids);
+          return { matches, cost };
+        }),
+      });
     },
   );
 

@@ -1,5 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { spenderOf } from '../credentials/caller.ts';
+import type { Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { etagOf } from '../text/etag.ts';
 import { estimateListVerification, startListVerification } from '../jobs/verification/start-verification.ts';
@@ -19,6 +20,7 @@ import {
   MembersRemoved,
 } from '../schemas/lists.ts';
 import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/base/wire.ts';
+import { unlessDry } from '../plugins/approvals.ts';
 import { rowsOf } from '../plugins/record-list-routes.ts';
 import { recordRoutes } from '../plugins/record-routes.ts';
 
@@ -108,7 +110,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
 
   one.remove(deleteList, {
     description:
-      'Deletes a list for good. Its contacts stay. With `If-Match` it is deleted only if it still has that ' +
+      'Deletes a list. Its contacts stay. With `If-Match` it is deleted only if it still has that ' +
       'version (else 412).',
   });
 
@@ -139,7 +141,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     '/list-contact/verify-contacts/:id',
     {
       // The contract requires only the read scope here.
-      config: { access: { scope: 'list_contacts:read' }, limit: 'jobs', idempotent: true },
+      config: { access: { scope: 'list_contacts:read' }, limit: 'jobs', idempotent: true, mayNeedApproval: true },
       schema: {
         operationId: 'verifyContactList',
         summary: "Verify the e-mail addresses of a list's contacts",
@@ -155,14 +157,21 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
         response: { 200: Type.Union([ListVerification, VerificationEstimate]), 402: ShortageBody },
       },
     },
-    async (request, reply) =>
-      app.once(request, reply, async (sql) => {
-        const { caller, params, body } = request;
-        const given = { ...body, listId: params.id };
-        if (body?.dry_run) return estimateListVerification(sql, spenderOf(caller), app.config, given);
-        const data = await startListVerification(sql, spenderOf(caller, body?.max_credits), app.config, given);
-        return { success: true, message: 'Verification started', data };
-      }),
+    async (request, reply) => {
+      const { caller, params, body } = request;
+      const given = { ...body, listId: params.id };
+      const estimate = (sql: Transaction) => estimateListVerification(sql, spenderOf(caller), app.config, given);
+      return app.once(
+        request,
+        reply,
+        async (sql) => {
+          if (body?.dry_run) return estimate(sql);
+          const data = await startListVerification(sql, spenderOf(caller, body?.max_credits), app.config, given);
+          return { success: true, message: 'Verification started', data };
+        },
+        { size: unlessDry(body, estimate) },
+      );
+    },
   );
 
   app.post(

@@ -1,4 +1,8 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import { unlessAborted } from '../credentials/requester.ts';
+import { recordReader } from '../database/batch-lookups.ts';
+import { notFound } from '../errors.ts';
+import { etagOf } from '../text/etag.ts';
 import {
   updateOpportunity,
   createOpportunity,
@@ -6,9 +10,12 @@ import {
   findOpportunities,
   listOpportunities,
 } from '../queries/sales/opportunities.ts';
+import { findPipelines, listPipelines } from '../queries/sales/pipelines.ts';
+import { listStages } from '../queries/sales/stages.ts';
+import { ErrorBody, IdParams } from '../schemas/base/wire.ts';
+import { Pipeline, PipelineListItem, StageListItem, StageQuery } from '../schemas/pipelines.ts';
 import { Opportunity, OpportunityCreate, OpportunityPatch, OpportunityQuery } from '../schemas/opportunities.ts';
 import { rowsOf } from '../plugins/record-list-routes.ts';
-import { pageById } from '../queries/records/paging.ts';
 import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['opportunities'];
@@ -32,28 +39,23 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
         operationId: 'listOpportunities',
         summary: 'List opportunities',
         description:
-          'Returns one page of the opportunities that match `filters`, newest first, with their products. The status of ' +
-          'success is 201.',
+          'Returns one page of the opportunities that match `filters`, newest first unless `order_by` says otherwise, with ' +
+          'their products. The status of success is 201.',
         tags,
         body: OpportunityQuery,
         response: { 201: Type.Array(Opportunity) },
       },
     },
-    async ({ db, caller, body }, reply) => {
-      const { customerId } = caller;
-      const { filters = {} } = body;
-      const page = await pageById(['opportunities', filters], customerId, body.paginate, (paginate) =>
-        db.search((sql) => listOpportunities(sql, customerId, { filters, paginate })),
-      );
-      return rowsOf(reply.code(201), page);
-    },
+    async ({ db, caller, body }, reply) =>
+      rowsOf(reply.code(201), await listOpportunities(db, caller.customerId, body)),
   );
 
   one.create(OpportunityCreate, createOpportunity, {
     description:
       'Creates an opportunity in a stage of a pipeline and links it to contacts, a company, products and a ' +
-      'user. Its `price` is the sum of its lines. An unknown id in the body is 404, and nothing is created.',
-    errors: [404],
+      'user. Its `price` is the sum of its lines. An unknown id in the body is 404, an `external_id` that another ' +
+      'opportunity has is 409; nothing is created then.',
+    errors: [404, 409],
   });
 
   one.read(Opportunity, findOpportunities, {
@@ -71,9 +73,74 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
 
   one.remove(deleteOpportunity, {
     description:
-      'Deletes an opportunity for good. Its contacts, company and products stay. With `If-Match` it is deleted ' +
+      'Deletes an opportunity. Its contacts, company and products stay. With `If-Match` it is deleted ' +
       'only if it still has that version (else 412).',
   });
+
+  addPipelines(app);
 };
+
+const readsPipelines = { access: { scope: 'pipelines:read' } } as const;
+/** Read only: pipelines are made on the command line, and on a page of admins. */
+function addPipelines(app: Parameters<FastifyPluginAsyncTypebox>[0]): void {
+  app.get(
+    '/pipelines',
+    {
+      config: readsPipelines,
+      schema: {
+        operationId: 'listPipelines',
+        summary: 'List pipelines',
+        description:
+          'Returns all pipelines of the customer, without their stages. Pipelines cannot be changed by API keys.',
+        tags: ['pipelines'],
+        response: { 200: Type.Array(PipelineListItem) },
+      },
+    },
+    async ({ db, caller }) => db.lookup((sql) => listPipelines(sql, caller.customerId)),
+  );
+
+  const read = recordReader(app.db, findPipelines);
+  app.get(
+    '/pipelines/:id',
+    {
+      config: { ...readsPipelines, etag: true },
+      schema: {
+        operationId: 'getPipeline',
+        summary: 'Read a pipeline',
+        description: 'Returns one pipeline with its stages, sorted by `order`. The header `etag` holds its version.',
+        tags: ['pipelines'],
+        params: IdParams,
+        response: { 200: Pipeline },
+      },
+    },
+    async (request, reply) => {
+      const { caller, params, requester } = request;
+      const pipeline = await unlessAborted(read(caller.customerId, params.id), requester.signal);
+      if (!pipeline) throw notFound('pipeline');
+      return reply.header('etag', etagOf(pipeline)).send(pipeline);
+    },
+  );
+
+  // Listing answers with 201, as the contract requires.
+  app.post(
+    '/stages/list',
+    {
+      config: { access: { scope: 'stages:read' } },
+      schema: {
+        operationId: 'listStages',
+        summary: 'List the stages of a pipeline',
+        description:
+          'Returns one page of the stages of a pipeline, sorted by `order`, each with the number of its ' +
+          'opportunities. Opportunities need the id of a stage. The status of success is 201.',
+        tags: ['pipelines'],
+        body: StageQuery,
+        response: { 201: Type.Array(StageListItem), 404: ErrorBody },
+      },
+    },
+    async ({ db, caller, body }, reply) => {
+      return rowsOf(reply.code(201), await listStages(db, caller.customerId, body));
+    },
+  );
+}
 
 export default opportunities;

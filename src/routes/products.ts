@@ -1,9 +1,7 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { updateProduct, createProduct, deleteProduct, findProducts, listProducts } from '../queries/sales/products.ts';
-import { Product, ProductCreate, ProductListItem, ProductPatch } from '../schemas/products.ts';
-import { PageQuery } from '../schemas/base/wire.ts';
+import { Product, ProductCreate, ProductListItem, ProductPatch, ProductQuery } from '../schemas/products.ts';
 import { rowsOf } from '../plugins/record-list-routes.ts';
-import { pageById } from '../queries/records/paging.ts';
 import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['products'];
@@ -27,24 +25,21 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
         operationId: 'listProducts',
         summary: 'List products',
         description:
-          'Returns one page of the products, newest first, each with the number of opportunities and pipelines that ' +
-          'use it. The status of success is 201.',
+          'Returns one page of the products that match `filters`, newest first unless `order_by` says otherwise, each with ' +
+          'the number of opportunities and pipelines that use it. The status of success is 201.',
         tags,
-        body: PageQuery,
+        body: ProductQuery,
         response: { 201: Type.Array(ProductListItem) },
       },
     },
-    async ({ db, caller, body }, reply) => {
-      const { customerId } = caller;
-      const page = await pageById(['products'], customerId, body.paginate, (paginate) =>
-        db.search((sql) => listProducts(sql, customerId, paginate)),
-      );
-      return rowsOf(reply.code(201), page);
-    },
+    async ({ db, caller, body }, reply) => rowsOf(reply.code(201), await listProducts(db, caller.customerId, body)),
   );
 
   one.create(ProductCreate, createProduct, {
-    description: 'Creates a product. By default it is active and has the currency of the subscription.',
+    description:
+      'Creates a product. By default it is active and has the currency of the subscription. An `external_id` that ' +
+      'another product has is 409.',
+    errors: [409],
   });
 
   one.read(Product, findProducts, { description: 'Returns one product. The header `etag` holds its version.' });
@@ -54,11 +49,12 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
       'Changes the fields that are sent; others stay. A new price does not change opportunities that use the ' +
       'product: they keep the agreed price. With `If-Match` the product is changed only if it still has that ' +
       'version (else 412).',
+    errors: [409],
   });
 
   one.remove(deleteProduct, {
     description:
-      'Deletes a product for good. Opportunities keep their lines with its name and price. With `If-Match` it ' +
+      'Deletes a product. Opportunities keep their lines with its name and price. With `If-Match` it ' +
       'is deleted only if it still has that version (else 412).',
   });
 };

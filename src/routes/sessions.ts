@@ -4,7 +4,7 @@ import { logIn, replacePassword } from '../accounts/sessions.ts';
 import { LoginAttempts } from '../limits/login-attempts.ts';
 import { actorOf, sessionOf } from '../plugins/credentials/auth.ts';
 import { deleteSession } from '../queries/accounts/sessions.ts';
-import { Login, PasswordChange, Session } from '../schemas/sessions.ts';
+import { Login, PasswordChange, Session } from '../schemas/users.ts';
 import { ErrorBody, Refusal } from '../schemas/base/wire.ts';
 
 const config = { access: { session: 'member' } } as const;

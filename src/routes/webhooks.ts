@@ -30,7 +30,7 @@ import {
   ReplayRequest,
   TestResult,
 } from '../schemas/events/webhooks.ts';
-import { readableEvents } from '../schemas/events/types.ts';
+import { whollyReadableEvents } from '../schemas/events/types.ts';
 
 const tags = ['webhooks'];
 
@@ -178,7 +178,7 @@ const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
         summary: 'Send events to a webhook endpoint again',
         description:
           'Sends again what was recorded since a time, but nothing from before the endpoint was created. It is under ' +
-          'way until each event was tried once; a second replay meanwhile is 409.',
+          'way until each event was tried once; a second replay meanwhile is 409. New events follow after it.',
         tags,
         params: IdParams,
         body: ReplayRequest,
@@ -220,7 +220,7 @@ export default webhooks;
 
 const managementOf = (request: FastifyRequest): Management => {
   const { caller, db, server } = request;
-  const key = caller.kind === 'key' && { id: caller.keyId, types: readableEvents(caller.scopes) };
+  const key = caller.kind === 'key' && { id: caller.keyId, types: whollyReadableEvents(caller.scopes) };
   return { db, config: server.config, customerId: caller.customerId, by: actorOf(request), ...(key && { key }) };
 };
 

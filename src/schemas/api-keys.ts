@@ -1,4 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
+import { ApproveOver, ApproveOverChange } from './base/approvals.ts';
 import { scopes } from './base/scopes.ts';
 import type { Pool } from './credits.ts';
 import { Enum, Instant, Nullable, Strict, success, Uuid } from './base/wire.ts';
@@ -82,13 +83,16 @@ export const KeyRequest = Strict(
     name: KeyName(),
     expiration: Expiration(),
     permissions: Type.Optional(
-      Permissions({ description: 'The scopes of the key. By default it has all but `webhooks:manage`.' }),
+      Permissions({
+        description: 'The scopes of the key. By default it has all but `webhooks:manage` and `fields:manage`.',
+      }),
     ),
     spend_caps: Type.Optional(
       SpendCapChanges(
         'What the jobs of the key may cost. A new key has no cap in a pool that is not named; a rotated one keeps its own.',
       ),
     ),
+    approve_over: Type.Optional(ApproveOverChange),
   },
   {
     examples: [
@@ -108,8 +112,14 @@ export const KeyChange = Type.Partial(KeyRequest, { additionalProperties: false,
 export type KeyChange = Static<typeof KeyChange>;
 
 export const SpendCapsChange = Strict(
-  { spend_caps: SpendCapChanges('The new caps. A pool that is not named keeps its own.') },
-  { title: 'SpendCapsChange', examples: [{ spend_caps: { verification: { amount: 500, per: 'day' } } }] },
+  {
+    spend_caps: Type.Optional(SpendCapChanges('The new caps. A pool that is not named keeps its own.')),
+    approve_over: Type.Optional(ApproveOverChange),
+  },
+  {
+    title: 'SpendCapsChange',
+    examples: [{ spend_caps: { verification: { amount: 500, per: 'day' } } }],
+  },
 );
 
 const keyStatuses = ['active', 'expired', 'revoked'] as const;
@@ -124,6 +134,7 @@ export const ApiKey = Type.Object(
     }),
     permissions: Type.Array(Enum(scopes), { description: 'The scopes of the key.' }),
     spend_caps: SpendCaps,
+    approve_over: ApproveOver,
     spent: Spent,
     status: Enum(keyStatuses, '`active`: accepted; `expired` and `revoked`: refused with 401, for ever.'),
     expires_at: Instant('When the key expires, or expired.'),
@@ -143,7 +154,17 @@ export const IssuedKey = Type.Object(
     ...success,
     data: Type.Composite(
       [
-        Type.Pick(ApiKey, ['id', 'name', 'start', 'permissions', 'spend_caps', 'status', 'expires_at', 'created_at']),
+        Type.Pick(ApiKey, [
+          'id',
+          'name',
+          'start',
+          'permissions',
+          'spend_caps',
+          'approve_over',
+          'status',
+          'expires_at',
+          'created_at',
+        ]),
         Type.Object({
           key: Type.String({ description: 'The key itself. Only this response shows it: store it now.' }),
         }),

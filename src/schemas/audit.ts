@@ -3,6 +3,8 @@ export const auditEvents = [
   'api_key.rotated',
   'api_key.revoked',
   'api_key.spend_caps_changed',
+  'approval.approved',
+  'approval.refused',
   'user.created',
   'user.deactivated',
   'user.role_changed',
@@ -22,6 +24,8 @@ export const auditEvents = [
   'webhook.rotated',
   'webhook.deleted',
   'webhook.disabled',
+  'field.declared',
+  'field.removed',
 ] as const;
 export type AuditEventName = (typeof auditEvents)[number];
 

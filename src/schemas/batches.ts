@@ -1,7 +1,10 @@
-import { Type, type Static, type TObject, type TSchema, type TUnsafe } from '@sinclair/typebox';
+import { OptionalKind, Type, type Static, type TObject, type TSchema, type TUnsafe } from '@sinclair/typebox';
+import { Activity, ActivityCreate, ActivityPatch } from './activities.ts';
 import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
 import { ContactCreate, ContactDetail, ContactPatch } from './contacts.ts';
-import { Email, Enum, ErrorBody, FaultList, Strict, Uuid } from './base/wire.ts';
+import { LinesOrPatch, OpportunityCreate, Opportunity, OpportunityPatch } from './opportunities.ts';
+import { Product, ProductCreate, ProductPatch } from './products.ts';
+import { Domain, Email, Enum, ErrorBody, FaultList, Strict, Uuid } from './base/wire.ts';
 
 export type BatchOperation = 'create' | 'update' | 'upsert' | 'delete' | 'read';
 
@@ -13,13 +16,59 @@ const matchSchemas = {
     description: "The caller's own id of the record. It names the record if `match` is `external_id`.",
     examples: ['crm-4711'],
   }),
+  domain: Domain('Domain of the company. It names the record if `match` is `domain`.'),
   work_email: Email('E-mail address at work. It names the record if `match` is `work_email`.'),
 } as const satisfies Record<string, TSchema>;
 
 export type MatchField = keyof typeof matchSchemas;
 
+/** Members of records that refer to others, by the kind of these. Those of `products` are in lines. */
+export const referringMembers = {
+  company_id: 'company',
+  contact_id: 'contact',
+  opportunity_id: 'opportunity',
+  contacts_ids: 'contact',
+  products: 'product',
+  stage_id: 'stage',
+} as const;
+
+const OwnId = Strict(
+  { external_id: matchSchemas.external_id },
+  { title: 'ReferenceByExternalId', description: "The caller's own id of the record, instead of its id." },
+);
+const StageByName = Strict(
+  {
+    pipeline: Type.String({ minLength: 1, maxLength: 255, description: 'Name of the pipeline.' }),
+    stage: Type.String({ minLength: 1, maxLength: 255, description: 'Name of the stage.' }),
+  },
+  { title: 'StageByName', description: 'The names of a stage and its pipeline, without regard to case and accents.' },
+);
+
+/** Returns the schema of a body whose members may refer to records by other values than their ids. */
+function withReferences({ properties, ...schema }: TObject): TObject {
+  const members = Object.entries(properties).map(([name, member]) => {
+    const noun = referringMembers[name as keyof typeof referringMembers] as string | undefined;
+    return [name, noun === undefined ? member : orOther(member, noun === 'stage' ? StageByName : OwnId)];
+  });
+  return { ...schema, properties: Object.fromEntries(members) as TObject['properties'] };
+}
+
+function orOther(schema: TSchema, other: TSchema): TSchema {
+  const { format, items, properties, anyOf, title, description } = schema;
+  const named = { ...schema, ...(title !== undefined && { title: `${title}ByReference` }) };
+  if (format === 'uuid') {
+    const union = Type.Union([schema, other], { ...(description && { description }) });
+    return schema[OptionalKind] ? Type.Optional(union) : union;
+  }
+  if (items) return { ...named, items: orOther(items as TSchema, other) };
+  if (anyOf) return { ...named, anyOf: (anyOf as TSchema[]).map((one) => orOther(one, other)) };
+  if (!properties) return schema;
+  const changed = Object.entries(properties as TObject['properties']).map(([name, one]) => [name, orOther(one, other)]);
+  return { ...named, properties: Object.fromEntries(changed) as TObject['properties'] };
+}
+
 export interface BatchKind {
-  readonly noun: 'contact' | 'company';
+  readonly noun: 'contact' | 'company' | 'product' | 'opportunity' | 'activity';
   /** Prefix of its schemas' titles, such as `Contact` in `ContactBatchCreate`. */
   readonly title: string;
   /** The fields of a new record; of a single create, more of them are required. */
@@ -29,6 +78,8 @@ export interface BatchKind {
   readonly matches: readonly MatchField[];
   /** A new record needs one field of each group, beside what `create` requires. */
   readonly needsOneOf?: readonly (readonly string[])[];
+  /** Its records can be deleted for good. */
+  readonly mayPurge?: true;
 }
 
 export const contactBatches: BatchKind = {
@@ -48,22 +99,66 @@ export const contactBatches: BatchKind = {
     ['work_email', 'external_id', 'profnet_url', 'phone_numbers', 'mobile_phone'],
     ['first_name', 'last_name', 'work_email'],
   ],
+  mayPurge: true,
 };
 
 export const companyBatches: BatchKind = {
   noun: 'company',
   title: 'Company',
-  create: Type.Composite(
-    [Type.Pick(CompanyCreate, ['company_name']), Type.Partial(Type.Omit(CompanyCreate, ['company_name']))],
-    {
-      additionalProperties: false,
-      title: 'CompanyBatchCreateItem',
-      description: 'Needs `company_name`.',
-      examples: CompanyCreate['examples'],
-    },
-  ),
+  create: Type.Partial(CompanyCreate, {
+    additionalProperties: false,
+    title: 'CompanyBatchCreateItem',
+    description: 'Needs `company_name` or `domain`. A company without a name is named by its domain.',
+    examples: CompanyCreate['examples'],
+  }),
   patch: CompanyPatch,
   shown: Company,
+  matches: ['id', 'external_id', 'domain'],
+  needsOneOf: [['company_name', 'domain']],
+  mayPurge: true,
+};
+
+export const activityBatches: BatchKind = {
+  noun: 'activity',
+  title: 'Activity',
+  create: withReferences({ ...ActivityCreate, title: 'ActivityBatchCreateItem' }),
+  patch: withReferences(ActivityPatch),
+  shown: Activity,
+  matches: ['id', 'external_id'],
+};
+
+export const productBatches: BatchKind = {
+  noun: 'product',
+  title: 'Product',
+  create: ProductCreate,
+  patch: ProductPatch,
+  shown: Product,
+  matches: ['id', 'external_id'],
+};
+
+const { priority, contacts_ids, products, ...needed } = OpportunityCreate.properties;
+
+export const opportunityBatches: BatchKind = {
+  noun: 'opportunity',
+  title: 'Opportunity',
+  create: withReferences(
+    Type.Object(
+      { ...needed, ...Type.Partial(Type.Object({ priority, contacts_ids, products })).properties },
+      {
+        additionalProperties: false,
+        title: 'OpportunityBatchCreateItem',
+        description: 'By default `priority` is `NONE`, and there are no contacts and products.',
+        examples: OpportunityCreate['examples'],
+      },
+    ),
+  ),
+  patch: withReferences(
+    Type.Object(
+      { ...OpportunityPatch.properties, products: Type.Optional(LinesOrPatch) },
+      { examples: OpportunityPatch['examples'] },
+    ),
+  ),
+  shown: Opportunity,
   matches: ['id', 'external_id'],
 };
 
@@ -90,6 +185,7 @@ export interface BatchBody {
   items: unknown[];
   match?: MatchField;
   atomic?: boolean;
+  purge?: boolean;
 }
 
 export function batchBody(kind: BatchKind, operation: BatchOperation): TUnsafe<BatchBody> {
@@ -101,6 +197,7 @@ export function batchBody(kind: BatchKind, operation: BatchOperation): TUnsafe<B
         items: Items(kind, operation),
         ...(matches.length > 0 ? { match: Match(matches, operation) } : {}),
         ...(operation === 'read' ? {} : { atomic: Type.Optional(Atomic()) }),
+        ...(operation === 'delete' && kind.mayPurge ? { purge: Type.Optional(Purge()) } : {}),
       },
       {
         title: titleOf(kind, operation),
@@ -170,12 +267,21 @@ const Atomic = () =>
       'item, with the faults of all items.',
   });
 
-function exampleItems({ create }: BatchKind, operation: BatchOperation): unknown[] {
+const Purge = () =>
+  Type.Boolean({
+    default: false,
+    description:
+      'If true, the records are removed for good: nothing brings them back. A record that is deleted already can be ' +
+      'named by its id, as long as its deletion is kept in the history.',
+  });
+
+function exampleItems({ create, patch }: BatchKind, operation: BatchOperation): unknown[] {
   const id = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
   const created = create['examples'] as object[];
   if (operation === 'create') return created;
   if (operation === 'upsert') return created.map((item, i) => ({ external_id: `crm-${i + 1}`, ...item }));
-  return [operation === 'update' ? { id, industry: 'Computing' } : { id }];
+  const [change] = patch['examples'] as object[];
+  return [operation === 'update' ? { id, ...change } : { id }];
 }
 
 export const batchStatuses = ['created', 'updated', 'unchanged', 'deleted', 'found', 'failed'] as const;

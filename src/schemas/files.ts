@@ -1,8 +1,25 @@
 import { Type, type TObject, type TSchema, type TUnsafe } from '@sinclair/typebox';
-import { ContactFilters, CompanyFilters, customKey } from './filters.ts';
-import { Company, CompanyCreate, CompanyPatch } from './companies.ts';
-import { Contact, ContactCreate, ContactPatch } from './contacts.ts';
-import { companyLabels, contactLabels } from './fields.ts';
+import {
+  Activity,
+  ActivityCreate,
+  activityFilterFields,
+  ActivityFilters,
+  ActivityPatch,
+  activityTable,
+} from './activities.ts';
+import { namesWhere, type FieldTable } from './base/field-table.ts';
+import {
+  Company,
+  CompanyCreate,
+  companyFilterFields,
+  CompanyFilters,
+  CompanyPatch,
+  companyTable,
+} from './companies.ts';
+import { Contact, ContactCreate, contactFilterFields, ContactFilters, ContactPatch, contactTable } from './contacts.ts';
+import { Opportunity, OpportunityCreate, OpportunityPatch, opportunityTable } from './opportunities.ts';
+import { Product, ProductCreate, ProductPatch, productTable } from './products.ts';
+import { customKey, indexed, nameOf, orderOf, type FilterFields, type GivenOrder } from './filters.ts';
 import { Enum, Strict } from './base/wire.ts';
 
 /** CSV with a header line, or NDJSON (one JSON object per line). */
@@ -19,12 +36,11 @@ export const maxXlsxRecords = 200_000;
 /** The schemas that determine which fields a file can contain. The endpoints for single records use the same. */
 export interface FileFields {
   /** As in the URL path. */
-  readonly noun: 'contacts' | 'company';
+  readonly noun: 'contacts' | 'company' | 'products' | 'opportunities' | 'activities';
   readonly shown: TObject;
   readonly create: TObject;
   readonly patch: TObject;
-  /** The title of each column in a file for people; null: the field is left out. Without `custom_fields`. */
-  readonly labels: Readonly<Record<string, string | null>>;
+  readonly table: FieldTable;
 }
 
 export const contactFileFields: FileFields = {
@@ -32,15 +48,39 @@ export const contactFileFields: FileFields = {
   shown: Contact,
   create: ContactCreate,
   patch: ContactPatch,
-  labels: contactLabels,
+  table: contactTable,
 };
 
 export const companyFileFields: FileFields = {
   noun: 'company',
-  shown: Company,
+  shown: Type.Omit(Company, ['last_activity_at']),
   create: CompanyCreate,
   patch: CompanyPatch,
-  labels: companyLabels,
+  table: companyTable,
+};
+
+export const activityFileFields: FileFields = {
+  noun: 'activities',
+  shown: Activity,
+  create: ActivityCreate,
+  patch: ActivityPatch,
+  table: activityTable,
+};
+
+export const productFileFields: FileFields = {
+  noun: 'products',
+  shown: Product,
+  create: ProductCreate,
+  patch: ProductPatch,
+  table: productTable,
+};
+
+export const opportunityFileFields: FileFields = {
+  noun: 'opportunities',
+  shown: Opportunity,
+  create: OpportunityCreate,
+  patch: OpportunityPatch,
+  table: opportunityTable,
 };
 
 /** Fields of a contact's company in files, with their names in responses. */
@@ -50,31 +90,35 @@ export const companyParts = {
   'company.industry': 'industry',
 } as const;
 
+/** Only in imports: that by which the company is found, too. */
+export const companyKeys = { 'company.external_id': 'external_id', 'company.domain': 'domain' } as const;
+
 /** Without `custom_fields.<key>`. */
 export function namesOf({ shown }: FileFields): string[] {
   const names = Object.keys(shown.properties);
   return 'company' in shown.properties ? [...names, ...Object.keys(companyParts)] : names;
 }
 
+export const hasCustomFields = ({ shown }: FileFields): boolean => 'custom_fields' in shown.properties;
+
 /** Also for `custom_fields.<key>`. */
 export const isFileField = (fields: FileFields, name: string): boolean =>
-  namesOf(fields).includes(name) || customKey(name) !== undefined;
+  namesOf(fields).includes(name) || (hasCustomFields(fields) && customKey(name) !== undefined);
 
 /** Ids first. Of a contact's company only `company.id`, and not its lists. */
 export function importableNames({ create }: FileFields): string[] {
-  const { external_id, company, list_ids: _, ...others } = create.properties;
+  const { external_id, company, list_ids: _, custom_fields, ...others } = create.properties;
   return [
     'id',
     ...(external_id ? ['external_id'] : []),
-    ...Object.keys(others).filter((name) => name !== 'custom_fields'),
+    ...Object.keys(others),
     ...(company ? ['company.id'] : []),
-    'custom_fields',
+    ...(custom_fields ? ['custom_fields'] : []),
   ];
 }
 
 /** The fields of a file for people: no ids. Each key of the custom fields is another column. */
-export const readableNames = ({ labels }: FileFields): string[] =>
-  Object.keys(labels).filter((name) => labels[name] !== null);
+export const readableNames = ({ table }: FileFields): string[] => namesWhere(table, ({ isInternal }) => !isInternal);
 
 export const fieldSets = ['importable', 'readable', 'all'] as const;
 
@@ -89,38 +133,32 @@ export const maxReadableKeys = 1_000;
 
 export const maxFileFields = 200;
 
-const Fields = (fields: FileFields): TUnsafe<GivenFields> =>
-  Type.Unsafe<GivenFields>({
-    type: ['string', 'array'],
-    items: { type: 'string' },
-    minItems: 1,
-    maxItems: maxFileFields,
-    'x-file-fields': fields.noun,
-    description:
-      `\`"importable"\` (default of \`csv\` and \`ndjson\`): ${importableNames(fields).join(', ')}. ` +
-      `\`"readable"\` (default of \`xlsx\`; not with \`ndjson\`): ${readableNames(fields).join(', ')}, and each key of ` +
-      '`custom_fields` as a column. `"all"`: every field of the record. ' +
-      `Or an array of names: ${namesOf(fields).join(', ')}, custom_fields.<key>.`,
-    examples: ['importable', ['id', namesOf(fields)[1]]],
-  });
+const Fields = (title: string, fields: FileFields): TUnsafe<GivenFields> => {
+  const names = namesOf(fields);
+  const custom = hasCustomFields(fields);
+  const allowed = [...names, ...(custom ? ['custom_fields.<key>'] : [])].join(', ');
+  return Type.Unsafe(
+    Type.Union(
+      [Enum(fieldSets), Type.Array(nameOf(names, custom), { minItems: 1, maxItems: maxFileFields, uniqueItems: true })],
+      {
+        title: `${title}ExportFields`,
+        description:
+          `\`"importable"\` (default of \`csv\` and \`ndjson\`): ${importableNames(fields).join(', ')}. ` +
+          `\`"readable"\` (default of \`xlsx\`; not with \`ndjson\`): ${readableNames(fields).join(', ')}` +
+          `${custom ? ', and each key of `custom_fields` as a column' : ''}. \`"all"\`: every field of the record. ` +
+          `Or an array of names: ${allowed}.`,
+        examples: ['importable', ['id', names[1]]],
+      },
+    ),
+  );
+};
 
-/** By kind of record. Each of these fields has a database index. */
-export const exportOrderFields = {
-  contacts: ['created_at', 'updated_at', 'score', 'last_name', 'work_email'],
-  company: ['created_at', 'updated_at', 'score', 'company_name'],
-} as const;
-
-/** A single field that has a database index. Validated by the keyword `x-order-by-index`. */
-const IndexedOrder = (
-  noun: keyof typeof exportOrderFields,
-): TUnsafe<Record<string, string> | { field: string; direction: string }[]> =>
-  Type.Unsafe({
-    type: ['object', 'array'],
-    additionalProperties: true,
-    'x-order-by-index': noun,
+/** A single field that has a database index. */
+const IndexedOrder = (fields: FilterFields): TUnsafe<GivenOrder> =>
+  orderOf(`${fields.title}ExportOrder`, indexed(fields), 1, {
     description:
       'As in the list call, but only one field, and one that has an index: ' +
-      `${exportOrderFields[noun].join(', ')}. Newest first by default.`,
+      `${indexed(fields).join(', ')}. Newest first by default.`,
     examples: [{ updated_at: 'ASC' }],
   });
 
@@ -133,19 +171,24 @@ const Format = Enum(
     'times (in UTC) are such. With `fields: "readable"` the header has titles for people.',
 );
 
-const exportOf = <F extends TSchema>(fields: FileFields, filters: F, title: string, example: object) =>
+const exportOf = <F extends TSchema>(fields: FileFields, filterFields: FilterFields, filters: F, example: object) =>
   Strict(
     {
       format: Format,
       filters: Type.Optional(filters),
-      order_by: Type.Optional(IndexedOrder(fields.noun)),
-      fields: Type.Optional(Fields(fields)),
+      order_by: Type.Optional(IndexedOrder(filterFields)),
+      fields: Type.Optional(Fields(filterFields.title, fields)),
     },
-    { title, examples: [{ format: 'csv', filters: example }] },
+    { title: `${filterFields.title}Export`, examples: [{ format: 'csv', filters: example }] },
   );
 
-export const ContactExport = exportOf(contactFileFields, ContactFilters, 'ContactExport', { location_country: 'GB' });
-export const CompanyExport = exportOf(companyFileFields, CompanyFilters, 'CompanyExport', { industry: 'Computing' });
+export const ContactExport = exportOf(contactFileFields, contactFilterFields, ContactFilters, {
+  location_country: 'GB',
+});
+export const CompanyExport = exportOf(companyFileFields, companyFilterFields, CompanyFilters, {
+  industry: 'Computing',
+});
+export const ActivityExport = exportOf(activityFileFields, activityFilterFields, ActivityFilters, { type: 'call' });
 
 export const contentTypes: Record<ExportFormat, string> = {
   csv: 'text/csv; charset=utf-8',

@@ -1,5 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { companyBatches, contactBatches, type MatchField } from './batches.ts';
+import { FieldChanges } from './events/changes.ts';
 import type { Scope } from './base/scopes.ts';
 import {
   CreatedAt,
@@ -25,6 +26,8 @@ export const importMatches: Record<ImportObject, readonly MatchField[]> = {
   contacts: contactBatches.matches,
   companies: companyBatches.matches,
 };
+
+const allMatches = [...new Set(Object.values(importMatches).flat())];
 
 /**
  * `UPLOADING → UPLOADED → PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. An import that starts by itself skips
@@ -161,9 +164,9 @@ export const ImportCreate = Strict(
     ),
     match: Type.Optional(
       Enum(
-        importMatches.contacts,
+        allMatches,
         'The field by which a record of the file names the stored one. With `update` it is `id` by default. With ' +
-          '`upsert` it is required, and not `id`. With `create` it is not allowed. `work_email` is for contacts only.',
+          '`upsert` it is required, and not `id`. With `create` it is not allowed. `work_email` is for contacts only, `domain` for companies.',
       ),
     ),
     format: Type.Optional(
@@ -210,6 +213,25 @@ export type ImportPatch = Static<typeof ImportPatch>;
 
 const count = (description: string) => Type.Integer({ description });
 
+const notListed = 'Null of others. Absent in lists.';
+const shownChanges = 'A company is shown by its name.';
+
+export const ImportChange = Type.Object(
+  {
+    line: Type.Integer({ description: 'Where the record starts in the file; the header line is 1.' }),
+    id: Uuid('Id of the stored record.'),
+    fields: FieldChanges(`The values now and then, by field, such as \`job_title\`. ${shownChanges}`),
+  },
+  { title: 'ImportChange' },
+);
+export type ImportChange = Static<typeof ImportChange>;
+
+/** What a check shows beside its numbers. */
+const findings = {
+  changes: Type.Array(ImportChange, { description: 'The first 20 stored records that would change.' }),
+  repeated: Type.Integer({ description: 'Values of the field `match` that several records have.' }),
+};
+
 export const Import = Type.Object(
   {
     id: Uuid('Id of the import.'),
@@ -217,7 +239,7 @@ export const Import = Type.Object(
     object: Enum(importObjects, 'What the file contains.'),
     mode: Enum(importModes, 'What the import does with the records of its file.'),
     match: Nullable(
-      Enum(importMatches.contacts, 'The field by which a record of the file names the stored one. Null with `create`.'),
+      Enum(allMatches, 'The field by which a record of the file names the stored one. Null with `create`.'),
     ),
     format: Enum(
       importFormats,
@@ -250,6 +272,18 @@ export const Import = Type.Object(
     created_at: CreatedAt(),
     started_at: Nullable(Instant('When the work began. Null: it has not begun.')),
     finished_at: Nullable(Instant('When the import ended. Null: it has not ended.')),
+    changes: Type.Optional(
+      Nullable({
+        ...findings.changes,
+        description: `Of a dry run that has ended: the first 20 stored records that would change. ${notListed}`,
+      }),
+    ),
+    repeated: Type.Optional(
+      Nullable({
+        ...findings.repeated,
+        description: `Of a dry run that has ended: values of the field \`match\` that several records have. ${notListed}`,
+      }),
+    ),
   },
   { title: 'Import' },
 );
@@ -305,6 +339,7 @@ export const ImportPreview = Type.Object(
     warnings: Type.Array(Finding, {
       description: 'What is left out: columns that are read as no field, and values that cannot be read.',
     }),
+    ...findings,
   },
   { title: 'ImportPreview' },
 );

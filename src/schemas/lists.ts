@@ -1,4 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
+import { contactFilterFields } from './contacts.ts';
+import { nameOf } from './filters.ts';
 import {
   CreatedAt,
   Cursor,
@@ -39,9 +41,11 @@ export const ruleLimits = { rules: 50, values: 100, characters: 255, lists: 500 
 
 /** Fields that rules cannot use: with `list_id`, the members of a list would depend on another list. */
 export const unruled: readonly string[] = ['list_id', 'search'];
+export const ruleFields = Object.keys(contactFilterFields.types).filter((name) => !unruled.includes(name));
 
 const ruleProperties = {
-  field: Text(128, {
+  field: nameOf(ruleFields, true, {
+    maxLength: 128,
     description: 'A field that contacts can be filtered by, except `list_id` and `search`; also `custom_fields.<key>`.',
     examples: ['job_title'],
   }),
@@ -72,7 +76,7 @@ export type RuleGiven = Static<typeof RuleGiven>;
 
 const RulesGiven = Type.Array(RuleGiven, {
   maxItems: ruleLimits.rules,
-  'x-rules': 'contacts',
+  'x-rules': true,
   description:
     `Contacts that match the rules are members of the list. At most ${ruleLimits.rules}; a customer can have ` +
     `${ruleLimits.lists} lists with rules.`,

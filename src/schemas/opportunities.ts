@@ -1,7 +1,10 @@
-import { Type, type Static, type TSchema } from '@sinclair/typebox';
+import { Type, type Static } from '@sinclair/typebox';
+import type { FieldTable } from './base/field-table.ts';
+import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
 import {
   CreatedAt,
   Enum,
+  ExternalId,
   Ids,
   Instant,
   Name,
@@ -26,7 +29,7 @@ const Line = Strict(
 );
 export type Line = Static<typeof Line>;
 
-const Detail = Type.Object(
+export const Detail = Type.Object(
   {
     product_id: Uuid('The product. It may have been deleted since.'),
     name: Type.String({ description: 'Name of the product.' }),
@@ -36,6 +39,7 @@ const Detail = Type.Object(
   },
   { title: 'OpportunityDetail' },
 );
+export type Detail = Static<typeof Detail>;
 
 const writable = {
   name: Name({
@@ -49,6 +53,7 @@ const writable = {
   user_id_assigned: Uuid('The responsible user: an id from `GET /api/ext/customer/users`.'),
   estimated_closing_date: Instant('When it will probably be decided.'),
   close_date: Instant('When it has to be decided, or was.'),
+  external_id: ExternalId(),
 };
 
 const companyId = Uuid('An existing company.');
@@ -77,20 +82,38 @@ export const Opportunity = Type.Object(
 );
 export type Opportunity = Static<typeof Opportunity>;
 
+export const opportunityTable = {
+  id: { label: 'Id', filter: 'uuid', isInternal: true },
+  external_id: { label: 'Your own id', filter: 'exact', isInternal: true },
+  name: { label: 'Name', filter: 'text' },
+  description: { label: 'Description', filter: 'text' },
+  price: { label: 'Value', filter: 'number' },
+  priority: { label: 'Priority', filter: 'text' },
+  stage_id: { label: 'Stage', references: 'stages', filter: 'uuid', isInternal: true },
+  pipeline_id: { label: 'Pipeline', filter: 'uuid', isUnsorted: true, isInternal: true },
+  contacts_ids: { label: 'Contacts', references: 'contacts', isInternal: true },
+  contact_id: { label: 'Contact', references: 'contacts', filter: 'uuid', isUnsorted: true, isInternal: true },
+  company_id: { label: 'Company', references: 'company', filter: 'uuid', isInternal: true },
+  user_id_assigned: { label: 'Assigned to', references: 'users', filter: 'uuid', isInternal: true },
+  estimated_closing_date: { label: 'Expected to close', filter: 'instant' },
+  close_date: { label: 'Closes', filter: 'instant' },
+  source_id: { label: 'Your own source', filter: 'uuid', isInternal: true },
+  details: { label: 'Products', isInternal: true },
+  created_at: { label: 'Created', filter: 'instant', isIndexed: true },
+  updated_at: { label: 'Last changed', filter: 'instant', isIndexed: true },
+} as const satisfies FieldTable<keyof Opportunity>;
+
 const lines = { maxItems: 1000 };
-const { description, ...required } = writable;
+const Lines = (description: string) => Type.Array(Line, { ...lines, 'x-distinct-ids': true, description });
+const { description, external_id, ...required } = writable;
 
 export const OpportunityCreate = Type.Composite(
   [
     Type.Object({
       ...required,
-      products: Type.Array(Line, {
-        ...lines,
-        'x-distinct-ids': true,
-        description: 'The products that are offered, each once. `[]`: none yet.',
-      }),
+      products: Lines('The products that are offered, each once. `[]`: none yet.'),
     }),
-    Type.Partial(Type.Object({ description, company_id: companyId, source_id: sourceId })),
+    Type.Partial(Type.Object({ description, external_id, company_id: companyId, source_id: sourceId })),
   ],
   {
     additionalProperties: false,
@@ -139,28 +162,26 @@ const LinesPatch = Strict(
 );
 export type LinesPatch = Static<typeof LinesPatch>;
 
-const AnyOf = (id: TSchema, description: string) =>
-  Type.Optional(Type.Unsafe<string | string[]>({ anyOf: [id, Type.Array(id, { maxItems: 100 })], description }));
-
-/** An id, or several of which one is enough. An unknown id matches nothing. */
-export const OpportunityFilters = Strict(
-  {
-    stage_id: AnyOf(Uuid(), 'The stage: an id, or an array of ids (any of).'),
-    company_id: AnyOf(Uuid(), 'The company: an id, or an array of ids (any of).'),
-    contact_id: AnyOf(Uuid(), 'One of the contacts: an id, or an array of ids (any of).'),
-  },
-  { title: 'OpportunityFilters', description: 'Which opportunities. Those that match every filter that is given.' },
+export const opportunityFilterFields = filterFieldsOf('opportunities', 'Opportunity', opportunityTable, false);
+const example = { stage_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c', price: { gte: 1000 } };
+export const OpportunityFilters = Filters(
+  opportunityFilterFields,
+  `${textOfFilters()}\n\`contact_id\` is one of its contacts, \`pipeline_id\` that of its stage.`,
+  example,
 );
-export type OpportunityFilters = Static<typeof OpportunityFilters>;
 
-export const OpportunityQuery = Strict(
-  { filters: Type.Optional(OpportunityFilters), paginate: Type.Optional(PaginateOrContinue) },
+export const OpportunityQuery = Type.Partial(
+  Type.Object({
+    filters: OpportunityFilters,
+    order_by: OrderBy(opportunityFilterFields, ['price', 'close_date']),
+    paginate: PaginateOrContinue,
+  }),
   {
+    additionalProperties: false,
     title: 'OpportunityQuery',
-    examples: [{ filters: { stage_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c' }, paginate: { page: 1, limit: 25 } }],
+    examples: [{ filters: example, order_by: { close_date: 'ASC' }, paginate: { page: 1, limit: 25 } }],
   },
 );
-export type OpportunityQuery = Static<typeof OpportunityQuery>;
 
 /** Omitted fields do not change. Null clears a nullable field. */
 export const OpportunityPatch = Type.Partial(
@@ -184,4 +205,7 @@ export const OpportunityPatch = Type.Partial(
     ],
   },
 );
-export type OpportunityPatch = Static<typeof OpportunityPatch>;
+/** In batches, all lines can be given anew. */
+export const LinesOrPatch = Type.Union([LinesPatch, Lines('All lines that the opportunity then has, in their order.')]);
+
+export type OpportunityPatch = Omit<Static<typeof OpportunityPatch>, 'products'> & { products?: LinesPatch | Line[] };

@@ -1,8 +1,8 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { CreatedAt, Enum, PaginateOrContinue, Strict, UpdatedAt, Uuid } from './base/wire.ts';
+import { CreatedAt, Currency, Enum, Name, PaginateOrContinue, Strict, UpdatedAt, Uuid } from './base/wire.ts';
 
 /** Also applies to all opportunities in the stage. */
-const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
+export const stageStatuses = ['OPEN', 'WON', 'LOST'] as const;
 export type StageStatus = (typeof stageStatuses)[number];
 
 export const visibilities = ['PUBLIC', 'PRIVATE'] as const;
@@ -63,3 +63,27 @@ export const Pipeline = Type.Object(
   { title: 'Pipeline' },
 );
 export type Pipeline = Static<typeof Pipeline>;
+
+/** Most stages of a pipeline that a form makes. */
+export const maxStages = 30;
+
+const StageGiven = Strict({
+  /** Of a stage that exists. */
+  id: Type.Optional(Uuid()),
+  name: Name(),
+  probability_percentage: stageProperties.probability_percentage,
+  status: stageProperties.status,
+});
+
+/** A pipeline as an admin makes it. Its currency stays: the prices of its opportunities are in it. */
+export const PipelineCreate = Strict({
+  name: Name(),
+  currency: Currency(),
+  visibility: Pipeline.properties.visibility,
+  stages: Type.Array(StageGiven, { minItems: 1, maxItems: maxStages }),
+});
+export type PipelineCreate = Static<typeof PipelineCreate>;
+
+/** `stages` in their order. Those that are not among them are deleted. */
+export const PipelinePatch = Type.Omit(PipelineCreate, ['currency'], { additionalProperties: false });
+export type PipelinePatch = Static<typeof PipelinePatch>;

@@ -1,5 +1,17 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { CreatedAt, Currency, Name, Price, Text, UpdatedAt, Uuid } from './base/wire.ts';
+import type { FieldTable } from './base/field-table.ts';
+import { Filters, filterFieldsOf, OrderBy, textOfFilters } from './filters.ts';
+import {
+  CreatedAt,
+  Currency,
+  ExternalId,
+  Name,
+  PaginateOrContinue,
+  Price,
+  Text,
+  UpdatedAt,
+  Uuid,
+} from './base/wire.ts';
 
 const writable = {
   name: Name({ description: 'Name of the product: 1–255 characters.', examples: ['Difference Engine No. 2'] }),
@@ -7,6 +19,7 @@ const writable = {
   price: Price('List price of one unit, with at most 4 decimals.'),
   unit: Text(64, { minLength: 1, description: 'What is counted, as free text.', examples: ['piece'] }),
   active: Type.Boolean({ description: 'Whether the product is offered. By default true.' }),
+  external_id: ExternalId(),
 };
 
 /** The database columns have the same names. */
@@ -21,6 +34,35 @@ const productProperties = {
 
 export const Product = Type.Object(productProperties, { title: 'Product' });
 export type Product = Static<typeof Product>;
+
+export const productTable = {
+  id: { label: 'Id', filter: 'uuid', isInternal: true },
+  external_id: { label: 'Your own id', filter: 'exact', isInternal: true },
+  name: { label: 'Name', filter: 'text' },
+  currency: { label: 'Currency', filter: 'text' },
+  price: { label: 'Price', filter: 'number' },
+  unit: { label: 'Unit', filter: 'text' },
+  active: { label: 'Active', filter: 'boolean', isUnsorted: true },
+  created_at: { label: 'Created', filter: 'instant', isIndexed: true },
+  updated_at: { label: 'Last changed', filter: 'instant', isIndexed: true },
+} as const satisfies FieldTable<keyof Product>;
+
+export const productFilterFields = filterFieldsOf('products', 'Product', productTable, false);
+const example = { active: true, price: { lt: 100 } };
+export const ProductFilters = Filters(productFilterFields, textOfFilters(), example);
+
+export const ProductQuery = Type.Partial(
+  Type.Object({
+    filters: ProductFilters,
+    order_by: OrderBy(productFilterFields, ['price', 'name']),
+    paginate: PaginateOrContinue,
+  }),
+  {
+    additionalProperties: false,
+    title: 'ProductQuery',
+    examples: [{ filters: example, order_by: { name: 'ASC' }, paginate: { page: 1, limit: 25 } }],
+  },
+);
 
 export const ProductListItem = Type.Object(
   {

@@ -1,5 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { OrderBy, type FilterFields, type GivenOrder } from './filters.ts';
+import type { FieldTable } from './base/field-table.ts';
+import { filterFieldsOf, OrderBy, type GivenOrder } from './filters.ts';
 import { verificationStatuses, VerificationStatus } from './verification.ts';
 import {
   Cursor,
@@ -81,19 +82,33 @@ export type Prospect = Static<typeof Prospect>;
 export const maxSourceLength = 120;
 
 /** `has_email` and `has_phone` sort as 1 (true) or 0 (false). */
-export const prospectOrderFields = {
-  noun: 'prospect',
-  types: {
-    ...(Object.fromEntries(textFields.map((field) => [field, 'text'])) as Record<TextField, 'text'>),
-    verification_status: 'text',
-    score: 'integer',
-    date_verified: 'instant',
-    has_email: 'integer',
-    has_phone: 'integer',
-  },
-  unordered: [],
-  customFields: false,
-} as const satisfies FilterFields;
+export const prospectTable = {
+  _id: { label: 'Id' },
+  first_name: { label: 'First name', filter: 'text' },
+  last_name: { label: 'Last name', filter: 'text' },
+  job_title: { label: 'Job title', filter: 'text' },
+  job_company_name: { label: 'Company', filter: 'text' },
+  job_company_industry: { label: 'Industry of the company', filter: 'text' },
+  work_email: { label: 'Work e-mail', type: 'email' },
+  emails: { label: 'All e-mails' },
+  mobile_phone: { label: 'Mobile phone', type: 'phone' },
+  location_locality: { label: 'City', filter: 'text' },
+  location_region: { label: 'Region', filter: 'text' },
+  location_country: { label: 'Country', filter: 'text' },
+  location_postal_code: { label: 'Postal code', filter: 'text' },
+  profnet_url: { label: 'Profile' },
+  social1_url: { label: 'Social profile' },
+  social2_url: { label: 'Second social profile' },
+  verification_status: { label: 'E-mail status', filter: 'text' },
+  score: { label: 'Score', filter: 'integer' },
+  date_verified: { label: 'Last verified', filter: 'instant' },
+  has_email: { label: 'Has an e-mail', filter: 'integer' },
+  has_phone: { label: 'Has a phone', filter: 'integer' },
+  source: { label: 'Source of the data' },
+  collected_at: { label: 'Data collected' },
+} as const satisfies FieldTable<keyof Prospect>;
+
+export const prospectOrderFields = filterFieldsOf('prospect', 'Prospect', prospectTable, false);
 
 const Values = (match: string) =>
   Type.Array(Text(256), { maxItems: 100, description: `Matches any of these values. ${match} \`[]\` is ignored.` });

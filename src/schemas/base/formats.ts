@@ -1,6 +1,7 @@
 import { fullFormats } from 'ajv-formats/dist/formats.js';
 import countryCodes from 'i18n-iso-countries/codes.json' with { type: 'json' };
 import { lengthOf } from '../../text/code-points.ts';
+import { domainOf, maxAddressLength } from '../../text/domains.ts';
 import { withAsciiDomain } from '../../text/email-domains.ts';
 import { canonicalId } from '../../text/ids.ts';
 
@@ -8,6 +9,15 @@ import { canonicalId } from '../../text/ids.ts';
 export const countries: ReadonlySet<string> = new Set(
   countryCodes.map(([alpha2]) => alpha2!).filter((code) => code !== 'XK'),
 );
+
+/** Returns the code of the country with this English name or code of three letters. */
+export function countryCode(name: string): string | undefined {
+  const names = new Intl.DisplayNames('en', { type: 'region' });
+  const given = name.trim().toLowerCase();
+  return countryCodes.find(([alpha2, alpha3]) =>
+    [names.of(alpha2!)!, alpha3!].some((one) => one.toLowerCase() === given),
+  )?.[0];
+}
 
 // The runtime knows the currencies in circulation. ISO 4217 also lists funds, metals, units of account and test codes.
 const uncirculated = 'BOV CHE CHW CLF COU MXV USN UYI UYW VED XAD XAG XAU XBA XBB XBC XBD XPD XPT XTS XUA XXX';
@@ -28,6 +38,7 @@ export const formats = {
   'key-name': (text) => isLengthBetween(text.trim(), 1, 120),
   // Test for letters first: the upper case of ß is SS (South Sudan), and the upper case of ı is I.
   country: (text) => text === '' || (/^[a-z]{2}$/i.test(text) && countries.has(text.toUpperCase())),
+  domain: (text) => domainOf(text) !== undefined,
   currency: (text) => /^[a-z]{3}$/i.test(text) && currencies.has(text.toUpperCase()),
 } satisfies Record<string, (text: string) => boolean>;
 export type Format = keyof typeof formats;
@@ -39,6 +50,9 @@ export const isEmailAddress = (text: string): boolean => formats.email(text);
 const documentedEmail = emailPattern.source
   .replaceAll('a-z', 'A-Za-z')
   .replace(/@.*$/, (domain) => domain.replaceAll('A-Za-z0-9', String.raw`A-Za-z0-9\u00a1-\uffff`));
+
+const label = String.raw`[A-Za-z0-9\u00a1-\uffff]([A-Za-z0-9\u00a1-\uffff-]{0,61}[A-Za-z0-9\u00a1-\uffff])?`;
+const documentedDomain = String.raw`([A-Za-z][A-Za-z0-9+.-]*://)?(${label}[.])+${label}[.]?(:[0-9]{1,5})?([/?#]\S*)?`;
 
 const documentedInstant =
   '[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])';
@@ -55,6 +69,7 @@ export const documentedFormats: Record<
   email: { format: 'idn-email', pattern: documentedEmail, maxLength: maxEmailLength },
   'date-time': { format: 'date-time', pattern: `^${documentedInstant}$` },
   'feed-start': { pattern: `^(start|now|${documentedInstant})$` },
+  domain: { pattern: `^${documentedDomain}$`, maxLength: maxAddressLength },
   name: { pattern: trimmedPattern(255) },
   'key-name': { pattern: trimmedPattern(120) },
   country: { title: 'CountryCode', pattern: `^(|${codesPattern([...countries])})$` },

@@ -1,5 +1,20 @@
 import type { KeywordDefinition, SchemaValidateFunction } from 'ajv';
+import { domainOf } from '../../text/domains.ts';
 import { canonicalId } from '../../text/ids.ts';
+
+/** Returns a keyword that replaces a text by its canonical form, so that no other code meets another one. */
+const rewriting = (keyword: string, canonical: (text: string) => string | undefined): KeywordDefinition => ({
+  keyword,
+  type: 'string',
+  schemaType: 'boolean',
+  modifying: true,
+  errors: false,
+  validate: ((_: true, text: string, _schema, context) => {
+    // The search for all faults of an invalid body checks elements of arrays on their own, without their array.
+    if (context?.parentData) context.parentData[context.parentDataProperty] = canonical(text) ?? text;
+    return true;
+  }) satisfies SchemaValidateFunction,
+});
 
 /** What JSON Schema cannot express. */
 export const keywords: KeywordDefinition[] = [
@@ -13,6 +28,14 @@ export const keywords: KeywordDefinition[] = [
       Buffer.byteLength(flatJson(value)) <= max) satisfies SchemaValidateFunction,
   },
   {
+    // Counts those of alternatives, too.
+    keyword: 'x-max-conditions',
+    type: 'object',
+    schemaType: 'number',
+    error: { message: ({ schemaCode }) => `must have at most ${String(schemaCode)} conditions` },
+    validate: (max: number, filters: object) => countConditions(filters) <= max,
+  },
+  {
     // `multipleOf` cannot be used. It divides binary fractions, so 19.99 is not a multiple of 0.01.
     keyword: 'x-max-decimals',
     type: 'number',
@@ -20,19 +43,8 @@ export const keywords: KeywordDefinition[] = [
     error: { message: ({ schemaCode }) => `must not have more than ${String(schemaCode)} decimals` },
     validate: (max: number, value: number) => Number(value.toFixed(max)) === value,
   },
-  {
-    // Converts an id to lower case, so that no other code meets an id of a request in upper case.
-    keyword: 'x-canonical-id',
-    type: 'string',
-    schemaType: 'boolean',
-    modifying: true,
-    errors: false,
-    validate: ((_: true, id: string, _schema, context) => {
-      // The search for all faults of an invalid body checks elements of arrays on their own, without their array.
-      if (context?.parentData) context.parentData[context.parentDataProperty] = canonicalId(id) ?? id;
-      return true;
-    }) satisfies SchemaValidateFunction,
-  },
+  rewriting('x-canonical-id', canonicalId),
+  rewriting('x-domain', domainOf),
   {
     // Checks an array of ids or of objects with an id. For an object, checks all its arrays together.
     keyword: 'x-distinct-ids',
@@ -42,6 +54,18 @@ export const keywords: KeywordDefinition[] = [
     validate: hasDistinctIds,
   },
 ];
+
+function countConditions(filters: unknown): number {
+  if (!isObject(filters)) return 1;
+  const counts = Object.entries(filters).map(([name, condition]) => {
+    if (name === '_or' && Array.isArray(condition)) return condition.map(countConditions).reduce((a, b) => a + b, 0);
+    return isObject(condition) ? Object.keys(condition).length : 1;
+  });
+  return counts.reduce((a, b) => a + b, 0);
+}
+
+const isObject = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** Returns an object's JSON text, to measure it. Nested values are null, because other checks reject them. */
 const flatJson = (value: object): string =>

@@ -21,12 +21,17 @@ export const scopes = [
   'opportunities:create',
   'opportunities:update',
   'opportunities:delete',
+  'activities:read',
+  'activities:create',
+  'activities:update',
+  'activities:delete',
   'pipelines:read',
   'stages:read',
   'prospect:read',
   'payment_prospect:create',
   'verify_email:create',
   'webhooks:manage',
+  'fields:manage',
 ] as const;
 
 export type Scope = (typeof scopes)[number];
@@ -38,12 +43,21 @@ export const recordScopes = {
   list: 'list_contacts',
   product: 'products',
   opportunity: 'opportunities',
+  activity: 'activities',
 } as const;
 
 /** Who may start the undo of a change needs some of these. */
 export const undoScopes: readonly Scope[] = Object.values(recordScopes).flatMap((record) =>
   (['create', 'update', 'delete'] as const).map((verb) => `${record}:${verb}` as const),
 );
+
+/** Whose calls can need an approval needs some of these. */
+export const approvalScopes: readonly Scope[] = [
+  ...undoScopes,
+  'list_contacts:read',
+  'payment_prospect:create',
+  'verify_email:create',
+];
 
 /** What a key created without `permissions` has. It has the others only if they are named. */
 export const usualScopes: readonly Scope[] = scopes.filter((scope) => !scope.endsWith(':manage'));

@@ -1,4 +1,5 @@
 import { Type, type Static, type TObject, type TProperties, type TSchema, type TUnsafe } from '@sinclair/typebox';
+import { maxAddressLength } from '../../text/domains.ts';
 
 export const Strict = <P extends TProperties>(properties: P, options: object = {}): TObject<P> =>
   Type.Object(properties, { additionalProperties: false, ...options });
@@ -11,7 +12,7 @@ export const Nullable = <T extends TSchema>(schema: T): TUnsafe<Static<T> | null
     ...(schema['enum'] ? { enum: [...schema['enum'], null] } : {}),
   });
 
-/** A description alone, or with other options of a schema. */
+/** The description of a schema, or an object with the description and other options. */
 type About = string | object;
 
 const described = (about: About): object => (typeof about === 'string' ? { description: about } : about);
@@ -38,6 +39,9 @@ export const Instant = (options: About = {}) =>
 export const CreatedAt = () => Instant('When the record was created.');
 
 export const UpdatedAt = () => Instant('When the record was last changed.');
+
+export const LastActivityAt = () =>
+  Nullable(Instant('When its last activity was, without those in the future. Null: it has none.'));
 
 export const Score = () =>
   Type.Integer({
@@ -78,6 +82,16 @@ export const Email = (options: About = {}) =>
     description: 'An e-mail address.',
     examples: ['ada.lovelace@example.com'],
     ...described(options),
+  });
+
+/** Validation reduces a web address to its domain, in the form that is stored. */
+export const Domain = (description: string) =>
+  Type.String({
+    format: 'domain',
+    'x-domain': true,
+    maxLength: maxAddressLength,
+    description: `${description} A host name such as \`example.com\`; of a web address only its host is taken, in lower case, without \`www.\`.`,
+    examples: ['example.com'],
   });
 
 /** Only the length is checked. */
@@ -152,6 +166,19 @@ const customFields = (types: string[]) => ({
 });
 
 export const IdParams = Strict({ id: Uuid('Id of the record.') });
+
+/** Other parameters are ignored, as where there are none. */
+export const PurgeQuery = Type.Object({
+  purge: Type.Optional(
+    Enum(['true', 'false'], {
+      default: 'false',
+      description:
+        'With `true` the record is removed for good: nothing brings it back. It may be deleted already, as long as its ' +
+        'deletion is kept in the history.',
+    }),
+  ),
+});
+export type PurgeQuery = Static<typeof PurgeQuery>;
 
 export const defaultLimit = 25;
 

@@ -3,7 +3,7 @@ import { Enum, PaginateOrContinue, Strict, Uuid } from '../base/wire.ts';
 
 export const contactDuplicateKeys = ['work_email', 'profnet_url', 'name_and_company'] as const;
 
-export const companyDuplicateKeys = ['name', 'external_name'] as const;
+export const companyDuplicateKeys = ['name', 'external_name', 'domain'] as const;
 
 export type DuplicateKey = (typeof contactDuplicateKeys)[number] | (typeof companyDuplicateKeys)[number];
 
@@ -25,7 +25,7 @@ export const CompanyDuplicates = body(
   'CompanyDuplicates',
   companyDuplicateKeys,
   'The value that duplicates share, whatever its case and accents; `external_name`: also without legal forms such as ' +
-    '`GmbH` or `Inc.`, and without punctuation.',
+    '`GmbH` or `Inc.`, and without punctuation. `domain`: exactly the same.',
 );
 
 export const DuplicateGroup = Type.Object(

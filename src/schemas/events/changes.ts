@@ -50,6 +50,18 @@ const anyValue = [
 
 const ChangeId = () => Nullable(Uuid('The same for all that one call, job or import has changed. Null before 1.1.0.'));
 
+export const FieldChanges = (description: string) =>
+  Type.Record(
+    Type.String(),
+    Type.Unsafe<[before: unknown, after: unknown]>({
+      type: 'array',
+      items: { anyOf: anyValue },
+      minItems: 2,
+      maxItems: 2,
+    }),
+    { description },
+  );
+
 export const Change = Type.Object(
   {
     position: Type.Integer({ description: 'Place in the order of all changes of the customer.' }),
@@ -60,19 +72,9 @@ export const Change = Type.Object(
     source: Enum(eventSources, 'What made the change.'),
     actor: Nullable(Actor()),
     change_id: ChangeId(),
-    fields: Type.Record(
-      Type.String(),
-      Type.Unsafe<[before: unknown, after: unknown]>({
-        type: 'array',
-        items: { anyOf: anyValue },
-        minItems: 2,
-        maxItems: 2,
-      }),
-      {
-        description:
-          'The values before and after, by field, such as `job_title`, `company` (its id) or `custom_fields.plan`. Of a ' +
-          'created record what was not empty, with null before; of a deleted one the reverse.',
-      },
+    fields: FieldChanges(
+      'The values before and after, by field, such as `job_title`, `company` (its id) or `custom_fields.plan`. Of a ' +
+        'created record what was not empty, with null before; of a deleted one the reverse.',
     ),
     merged_into: Type.Optional(Uuid('Of a record that was deleted by a merge: the record that has its values now.')),
   },

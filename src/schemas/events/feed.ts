@@ -29,7 +29,9 @@ export const Event = Type.Object(
         id: Type.Optional(Uuid('Id of the record, job or import.')),
         external_id: Type.Optional(
           Nullable(
-            Type.String({ description: 'Of a contact or company: the id that the record has in another system.' }),
+            Type.String({
+              description: 'Of all records but lists: the id that the record has in another system.',
+            }),
           ),
         ),
         changed: Type.Optional(

@@ -1,7 +1,7 @@
-import type { Scope } from '../base/scopes.ts';
+import { undoScopes, type Scope } from '../base/scopes.ts';
 
 /** The records whose changes make events. Each has the events `….created`, `….updated` and `….deleted`. */
-export const eventNouns = ['contact', 'company', 'list', 'product', 'opportunity'] as const;
+export const eventNouns = ['contact', 'company', 'list', 'product', 'opportunity', 'activity'] as const;
 export type EventNoun = (typeof eventNouns)[number];
 
 export const recordVerbs = ['created', 'updated', 'deleted'] as const;
@@ -38,7 +38,8 @@ export const eventReaders = {
   ...readersOf('list', 'list_contacts:read'),
   ...readersOf('product', 'products:read'),
   ...readersOf('opportunity', 'opportunities:read'),
-  'job.ended': ['payment_prospect:create', 'verify_email:create', 'list_contacts:read'],
+  ...readersOf('activity', 'activities:read'),
+  'job.ended': ['payment_prospect:create', 'verify_email:create', 'list_contacts:read', ...undoScopes],
   'import.ended': ['contacts:create', 'contacts:update', 'companies:create', 'companies:update'],
   'credits.low': ['customer:read'],
   'prospect.removed': ['prospect:read'],
@@ -51,6 +52,10 @@ function readersOf<Noun extends EventNoun, S extends Scope>(
   const verbs = ['created', 'updated', 'deleted'] as const;
   return Object.fromEntries(verbs.map((verb) => [`${noun}.${verb}`, [scope]])) as never;
 }
+
+/** Types of which a key with these scopes sees every event. */
+export const whollyReadableEvents = (scopes: readonly Scope[]): EventType[] =>
+  eventTypes.filter((type) => (eventReaders[type] as readonly Scope[]).every((scope) => scopes.includes(scope)));
 
 export const readableEvents = (scopes: readonly Scope[]): EventType[] =>
   eventTypes.filter((type) => (eventReaders[type] as readonly Scope[]).some((scope) => scopes.includes(scope)));
