@@ -110,8 +110,9 @@ export function openDatabase(config: Config, url: string, { distributed = false 
   };
 }
 
-const originFor = ({ actor, changeId }: Requester, source: EventSource | null): Origin => ({
+const originFor = ({ actor, changeId, requestId }: Requester, source: EventSource | null): Origin => ({
   source,
+  requestId,
   actor: actor ?? { type: source === 'command' ? 'operator' : 'service' },
   changeId: changeId ?? randomUUID(),
 });

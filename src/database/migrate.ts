@@ -147,6 +147,7 @@ function compare(
   const known = new Set(migrations.map(({ name }) => name));
   const newer = rows.filter(({ name }) => !known.has(name));
   const pending = migrations.filter(({ name }) => !applied.has(name));
+  if (pending.length > 0) requireRelease(newer, pending, migrations.at(-1)!.name);
   const tooNew = pending.length > 0 ? newer : newer.filter((migration) => !isSupported(migration));
   if (tooNew.length > 0)
     throw new MigrationError(
@@ -164,6 +165,18 @@ function compare(
       .sort()
       .at(-1),
   };
+}
+
+/** @throws MigrationError if the database has a migration that is not newer than this program, but that it does not have */
+function requireRelease(unknown: AppliedMigration[], pending: Migration[], newest: string): void {
+  const strange = unknown.find(({ name }) => name < newest);
+  if (!strange) return;
+  const renamed = pending.find(({ sha256 }) => sha256 === strange.sha256);
+  throw new MigrationError(
+    renamed
+      ? `The database has ${strange.name}, which is called ${renamed.name} by now: a program between two releases applied it. As the owner of the database, run: update schema_migrations set name = '${renamed.name}' where name = '${strange.name}'`
+      : `The database has ${strange.name}, which neither this release nor a newer one has: a program between two releases applied it. Restore a backup of a release, then run migrate again`,
+  );
 }
 
 interface Target {

@@ -7,6 +7,8 @@ export interface Origin {
   actor: EventActor;
   /** The same for all that one call, job or import changes. */
   changeId: string;
+  /** The id of the request, as its log line has it. Undefined: no request. */
+  requestId?: string | undefined;
 }
 
 const origins = new WeakMap<object, Origin>();

@@ -1,4 +1,4 @@
-import { PgBoss, type Queue } from 'pg-boss';
+import type { Queue } from 'pg-boss';
 import type postgres from 'postgres';
 import type { JobType } from '../schemas/jobs.ts';
 import { hasCitus } from './citus/citus.ts';
@@ -6,10 +6,8 @@ import { withSessionSettings } from './session-settings.ts';
 
 export const queueSchema = 'pgboss';
 
-/** Between two signs of life of a worker, for its messages, leases and slots. */
+/** Between two signs of life of a worker, for its messages, and for its leases of webhook endpoints. */
 export const heartbeatSeconds = 5;
-/** Without a sign of life for as long, a worker's leases and slots no longer count. */
-export const aliveSeconds = 3 * heartbeatSeconds;
 
 /**
  * Retried with growing delays until they succeed. A worker must send heartbeats; if they stop, the message is retried.
@@ -26,8 +24,8 @@ const persistent = {
 };
 
 /**
- * Hold at most one waiting message per customer (policy `short`), which gives a fair order. Processing takes little
- * time, so a message expires soon. If its worker died, it is retried about when the lease ends.
+ * Each message is a turn of a customer. With the policy `short`, a second one with the same key as a waiting one is not
+ * enqueued. A message expires soon, because its processing takes little time.
  */
 const turns = {
   ...persistent,
@@ -50,7 +48,6 @@ export const queues = {
   'count-lists': turns,
   import: turns,
   'count-duplicates': turns,
-  webhooks: turns,
   'sweep-jobs': { ...maintenance, policy: 'short', cron: '* * * * *' },
   'remove-idempotency-records': { ...maintenance, cron: '17 * * * *' },
 } as const;
@@ -66,8 +63,8 @@ export const turnKinds = (Object.keys(queues) as JobKind[]).filter((kind): kind 
  */
 const queueOfSchedules = { '__pgboss__send-it': { deleteAfterSeconds: persistent.deleteAfterSeconds } };
 
-/** A job of the table `jobs`, an import, or the endpoint of a webhook. */
-export type RunType = JobType | 'import' | 'webhook';
+/** A job of the table `jobs`, or an import. */
+export type RunType = JobType | 'import';
 
 const queueOfType = {
   unlock_contacts: 'unlock',
@@ -77,7 +74,6 @@ const queueOfType = {
   enrich_contacts: 'unlock',
   undo: 'unlock',
   import: 'import',
-  webhook: 'webhooks',
 } as const satisfies Record<RunType, TurnKind>;
 
 export type RunQueue = (typeof queueOfType)[RunType];
@@ -86,6 +82,8 @@ export type JobQueue = (typeof queueOfType)[JobType];
 
 export const queueOf = <T extends RunType>(type: T): (typeof queueOfType)[T] => queueOfType[type];
 
+export const isRunQueue = (queue: TurnKind): queue is RunQueue => queue in typesOf;
+
 export const typesOf = Object.groupBy(Object.keys(queueOfType) as RunType[], queueOf) as Record<RunQueue, RunType[]>;
 
 /**
@@ -93,6 +91,7 @@ export const typesOf = Object.groupBy(Object.keys(queueOfType) as RunType[], que
  * @param ownerUrl logs in as the owner of the database, who may create tables
  */
 export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promise<void> {
+  const { PgBoss } = await import('pg-boss');
   const boss = new PgBoss({
     connectionString: withSessionSettings(ownerUrl, (await hasCitus(sql)) ? withoutPropagation : {}),
     schema: queueSchema,
@@ -110,10 +109,13 @@ export async function installQueues(sql: postgres.Sql, ownerUrl: string): Promis
       await boss.updateQueue(kind, changeable); // pg-boss cannot change the policy of an existing queue
       if (cron) await boss.schedule(kind, cron);
     }
+    const old = (await boss.getQueues()).filter(({ name }) => !(name in all));
+    for (const { name } of old) await boss.deleteQueue(name);
   } finally {
     await boss.stop({ graceful: false });
   }
   if (errors.length > 0) throw errors[0];
+  await sql.unsafe(addTurns);
   await grantService(sql);
 }
 
@@ -121,6 +123,15 @@ type Options = Omit<Queue, 'name'> & { cron?: string };
 
 /** Keeps Citus from copying new tables to the workers. */
 const withoutPropagation = { 'citus.enable_ddl_propagation': 'off' };
+
+/**
+ * Finds the messages of a customer, of which a queue may hold tens of thousands. Those of earlier releases have no group.
+ */
+const addTurns = `
+  create index if not exists job_turns on ${queueSchema}.job_common (name, group_id) where state < 'completed';
+  update ${queueSchema}.job
+  set group_id = data ->> 'customerId'
+  where state < 'active' and group_id is null and data ? 'customerId'`;
 
 const grantService = (sql: postgres.Sql) =>
   sql.unsafe(`

@@ -30,8 +30,6 @@ const localTables = new Set([
   'schema_migrations',
   'sessions',
   'suppressions',
-  'webhook_customers',
-  'worker_slots',
 ]);
 
 /** Returns where the rows of a table are stored in a distributed database. The table must be in the schema `public`. */

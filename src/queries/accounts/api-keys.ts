@@ -1,5 +1,6 @@
 import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { conflict, type RefusalCause } from '../../errors.ts';
+import { anySize, type ApproveOver, type ApproveOverChange } from '../../schemas/base/approvals.ts';
 import { keyLimits, type ApiKey, type Duration, type SpendCapChanges, type SpendCaps } from '../../schemas/api-keys.ts';
 import type { Actor } from '../../schemas/audit.ts';
 import type { Scope } from '../../schemas/base/scopes.ts';
@@ -15,21 +16,33 @@ interface KeyState {
   created_by: string;
   permissions: Scope[];
   refusal: Extract<RefusalCause, 'revoked' | 'expired' | 'suspended'> | null;
+  approve_over: Partial<ApproveOver>;
   /** `last_used_at` must be updated: it is empty or at least a minute old. */
   use_unrecorded: boolean;
 }
 
 export const findKeyStates = (sql: Sql, hashes: TokenHash[]): Promise<KeyState[]> =>
   sql<KeyState[]>`
-    select k.key_hash, k.id, k.customer_id, k.created_by, k.permissions,
+    ${keyState(sql)}
+    where k.key_hash = any(${sql.array(hashes)})`;
+
+export const findKeyStateById = async (sql: Sql, customerId: string, id: string): Promise<KeyState | undefined> =>
+  (
+    await sql<KeyState[]>`
+      ${keyState(sql)}
+      where k.customer_id = ${customerId}
+        and k.id = ${id}`
+  )[0];
+
+const keyState = (sql: Sql) => sql`
+    select k.key_hash, k.id, k.customer_id, k.created_by, k.permissions, k.approve_over,
       case
         when k.revoked_at is not null then 'revoked'
         when k.expires_at <= now() then 'expired'
         when (select c.status from customers c where c.id = k.customer_id) <> 'OK' then 'suspended'
       end as refusal,
       coalesce(k.last_used_at <= now() - interval '1 minute', true) as use_unrecorded
-    from api_keys k
-    where k.key_hash = any(${sql.array(hashes)})`;
+    from api_keys k`;
 
 /** Sets the time of last use, at most once a minute. Skips a key whose row is locked. */
 export async function recordKeyUse(sql: Transaction, keyIds: string[]): Promise<void> {
@@ -50,12 +63,13 @@ const status = (sql: Queryable) => sql`
   case when revoked_at is not null then 'revoked' when expires_at <= now() then 'expired' else 'active' end`;
 
 const issued = (sql: Queryable) => sql`
-  id, name, start, permissions, spend_caps, ${status(sql)} as status, expires_at, created_at`;
+  id, name, start, permissions, spend_caps, ${sql.json(anySize)} || approve_over as approve_over,
+  ${status(sql)} as status, expires_at, created_at`;
 
 /** What a response shows of a new or rotated key, without the secret. */
 export type IssuedRow = Pick<
   ApiKey,
-  'id' | 'name' | 'start' | 'permissions' | 'spend_caps' | 'status' | 'expires_at' | 'created_at'
+  'id' | 'name' | 'start' | 'permissions' | 'spend_caps' | 'approve_over' | 'status' | 'expires_at' | 'created_at'
 >;
 
 type ShownRow = Omit<ApiKey, 'spent'>;
@@ -102,6 +116,7 @@ interface NewKey {
   expiration: Duration;
   permissions: Scope[];
   spendCaps: SpendCaps;
+  approveOver?: ApproveOverChange;
   createdBy: string;
 }
 
@@ -120,11 +135,11 @@ export async function createApiKey(
   const [row] = await sql<[IssuedRow]>`
     with written as (
       insert into api_keys (
-        customer_id, key_hash, name, start, permissions, spend_caps, duration_days, expires_at, created_by
+        customer_id, key_hash, name, start, permissions, spend_caps, approve_over, duration_days, expires_at, created_by
       )
       values (
         ${customerId}, ${token.hash()}, ${newKey.name}, ${token.start}, ${newKey.permissions}::text[],
-        ${sql.json(newKey.spendCaps)}, ${newKey.expiration}, now() + make_interval(hours => 24 * ${newKey.expiration}::int),
+        ${sql.json(newKey.spendCaps)}, ${sql.json(newKey.approveOver ?? {})}, ${newKey.expiration}, now() + make_interval(hours => 24 * ${newKey.expiration}::int),
         ${newKey.createdBy}
       )
       returning *
@@ -150,9 +165,15 @@ async function requireRoomForKey(sql: Transaction, customerId: string): Promise<
   throw conflict(`A customer can have at most ${keyLimits.live} API keys that are neither revoked nor expired`);
 }
 
-const described = ({ name, start, spend_caps }: IssuedRow) => {
+const described = ({ name, start, spend_caps, approve_over: over }: IssuedRow) => {
   const hasCap = Object.values(spend_caps).some((cap) => cap !== null);
-  return { name, start, ...(hasCap ? { spend_caps: capsText(spend_caps) } : {}) };
+  const isAny = over.credits === null && over.records === null;
+  return {
+    name,
+    start,
+    ...(hasCap ? { spend_caps: capsText(spend_caps) } : {}),
+    ...(isAny ? {} : { approve_over: `credits ${over.credits ?? 'any'}, records ${over.records ?? 'any'}` }),
+  };
 };
 
 /** For people, e.g. `subscription 0/total, verification none`. */
@@ -187,6 +208,7 @@ interface KeyChanges {
   expiration: Duration | undefined;
   permissions: Scope[] | undefined;
   spendCaps: SpendCapChanges | undefined;
+  approveOver: ApproveOverChange | undefined;
 }
 
 /**
@@ -212,6 +234,7 @@ export async function rotateApiKey(
         name = coalesce(${changes.name ?? null}, name),
         permissions = coalesce(${changes.permissions ?? null}::text[], permissions),
         spend_caps = spend_caps || ${sql.json(changes.spendCaps ?? {})},
+        approve_over = approve_over || ${sql.json(changes.approveOver ?? {})},
         duration_days = coalesce(${days}::int, duration_days),
         expires_at = now() + make_interval(hours => 24 * coalesce(${days}::int, duration_days)),
         updated_at = (select clock_timestamp())
@@ -229,21 +252,29 @@ export async function rotateApiKey(
   return row;
 }
 
+/** Undefined stays as it is. */
+export interface LimitChanges {
+  spend_caps?: SpendCapChanges;
+  approve_over?: ApproveOverChange;
+}
+
 /**
- * Changes what a key may spend. Pools that `caps` does not name keep their caps.
+ * Changes what a key may spend, and what it may do without an approval. What is not named stays.
  * @returns undefined, with nothing changed, if the customer has no such active key
  */
 export async function changeSpendCaps(
   sql: Transaction,
   customerId: string,
   id: string,
-  caps: SpendCapChanges,
+  { spend_caps: caps = {}, approve_over: approveOver = {} }: LimitChanges,
   by: Actor,
 ): Promise<ApiKey | undefined> {
   const [row] = await sql<IssuedRow[]>`
     with written as (
       update api_keys
-      set spend_caps = spend_caps || ${sql.json(caps)}, updated_at = (select clock_timestamp())
+      set spend_caps = spend_caps || ${sql.json(caps)},
+        approve_over = approve_over || ${sql.json(approveOver)},
+        updated_at = (select clock_timestamp())
       where customer_id = ${customerId}
         and id = ${id}
         and revoked_at is null
@@ -262,7 +293,12 @@ export async function changeSpendCaps(
  * Permanent. Does nothing if the key is already revoked.
  * @returns true if the customer has this key
  */
-export async function revokeApiKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
+export async function revokeApiKey(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  by: Actor,
+): Promise<'revoked' | 'known' | undefined> {
   const [revoked] = await sql<IssuedRow[]>`
     with written as (
       update api_keys
@@ -274,7 +310,19 @@ export async function revokeApiKey(sql: Transaction, customerId: string, id: str
     )
     select ${issued(sql)}
     from written`;
-  if (!revoked) return (await findApiKey(sql, customerId, id)) !== undefined;
+  if (!revoked) return (await findApiKey(sql, customerId, id)) && 'known';
   await recordEvent(sql, { event: 'api_key.revoked', customerId, apiKeyId: id, by, details: described(revoked) });
-  return true;
+  return 'revoked';
+}
+
+/** Returns false if the key is revoked. Nobody can revoke it until the transaction ends. */
+export async function lockUnrevokedKey(sql: Transaction, customerId: string, id: string): Promise<boolean> {
+  const rows = await sql`
+    select 1
+    from api_keys
+    where customer_id = ${customerId}
+      and id = ${id}
+      and revoked_at is null
+    for share`;
+  return rows.length > 0;
 }

@@ -3,14 +3,18 @@ import { lowestId } from '../../database/wire-types.ts';
 import type { RefusalCause } from '../../errors.ts';
 import type { AuditEvent, NewAuditEvent } from '../../schemas/audit.ts';
 
-/** Pass the transaction of the recorded action, so that both commit together or not at all. */
-export async function recordEvent(sql: Transaction, event: NewAuditEvent): Promise<void> {
-  await sql`
-    insert into audit_events (customer_id, user_id, api_key_id, event, actor, address, details)
-    values (
-      ${event.customerId}, ${event.userId ?? null}, ${event.apiKeyId ?? null}, ${event.event},
-      ${event.by.actor}, ${event.by.address}, ${sql.json(event.details ?? {})}
-    )`;
+/**
+ * Pass the transaction of the recorded action, so that both commit together or not at all. The log of PostgreSQL gets a line,
+ * too: after a restore to an earlier moment, it tells what must be done again.
+ */
+export async function recordEvent(sql: Transaction, given: NewAuditEvent): Promise<void> {
+  const { event, customerId, userId = null, apiKeyId = null, by, details = {} } = given;
+  await Promise.all([
+    sql`
+      insert into audit_events (customer_id, user_id, api_key_id, event, actor, address, details)
+      values (${customerId}, ${userId}, ${apiKeyId}, ${event}, ${by.actor}, ${by.address}, ${sql.json(details)})`,
+    sql`select log_audit_event(${event}, ${customerId}, ${userId}, ${apiKeyId}, ${by.actor})`,
+  ]);
 }
 
 /** Stored in place of a customer's and user's ids when a login fails because no user has the email. */

@@ -5,6 +5,7 @@ import { conflict, violatedConstraint } from '../../errors.ts';
 import { fold } from '../../text/fold.ts';
 import type { TokenHash } from '../../credentials/tokens.ts';
 import { recordEvent } from './audit.ts';
+import { noPassword } from '../../credentials/no-password.ts';
 import { deleteLink, findLinkedUser, type LinkedUser } from './password-links.ts';
 import { blockLogins, deleteSessions } from './sessions.ts';
 
@@ -210,7 +211,7 @@ export async function changeRole(
 
 /**
  * Call it before a user stops to be an admin. Such changes of one customer's users wait for each other.
- * @throws DomainError `conflict` if there is no other active admin
+ * @throws DomainError `conflict` if there is no other active admin who can log in
  */
 export async function requireOtherAdmin(sql: Transaction, customerId: string, userId: string): Promise<void> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`admins:${customerId}`}, 0))`;
@@ -221,6 +222,7 @@ export async function requireOtherAdmin(sql: Transaction, customerId: string, us
       and id <> ${userId}
       and role = 'admin'
       and active
+      and password_hash <> ${noPassword}
     limit 1`;
-  if (!other) throw conflict('This is the last admin: make somebody else an admin first');
+  if (!other) throw conflict('This is the last admin who can log in: make somebody else an admin first');
 }

@@ -103,7 +103,7 @@ export async function findCatalogState(sql: Queryable, name: string): Promise<Ca
   return known;
 }
 
-/** Saves what imports write to, and whether searches read it. */
+/** Saves the id of the index or table to which imports of the catalog write, and whether searches read that one. */
 export async function saveIncarnation(
   sql: Queryable,
   name: string,

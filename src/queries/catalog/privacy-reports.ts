@@ -98,8 +98,8 @@ export const countMentions = async (sql: Sql, texts: readonly string[]): Promise
     group by customer_id
     union all
     select customer_id, 'import failures', count(*)
-    from import_errors
-    where exists (select 1 from unnest(${texts as string[]}::text[]) as wanted where position(wanted in lower(lines)) > 0)
+    from import_rows
+    where exists (select 1 from unnest(${texts as string[]}::text[]) as wanted where position(wanted in lower(cells::text)) > 0)
     group by customer_id
     union all
     select customer_id, 'users', count(*)

@@ -6,43 +6,21 @@ import { liveCompanies } from '../../filters/live.ts';
 import { searchColumnsOfCompany } from '../../filters/search-columns.ts';
 import { constant, type FragmentMaker } from '../../filters/sql.ts';
 import { arrayLiteral } from '../../filters/terms.ts';
-import { companyFields, type Company, type CompanyCreate, type CompanyPatch } from '../../schemas/companies.ts';
+import { blankOf } from '../../schemas/base/field-table.ts';
+import { Company, companyFields, type CompanyCreate, type CompanyPatch } from '../../schemas/companies.ts';
 import { companyFileFields } from '../../schemas/files.ts';
 import { normalise } from '../../text/normalise.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
-import {
-  findByIds,
-  inOrderOf,
-  type CreateRecord,
-  type DeleteRecord,
-  type FindRecords,
-  type UpdateRecord,
-} from '../records/finders.ts';
-import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
-import { mergeCustomFields } from '../records/custom-fields.ts';
+import { findByIds, inOrderOf, type CreateRecord, type FindRecords, type UpdateRecord } from '../records/finders.ts';
+import { detachActivities, lastActivityAt } from '../memberships/activity-links.ts';
+import { withLastWrites, type LastWrites, type Removal } from '../records/last-writes.ts';
+import { findDeclared, mergeCustomFields, type Declared } from '../records/custom-fields.ts';
 import { recordReads } from './record-reads.ts';
 
 /** The columns of a company that callers can set. */
 export type CompanyColumns = Pick<Company, (typeof companyFields)[number]>;
 
-export const blankCompany: CompanyColumns = {
-  external_id: null,
-  company_name: '',
-  type: '',
-  size: '',
-  industry: '',
-  social2_url: null,
-  profnet_url: null,
-  social1_url: null,
-  location_locality: null,
-  location_metro: null,
-  location_region: null,
-  location_street_address: null,
-  location_address_line_2: null,
-  location_postal_code: null,
-  location_country: '',
-  custom_fields: {},
-};
+export const blankCompany: CompanyColumns = blankOf(Company, companyFields);
 
 /** Columns of a company that only the service writes. */
 export const serviceColumns = ['score', 'verification_status', 'last_verified'] as const;
@@ -73,7 +51,7 @@ export const findCompanies: FindRecords<Company> = (sql, customerId, ids) =>
     sql,
     ids,
     sql`
-      select ${projection(sql)}
+      select ${projection(sql)}, ${lastActivityAt(sql, customerId, 'company', 'co.id')} as last_activity_at
       from ${liveCompanies(sql, customerId)}
         and co.id = wanted.id`,
   );
@@ -83,7 +61,7 @@ export const findCompanies: FindRecords<Company> = (sql, customerId, ids) =>
  * @returns the id of the new company
  */
 export const createCompany: CreateRecord<CompanyCreate> = async (sql, customerId, body) => {
-  const columns = { ...blankCompany, ...normalise(body) };
+  const columns = patchedCompany(blankCompany, body, await findDeclared(sql, customerId, 'companies', [body]));
   const [company] = await sql<{ id: string }[]>`
     insert into companies ${sql({ customer_id: customerId, ...encodedCompany(sql, customerId, columns) })}
     returning id`;
@@ -123,9 +101,12 @@ export async function lockCompanyForContact(
  * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
  */
 export const updateCompany: UpdateRecord<CompanyPatch> = async (sql, customerId, id, patch, ifMatch) => {
-  const { id: _id, ...current } = await lockCompany(sql, customerId, id, 'no key update', ifMatch);
+  const [{ id: _id, ...current }, declared] = await Promise.all([
+    lockCompany(sql, customerId, id, 'no key update', ifMatch),
+    findDeclared(sql, customerId, 'companies', [patch]),
+  ]);
   if (Object.keys(patch).length === 0) return;
-  const columns = patchedCompany(current, patch);
+  const columns = patchedCompany(current, patch, declared);
   await sql`
     update companies
     set ${sql(encodedCompany(sql, customerId, columns))}, updated_at = (select clock_timestamp())
@@ -137,46 +118,40 @@ export const updateCompany: UpdateRecord<CompanyPatch> = async (sql, customerId,
 };
 
 /**
- * Deletes a company. Its contacts and opportunities stay, without a company.
- * @throws DomainError `not_found` if the customer has no such company
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the company's current ETag
- */
-export const deleteCompany: DeleteRecord = async (sql, customerId, id, ifMatch) => {
-  const company = await lockCompany(sql, customerId, id, 'update', ifMatch);
-  await withLastWrites(sql, customerId, (last) => removeCompanies(sql, customerId, [company.id], last));
-};
-
-/**
  * Deletes companies, which are locked `for update`: no read finds them any more, also as the company of a contact or an
  * opportunity. Their rows, and these references, stay for `HISTORY_DAYS`.
- * @param more what the events tell besides
- * @param moved what a merge has moved before, by company; kept with its values
  */
 export async function removeCompanies(
   sql: Transaction,
   customerId: string,
   ids: readonly LockedId[],
   last: LastWrites,
-  more: { merged_into?: string } = {},
-  moved: ReadonlyMap<string, object> = new Map(),
+  { merged_into, moved, isPurged = false }: Removal = {},
 ): Promise<void> {
   if (ids.length === 0) return;
+  await detachActivities(sql, customerId, 'company', ids);
   const removed = await sql<(CompanyColumns & { id: string })[]>`
     update companies
     set deleted_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = any(${ids as LockedId[]}::uuid[])
     returning id, ${constant(sql, [...companyFields, ...serviceColumns].join(', '))}`;
-  for (const { id, ...values } of inOrderOf(ids, removed))
-    last.deleted('company', { id, external_id: values.external_id }, { ...values, ...moved.get(id) }, more);
+  for (const { id, ...values } of inOrderOf(ids, removed)) {
+    const kept = isPurged ? undefined : { ...values, ...moved?.get(id) };
+    last.deleted('company', { id, external_id: values.external_id }, kept, { merged_into });
+  }
   last.count('companies', -ids.length);
 }
 
-export function patchedCompany(current: CompanyColumns, { custom_fields, ...fields }: CompanyPatch): CompanyColumns {
+export function patchedCompany(
+  current: CompanyColumns,
+  { custom_fields, ...fields }: CompanyPatch,
+  declared: Declared,
+): CompanyColumns {
   return {
     ...current,
     ...normalise(fields),
-    ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields) } : {}),
+    ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields, declared) } : {}),
   };
 }
 

@@ -1,15 +1,8 @@
 import type { Transaction } from '../../database/db.ts';
 import type { Company } from '../../schemas/companies.ts';
-import { assignExternalIds, externalIdsOf } from '../records/batch-external-ids.ts';
-import {
-  canonicalOf,
-  companyTable,
-  lockedValuesOf,
-  lockMatching,
-  readBatch,
-  type BatchRecords,
-} from '../records/batch-matches.ts';
-import { isUnchanged, setColumns, setDeleted, toldOf, writeItems } from '../records/batch-rows.ts';
+import { assignExternalIds } from '../records/batch-external-ids.ts';
+import { canonicalOf, companyTable, lockMatching, readBatch, type BatchRecords } from '../records/batch-matches.ts';
+import { addEvents, setColumns, setUnchanged, writeItems } from '../records/batch-rows.ts';
 import {
   alive,
   endIfAtomic,
@@ -28,11 +21,12 @@ import {
   findCompanies,
   lockCompanyRows,
   patchedCompany,
-  removeCompanies,
   type CompanyColumns,
 } from './companies.ts';
+import { deleteCompanyItems } from './deletions.ts';
 import type { LastWrites } from '../records/last-writes.ts';
-import { lockValues } from '../records/value-locks.ts';
+import { findDeclared } from '../records/custom-fields.ts';
+import { lockBulk, lockNames } from '../records/bulk-lock.ts';
 
 const companies: BatchRecords<CompanyColumns, Company> = {
   ...companyTable,
@@ -51,26 +45,37 @@ type CompanyItem = Item<CompanyColumns>;
  * @throws the error of the first failed item if the batch is atomic
  * @throws DomainError `unavailable` if other requests keep changing the same companies
  */
-export const writeCompanyBatch = (
+export async function writeCompanyBatch(
   sql: Transaction,
   customerId: string,
   batch: Batch,
   last: LastWrites,
-): Promise<Outcome[]> =>
-  withRepeats(sql, last, async (attempt, own) => {
+): Promise<Outcome[]> {
+  await lockBulk(sql, customerId);
+  return withRepeats(sql, last, async (attempt, own) => {
     const items = openItems<CompanyColumns>(batch, canonicalOf(batch.match));
-    await lockValues(attempt, customerId, [...lockedValuesOf(batch.match, items), ...externalIdsOf(items)]);
+    // Contacts create companies by their domain, too.
+    if (batch.operation === 'upsert' && batch.match === 'domain') await lockNames(attempt, customerId);
     await lockMatching(attempt, customerId, companies, batch, items);
-    if (batch.operation !== 'delete') {
+    if (batch.operation === 'delete') await deleteCompanyItems(attempt, customerId, batch, items, own);
+    else {
+      const bodies = alive(items).map(({ body }) => body);
+      const declared = await findDeclared(attempt, customerId, 'companies', bodies);
       for (const item of alive(items))
-        setColumns(companies, batch, item, (body, stored) => patchedCompany(stored ?? blankCompany, body));
-      await assignExternalIds(attempt, customerId, companies, items);
+        setColumns(companies, batch, item, (body, stored) =>
+          withName(patchedCompany(stored ?? blankCompany, body, declared)),
+        );
+      await assignExternalIds(attempt, customerId, companies, batch, items);
+      endIfAtomic(batch, items);
+      await write(attempt, customerId, items, own);
     }
-    endIfAtomic(batch, items);
-    if (batch.operation === 'delete') await removeCompanies(attempt, customerId, setDeleted(items), own);
-    else await write(attempt, customerId, items, own);
     return outcomesOf(items);
   });
+}
+
+/** A company that is created without a name is named by its domain. */
+const withName = (columns: CompanyColumns): CompanyColumns =>
+  columns.company_name === '' ? { ...columns, company_name: columns.domain! } : columns;
 
 async function write(
   sql: Transaction,
@@ -78,15 +83,12 @@ async function write(
   items: readonly CompanyItem[],
   last: LastWrites,
 ): Promise<void> {
-  for (const item of alive(items))
-    if (item.stored && isUnchanged(item.stored, item.columns!))
-      item.outcome = { status: 'unchanged', id: item.stored.id };
+  setUnchanged(items);
   const { created, changed } = await writeItems(sql, customerId, companiesWritten, items, (columns) =>
     companyRow(customerId, columns),
   );
   last.count('companies', created.length);
-  for (const item of created) last.created('company', toldOf(item));
-  for (const item of changed) last.updated('company', toldOf(item), item.stored!, item.columns!);
+  addEvents(last, 'company', { created, changed });
 }
 
 export const readCompanyBatch = (

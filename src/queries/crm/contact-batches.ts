@@ -1,17 +1,17 @@
 import type { LockedId, Transaction } from '../../database/db.ts';
 import { notFound } from '../../errors.ts';
 import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
-import { fold } from '../../text/fold.ts';
-import { assignExternalIds, externalIdsOf } from '../records/batch-external-ids.ts';
+import { assignExternalIds } from '../records/batch-external-ids.ts';
 import {
   canonicalOf,
+  companyTable,
   contactTable,
-  lockedValuesOf,
+  findByExternalIds,
   lockMatching,
   readBatch,
   type BatchRecords,
 } from '../records/batch-matches.ts';
-import { isUnchanged, setColumns, setDeleted, toldOf, writeItems } from '../records/batch-rows.ts';
+import { isUnchanged, setColumns, toldOf, writeItems } from '../records/batch-rows.ts';
 import {
   alive,
   endIfAtomic,
@@ -26,7 +26,7 @@ import {
   type Outcome,
 } from '../records/batches.ts';
 import { findUnknownReferences } from './contact-references.ts';
-import { findOrCreateNamed, lockCompanies, type NamedCompany } from './company-names.ts';
+import { companyKey, findOrCreateNamed, lockCompanies, namedCompanyOf } from './company-names.ts';
 import {
   blank,
   contactsWritten,
@@ -34,13 +34,14 @@ import {
   findContacts,
   lockContactRows,
   patchedContact,
-  removeContacts,
   statesOf,
   type ContactColumns,
 } from './contacts.ts';
+import { deleteContactItems } from './deletions.ts';
 import type { LastWrites } from '../records/last-writes.ts';
 import { findManualLists, setManualLists } from '../memberships/list-members.ts';
-import { lockValues } from '../records/value-locks.ts';
+import { findDeclared, type Declared } from '../records/custom-fields.ts';
+import { lockBulk } from '../records/bulk-lock.ts';
 
 type ContactItem = Item<ContactColumns>;
 
@@ -65,41 +66,34 @@ export async function writeContactBatch(
   batch: Batch,
   last: LastWrites,
 ): Promise<Outcome[]> {
-  if (batch.operation === 'delete')
-    return withRepeats(sql, last, (attempt, own) => deleteAll(attempt, customerId, batch, own));
-  const { outcomes, byName } = await withRepeats(sql, last, (attempt, own) =>
-    writeAll(attempt, customerId, batch, own),
-  );
-  if (batch.companies) batch.companies.byName = byName;
-  return outcomes;
+  const write = batch.operation === 'delete' ? deleteAll : writeAll;
+  await lockBulk(sql, customerId);
+  return withRepeats(sql, last, (attempt, own) => write(attempt, customerId, batch, own));
 }
 
 async function deleteAll(sql: Transaction, customerId: string, batch: Batch, last: LastWrites): Promise<Outcome[]> {
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
-  await lockValues(sql, customerId, lockedValuesOf(batch.match, items));
   await lockMatching(sql, customerId, contacts, batch, items);
-  endIfAtomic(batch, items);
-  await removeContacts(sql, customerId, setDeleted(items), last);
+  await deleteContactItems(sql, customerId, batch, items, last);
   return outcomesOf(items);
 }
 
 // The steps are those of the calls for one contact, in the same order, so that an item fails with the same error.
-async function writeAll(
-  sql: Transaction,
-  customerId: string,
-  batch: Batch,
-  last: LastWrites,
-): Promise<{ outcomes: Outcome[]; byName: LockedCompanies['byName'] }> {
+async function writeAll(sql: Transaction, customerId: string, batch: Batch, last: LastWrites): Promise<Outcome[]> {
   const items = openItems<ContactColumns>(batch, canonicalOf(batch.match));
-  const companies = batch.companies ?? (await lockCompaniesOf(sql, customerId, batch, items));
+  const bodies = alive(items).map(({ body }) => body);
+  const [companies, declared] = await Promise.all([
+    lockCompaniesOf(sql, customerId, bodies),
+    findDeclared(sql, customerId, 'contacts', bodies),
+  ]);
   await lockMatching(sql, customerId, contacts, batch, items);
-  for (const item of alive(items)) setColumnsOf(batch, item, companies);
+  for (const item of alive(items)) setColumnsOf(batch, item, companies, declared);
   await failUnknownReferences(sql, customerId, items);
-  await assignExternalIds(sql, customerId, contacts, items);
+  await assignExternalIds(sql, customerId, contacts, batch, items);
   endIfAtomic(batch, items);
-  const byName = await setNewCompanies(sql, customerId, items, companies, last);
+  await setNewCompanies(sql, customerId, items, companies, last);
   await write(sql, customerId, items, last);
-  return { outcomes: outcomesOf(items), byName };
+  return outcomesOf(items);
 }
 
 const companyOf = ({ body }: ContactItem): CompanyReference | null | undefined =>
@@ -107,29 +101,31 @@ const companyOf = ({ body }: ContactItem): CompanyReference | null | undefined =
 
 const listsOf = ({ body }: ContactItem): string[] | undefined => body['list_ids'] as string[] | undefined;
 
-/**
- * Locks the values that identify the items' contacts, the external ids, and the companies to which the items refer.
- * Returns the companies.
- */
-function lockCompaniesOf(
+/** The companies to which contacts refer; `byExternalId` has the ids of those that were found so. */
+type ReferredCompanies = LockedCompanies & { byExternalId: ReadonlyMap<string, string> };
+
+/** Locks the companies to which contacts refer, and returns them. */
+export async function lockCompaniesOf(
   sql: Transaction,
   customerId: string,
-  { match }: Batch,
-  items: readonly ContactItem[],
-): Promise<LockedCompanies> {
-  const references = alive(items).flatMap((item) => companyOf(item) ?? []);
-  const names = new Set(references.flatMap(({ name }) => (name === undefined ? [] : [fold(name)])));
-  const ids = new Set(references.flatMap(({ id }) => id ?? []));
-  const values = [...lockedValuesOf(match, items), ...externalIdsOf(items)];
-  return lockCompanies(sql, customerId, { names: [...names], ids: [...ids], values });
+  bodies: readonly object[],
+): Promise<ReferredCompanies> {
+  const references = bodies.flatMap((body) => (body as { company?: CompanyReference | null }).company ?? []);
+  const keys = new Set(references.flatMap((one) => namedCompanyOf(one) ?? []).map(companyKey));
+  const externalIds = new Set(references.flatMap(({ external_id }) => external_id ?? []));
+  const byExternalId = await findByExternalIds(sql, customerId, companyTable, [...externalIds]);
+  const ids = new Set([...references.flatMap(({ id }) => id ?? []), ...byExternalId.values()]);
+  return { ...(await lockCompanies(sql, customerId, { keys: [...keys], ids: [...ids] })), byExternalId };
 }
 
 /** Computes the new contact columns for one item. The item also fails if its company is unknown. */
-const setColumnsOf = (batch: Batch, item: ContactItem, companies: LockedCompanies): void =>
+const setColumnsOf = (batch: Batch, item: ContactItem, companies: ReferredCompanies, declared: Declared): void =>
   setColumns(contacts, batch, item, (body, stored) => {
-    const id = companyOf(item)?.id;
-    if (id !== undefined && !companies.byId.has(id)) throw notFound('company', ['/company/id']);
-    return patchedContact(stored ?? blank, body, companyIdOf(companyOf(item), companies));
+    const company = companyOf(item);
+    const id = companyIdOf(company, companies);
+    for (const name of ['id', 'external_id'] as const)
+      if (company?.[name] !== undefined && !companies.byId.has(id!)) throw notFound('company', [`/company/${name}`]);
+    return patchedContact(stored ?? blank, body, id, declared);
   });
 
 /**
@@ -138,10 +134,11 @@ const setColumnsOf = (batch: Batch, item: ContactItem, companies: LockedCompanie
  */
 function companyIdOf(
   company: CompanyReference | null | undefined,
-  { byName }: LockedCompanies,
+  { byKey, byExternalId }: ReferredCompanies,
 ): string | null | undefined {
   if (!company) return company;
-  return company.name === undefined ? (company.id ?? null) : (byName.get(fold(company.name)) ?? null);
+  const named = namedCompanyOf(company);
+  return (named ? byKey.get(companyKey(named)) : (company.id ?? byExternalId.get(company.external_id!))) ?? null;
 }
 
 async function failUnknownReferences(
@@ -155,23 +152,21 @@ async function failUnknownReferences(
   for (const [i, error] of errors.entries()) if (error) fail(open[i]!, error);
 }
 
-/** Creates the companies that are missing. Returns the ids of all companies by name. */
+/** Creates the companies that are missing. */
 async function setNewCompanies(
   sql: Transaction,
   customerId: string,
   items: readonly ContactItem[],
   companies: LockedCompanies,
   last: LastWrites,
-): Promise<LockedCompanies['byName']> {
+): Promise<void> {
   const missing = alive(items).flatMap((item) => {
-    const { name, industry = '' } = companyOf(item) ?? {};
-    const isThere = name === undefined || companies.byName.has(fold(name));
-    return isThere ? [] : [{ item, company: { company_name: name, industry } }];
+    const company = namedCompanyOf(companyOf(item) ?? {});
+    return !company || companies.byKey.has(companyKey(company)) ? [] : [{ item, company }];
   });
-  const wanted: NamedCompany[] = missing.map(({ company }) => company);
+  const wanted = missing.map(({ company }) => company);
   const ids = await findOrCreateNamed(sql, customerId, companies, wanted, last);
-  for (const { item, company } of missing) item.columns!.company_id = ids.get(fold(company.company_name))!;
-  return ids;
+  for (const { item, company } of missing) item.columns!.company_id = ids.get(companyKey(company))!;
 }
 
 /** Inserts or updates the contact of each item that has not failed, and sets the lists that the item gives. */

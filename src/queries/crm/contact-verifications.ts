@@ -1,7 +1,7 @@
 import type { Locked, Transaction } from '../../database/db.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { emailKey } from '../../text/normalise.ts';
-import { RecordsChanged } from '../records/batches.ts';
+import { lockBulk } from '../records/bulk-lock.ts';
 import { lockedInOrder } from '../records/contact-locks.ts';
 import { findSuccessors } from '../records/merged-records.ts';
 import { withLastWrites } from '../records/last-writes.ts';
@@ -14,7 +14,6 @@ export interface ContactVerification {
 
 /**
  * Saves the results of email verifications in contacts. Skips contacts that were deleted or whose work email has changed.
- * @throws RecordsChanged if a contact was merged into another one while its lock was waited for
  */
 export async function saveVerifications(
   sql: Transaction,
@@ -22,6 +21,7 @@ export async function saveVerifications(
   verifications: readonly ContactVerification[],
 ): Promise<void> {
   if (verifications.length === 0) return;
+  await lockBulk(sql, customerId);
   // A contact that was merged meanwhile has the address of one of the merged contacts, or none of them.
   const named = verifications.map(({ contactId }) => contactId);
   const successors = await findSuccessors(sql, customerId, named);
@@ -29,8 +29,6 @@ export async function saveVerifications(
   const given = [...new Set(current.map(({ contactId }) => contactId))];
   const addressed = await lockAddresses(sql, customerId, given);
   const stored = new Map<string, Addressed>(addressed.map((contact) => [contact.id, contact]));
-  const gone = given.filter((id) => !stored.has(id));
-  if ((await findSuccessors(sql, customerId, gone)).size > 0) throw new RecordsChanged();
   const statuses = new Map(
     current.flatMap(({ address, status, contactId }) => {
       const contact = stored.get(contactId);
@@ -39,7 +37,7 @@ export async function saveVerifications(
   );
   const ids = [...statuses.keys()];
   // One time for all columns: in a distributed database each subquery reads the clock at another moment.
-  await sql`
+  const written = await sql<(Verified & { id: string })[]>`
     with clock as materialized (
       select clock_timestamp() as now
     )
@@ -51,20 +49,26 @@ export async function saveVerifications(
       updated_at = clock.now
     from unnest(${ids}::uuid[], ${[...statuses.values()]}::text[]) as v (id, status), clock
     where c.customer_id = ${customerId}
-      and c.id = v.id`;
+      and c.id = v.id
+    returning c.id, c.verification_status, c.last_verified, c.crm_synced_at`;
   await withLastWrites(sql, customerId, async (last) => {
-    for (const [id, status] of statuses) {
-      const { external_id, verification_status } = stored.get(id)!;
-      const after = { verification_status: status, last_verified: 'now', crm_synced_at: 'now' };
-      last.updated('contact', { id, external_id }, { verification_status }, after);
+    for (const { id, ...verified } of written) {
+      const contact = stored.get(id)!;
+      last.updated('contact', { id, external_id: contact.external_id }, contact, verified);
     }
   });
 }
 
-type Addressed = Locked<{ external_id: string | null; work_email: string; verification_status: string }>;
+interface Verified {
+  verification_status: string;
+  last_verified: string | null;
+  crm_synced_at: string | null;
+}
+
+type Addressed = Locked<Verified & { external_id: string | null; work_email: string }>;
 
 const lockAddresses = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<Addressed[]> => sql`
-  select id, external_id, work_email, verification_status
+  select id, external_id, work_email, verification_status, last_verified, crm_synced_at
   from contacts
   where customer_id = ${customerId}
     and id = any(${ids as string[]}::uuid[])

@@ -8,67 +8,39 @@ import { completeRules, rulesFilter } from '../../filters/rules.ts';
 import { parseRecordQuery } from '../../filters/record-query.ts';
 import { constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { arrayLiteral } from '../../filters/terms.ts';
+import { blankOf } from '../../schemas/base/field-table.ts';
 import {
+  Contact,
   contactFields,
+  listNames,
   type CompanyReference,
-  type Contact,
   type ContactCreate,
   type ContactDetail,
   type ContactPatch,
 } from '../../schemas/contacts.ts';
 import { contactFileFields } from '../../schemas/files.ts';
 import type { RuleGiven } from '../../schemas/lists.ts';
-import { listNames } from '../../schemas/fields.ts';
 import { fold } from '../../text/fold.ts';
 import { normalise } from '../../text/normalise.ts';
 import { profileKey } from '../../text/profiles.ts';
 import type { WrittenTable } from '../records/batch-rows.ts';
 import { lockCompanyForContact } from './companies.ts';
-import { findOrCreateCompany } from './company-names.ts';
+import { companyTable, findByExternalIds } from '../records/batch-matches.ts';
+import { findOrCreateCompany, namedCompanyOf } from './company-names.ts';
 import { findUnknownReferences } from './contact-references.ts';
-import {
-  findByIds,
-  inOrderOf,
-  type CreateRecord,
-  type DeleteRecord,
-  type FindRecords,
-  type UpdateRecord,
-} from '../records/finders.ts';
-import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
-import { mergeCustomFields } from '../records/custom-fields.ts';
+import { findByIds, inOrderOf, type CreateRecord, type FindRecords, type UpdateRecord } from '../records/finders.ts';
+import { withLastWrites, type LastWrites, type Removal } from '../records/last-writes.ts';
+import { findDeclared, mergeCustomFields, type Declared } from '../records/custom-fields.ts';
 import { removeFromAllLists, setManualLists } from '../memberships/list-members.ts';
-import { removeFromOpportunities } from '../sales/opportunity-contacts.ts';
+import { detachActivities, lastActivityAt } from '../memberships/activity-links.ts';
+import { removeFromOpportunities } from '../memberships/opportunity-contacts.ts';
 import { countRecords } from './record-pages.ts';
 import { recordReads } from './record-reads.ts';
 
 /** The columns of a contact that callers can set. */
 export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
 
-export const blank: ContactColumns = {
-  external_id: null,
-  first_name: '',
-  middle_name: null,
-  last_name: '',
-  gender: null,
-  birth_year: null,
-  profnet_url: null,
-  social1_url: null,
-  social2_url: null,
-  work_email: '',
-  personal_email: null,
-  other_emails: null,
-  industry: '',
-  job_title: '',
-  location_locality: '',
-  location_country: '',
-  location_region: '',
-  location_postal_code: null,
-  mobile_phone: null,
-  phone_numbers: [],
-  custom_fields: {},
-  assigned_to: null,
-  company_id: null,
-};
+export const blank: ContactColumns = { ...blankOf(Contact, contactFields), company_id: null };
 
 /** Columns of a contact that only the service writes. */
 export const serviceColumns = [
@@ -146,7 +118,8 @@ export const findContacts: FindRecords<ContactDetail> = (sql, customerId, ids) =
     sql`
       select
         ${projection(sql)},
-        array(${manualLists(sql, customerId, 'id')} order by l.id) as list_ids
+        array(${manualLists(sql, customerId, 'id')} order by l.id) as list_ids,
+        ${lastActivityAt(sql, customerId, 'contact', 'c.id')} as last_activity_at
       from ${fromOf(sql, contactSource, customerId)}
       where c.customer_id = ${customerId}
         and c.id = wanted.id`,
@@ -160,11 +133,11 @@ export const findContacts: FindRecords<ContactDetail> = (sql, customerId, ids) =
  */
 export const createContact: CreateRecord<ContactCreate> = (sql, customerId, body) =>
   withLastWrites(sql, customerId, async (last) => {
-    const { company, list_ids, ...fields } = body;
+    const { company, list_ids } = body;
     last.count('contacts', 1);
     const company_id = await resolveCompany(sql, customerId, company ?? null, last);
-    await requireKnown(sql, customerId, body);
-    const columns = { ...blank, ...columnsOf(fields), company_id };
+    const declared = await requireKnown(sql, customerId, body);
+    const columns = patchedContact(blank, body, company_id, declared);
     if (!hasIdentity(columns)) throw withoutIdentity();
     const [contact] = await sql<{ id: LockedId }[]>`
       insert into contacts ${sql({ customer_id: customerId, ...encodedContact(sql, customerId, columns) })}
@@ -183,12 +156,12 @@ export const createContact: CreateRecord<ContactCreate> = (sql, customerId, body
 export const updateContact: UpdateRecord<ContactPatch> = (sql, customerId, id, patch, ifMatch) =>
   withLastWrites(sql, customerId, async (last) => {
     const { company, list_ids } = patch;
-    // The company is locked before the contact: see the order of locks in value-locks.ts.
+    // The company is locked before the contact: see the order of locks in bulk-lock.ts.
     const company_id = company === undefined ? undefined : await resolveCompany(sql, customerId, company, last);
-    await requireKnown(sql, customerId, patch);
+    const declared = await requireKnown(sql, customerId, patch);
     const { id: locked, ...current } = await lockContact(sql, customerId, id, ifMatch);
     if (Object.keys(patch).length === 0) return;
-    const columns = patchedContact(current, patch, company_id);
+    const columns = patchedContact(current, patch, company_id, declared);
     const [state] = await statesOf(sql, customerId, [{ stored: { ...current, id: locked }, columns }]);
     await updateContactRow(sql, customerId, locked, columns);
     if (list_ids) await setManualLists(sql, customerId, new Map([[locked, list_ids]]));
@@ -240,27 +213,36 @@ const withoutIdentity = (): DomainError =>
 /**
  * Returns the columns of a contact after a PATCH.
  * @param companyId the id of the company in `patch`; undefined if `patch` has no company
- * @throws DomainError `validation_failed` if the patch takes away the last value that identifies the contact
+ * @throws DomainError `validation_failed` if the patch takes away the last value that identifies the contact, or if its
+ * custom fields are not valid
  */
 export function patchedContact(
   current: ContactColumns,
   { company: _company, list_ids: _lists, custom_fields, ...fields }: ContactPatch,
   companyId: string | null | undefined,
+  declared: Declared,
 ): ContactColumns {
   const columns = {
     ...current,
     ...columnsOf(fields),
-    ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields) } : {}),
+    ...(custom_fields ? { custom_fields: mergeCustomFields(current.custom_fields, custom_fields, declared) } : {}),
     ...(companyId === undefined ? {} : { company_id: companyId }),
   };
   if (hasIdentity(current) && !hasIdentity(columns)) throw withoutIdentity();
   return columns;
 }
 
-/** @throws DomainError `not_found` if `body` refers to lists or to a user that the customer does not have */
-async function requireKnown(sql: Transaction, customerId: string, body: ContactPatch): Promise<void> {
-  const [unknown] = await findUnknownReferences(sql, customerId, [body]);
+/**
+ * Returns the declarations of the custom fields in `body`.
+ * @throws DomainError `not_found` if `body` refers to lists or to a user that the customer does not have
+ */
+async function requireKnown(sql: Transaction, customerId: string, body: ContactPatch): Promise<Declared> {
+  const [[unknown], declared] = await Promise.all([
+    findUnknownReferences(sql, customerId, [body]),
+    findDeclared(sql, customerId, 'contacts', [body]),
+  ]);
   if (unknown) throw unknown;
+  return declared;
 }
 
 async function updateContactRow(
@@ -282,30 +264,18 @@ async function updateContactRow(
 }
 
 /**
- * Deletes a contact and removes it from its lists and opportunities.
- * @throws DomainError `not_found` if the customer has no such contact
- * @throws DomainError `precondition_failed` if `ifMatch` does not match the contact's current ETag
- */
-export const deleteContact: DeleteRecord = async (sql, customerId, id, ifMatch) => {
-  const contact = await lockContact(sql, customerId, id, ifMatch);
-  await withLastWrites(sql, customerId, (last) => removeContacts(sql, customerId, [contact.id], last));
-};
-
-/**
  * Deletes contacts and removes them from lists and opportunities.
- * @param more what the events tell besides
- * @param moved what a merge has moved before, by contact; kept with its values
  */
 export async function removeContacts(
   sql: Transaction,
   customerId: string,
   ids: readonly LockedId[],
   last: LastWrites,
-  more: { merged_into?: string } = {},
-  moved: ReadonlyMap<string, object> = new Map(),
+  { merged_into, moved, isPurged = false }: Removal = {},
 ): Promise<void> {
   if (ids.length === 0) return;
   const opportunities = await removeFromOpportunities(sql, customerId, ids);
+  await detachActivities(sql, customerId, 'contact', ids);
   const lists = await removeFromAllLists(sql, customerId, ids);
   const removed = await sql<(ContactColumns & { id: string })[]>`
     delete from contacts
@@ -314,7 +284,8 @@ export async function removeContacts(
     returning id, ${constant(sql, [...contactFields, 'company_id', ...serviceColumns].join(', '))}`;
   for (const { id, ...values } of inOrderOf(ids, removed)) {
     const links = { list_ids: lists.get(id) ?? [], opportunities: opportunities.get(id) ?? [] };
-    last.deleted('contact', { id, external_id: values.external_id }, { ...values, ...links, ...moved.get(id) }, more);
+    const kept = isPurged ? undefined : { ...values, ...links, ...moved?.get(id) };
+    last.deleted('contact', { id, external_id: values.external_id }, kept, { merged_into });
   }
   last.count('contacts', -ids.length);
 }
@@ -358,7 +329,7 @@ export const lockContactRows = (
 
 /**
  * Returns the company id for the `company` field of a contact, or null for a contact without a company. If the company
- * is given by name and does not exist, creates it. The company stays locked until the transaction ends.
+ * is given by name or domain and does not exist, creates it. The company stays locked until the transaction ends.
  */
 async function resolveCompany(
   sql: Transaction,
@@ -366,9 +337,14 @@ async function resolveCompany(
   company: CompanyReference | null,
   last: LastWrites,
 ): Promise<string | null> {
-  const { id, name, industry = '' } = company ?? {};
-  if (name !== undefined) return findOrCreateCompany(sql, customerId, { company_name: name, industry }, last);
-  return id === undefined ? null : lockCompanyForContact(sql, customerId, id, '/company/id');
+  const { id, external_id: externalId } = company ?? {};
+  const named = namedCompanyOf(company ?? {});
+  if (named) return findOrCreateCompany(sql, customerId, named, last);
+  if (id !== undefined) return lockCompanyForContact(sql, customerId, id, '/company/id');
+  if (externalId === undefined) return null;
+  const found = (await findByExternalIds(sql, customerId, companyTable, [externalId])).get(externalId);
+  if (found === undefined) throw notFound('company', ['/company/external_id']);
+  return lockCompanyForContact(sql, customerId, found, '/company/external_id');
 }
 
 export function contactRow(customerId: string, columns: ContactColumns) {

@@ -6,11 +6,11 @@ import { contactFields } from '../../schemas/contacts.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
 import { findOrCreateNamed, lockCompanies, type NamedCompany } from './company-names.ts';
-import { RecordsChanged, type LockedCompanies } from '../records/batches.ts';
+import type { LockedCompanies } from '../records/batches.ts';
 import { lockContacts } from '../records/contact-locks.ts';
-import { findByMergedProspect, findSuccessors } from '../records/merged-records.ts';
+import { findByMergedProspect } from '../records/merged-records.ts';
 import { withLastWrites, type LastWrites } from '../records/last-writes.ts';
-import type { LockedValue } from '../records/value-locks.ts';
+import { lockBulk } from '../records/bulk-lock.ts';
 import { countryCodes } from '../../files/values/country-codes.ts';
 import { addToLists } from '../memberships/list-members.ts';
 import { companyAfter } from './contacts.ts';
@@ -30,7 +30,6 @@ interface SyncedRow {
  * the same work email already exists, updates this contact instead.
  * @param listIds lists to which the contacts are added by hand
  * @returns a map from prospect id to contact id; prospects with the same email have the same contact
- * @throws RecordsChanged if one of these contacts was merged into another one meanwhile
  */
 export async function syncProspects(
   sql: Transaction,
@@ -38,11 +37,12 @@ export async function syncProspects(
   prospects: readonly Prospect[],
   listIds: readonly string[] = [],
 ): Promise<Map<string, string>> {
-  // Locks are taken in the order that all writers use (value-locks.ts).
+  // Locks are taken in the order that all writers use (bulk-lock.ts).
   if (prospects.length === 0) return new Map();
   const codeOf = await countryCodes();
   const inCatalog = prospects.map((prospect) => toContact(prospect, codeOf));
-  const locked = await lockForSync(sql, customerId, prospects, inCatalog);
+  await lockBulk(sql, customerId);
+  const locked = await lockForSync(sql, customerId, prospects);
   const batch = new SyncBatch(await lockStored(sql, customerId, inCatalog));
   const rows = inCatalog.map((contact) => batch.add(contact));
   await withLastWrites(sql, customerId, async (last) => {
@@ -91,27 +91,12 @@ class SyncBatch {
   }
 }
 
-/**
- * Locks prospect ids, emails and companies of a batch. Until the transaction ends, other transactions cannot create
- * contacts with these ids or emails.
- */
-function lockForSync(
-  sql: Transaction,
-  customerId: string,
-  prospects: readonly Prospect[],
-  inCatalog: readonly SyncedContact[],
-): Promise<LockedCompanies> {
+/** Locks the companies of a batch. */
+function lockForSync(sql: Transaction, customerId: string, prospects: readonly Prospect[]): Promise<LockedCompanies> {
   const companies = prospects.map(companyOf).filter((company) => company !== undefined);
   const names = [...new Set(companies.map(({ company_name }) => fold(company_name)))];
-  const values = valuesToLock(prospects, inCatalog);
-  return lockCompanies(sql, customerId, { names, values });
+  return lockCompanies(sql, customerId, { keys: names });
 }
-
-/** Returns the values by which contacts made of these prospects are searched for before one is created. */
-export const valuesToLock = (prospects: readonly Prospect[], inCatalog: readonly SyncedContact[]): LockedValue[] => [
-  ...prospects.map(({ _id }) => ({ kind: 'prospect_id' as const, value: _id })),
-  ...emailsOf(inCatalog).map((value) => ({ kind: 'work_email' as const, value })),
-];
 
 const emailsOf = (inCatalog: readonly SyncedContact[]): string[] =>
   [...new Set(inCatalog.map(({ work_email }) => fold(work_email)))].filter((email) => email !== '');
@@ -167,6 +152,7 @@ async function lockStored(sql: Transaction, customerId: string, inCatalog: reado
         score,
         verification_status,
         last_verified,
+        crm_synced_at,
         (
           select co.id
           from ${liveCompanies(sql, customerId)}
@@ -177,9 +163,6 @@ async function lockStored(sql: Transaction, customerId: string, inCatalog: reado
         and id = any(${ids}::uuid[])
       order by id`,
   ]);
-  const present = new Set<string>(contacts.map(({ id }) => id));
-  const gone = ids.filter((id) => !present.has(id));
-  if ((await findSuccessors(sql, customerId, gone)).size > 0) throw new RecordsChanged();
   const stored = contacts.map(({ id, ...contact }) => ({ id, stored: contact, contact }));
   return { stored, merged: rowsOfMerged(stored, merged) };
 }
@@ -234,26 +217,25 @@ async function write(
   last: LastWrites,
 ): Promise<void> {
   const [stored, fresh] = [rows.filter(({ id }) => id !== undefined), rows.filter(({ id }) => id === undefined)];
-  await updateSynced(sql, customerId, stored);
+  await updateSynced(sql, customerId, stored, last);
   const inserted = await insertContacts(sql, customerId, fresh);
   for (const row of fresh) row.id = inserted.get(row.contact.prospect_id!)!;
   last.count('contacts', fresh.length);
   for (const row of fresh) last.created('contact', toldOf(row));
-  for (const row of stored) tellSynced(last, { ...row, stored: row.stored! });
-}
-
-export function tellSynced(last: LastWrites, row: Pick<SyncedRow, 'id' | 'contact'> & { stored: SyncedContact }): void {
-  const { prospect_id: _hidden, ...columns } = row.contact;
-  last.updated('contact', toldOf(row), row.stored, { ...columns, crm_synced_at: 'now' });
 }
 
 const toldOf = ({ id, contact }: Pick<SyncedRow, 'id' | 'contact'>) => ({ id: id!, external_id: contact.external_id });
 
-/** The caller records the events. */
-export async function updateSynced(sql: Transaction, customerId: string, stored: readonly SyncedRow[]): Promise<void> {
+/** Updates contacts that already exist. */
+export async function updateSynced(
+  sql: Transaction,
+  customerId: string,
+  stored: readonly SyncedRow[],
+  last: LastWrites,
+): Promise<void> {
   if (stored.length === 0) return;
   const rows = stored.map(({ id, contact }) => ({ id: id!, ...toRow(customerId, contact) }));
-  await sql`
+  const written = await sql<(Pick<SyncedContact, 'last_verified' | 'crm_synced_at'> & { id: string })[]>`
     update contacts c
     set
       ${constant(sql, updates.join(', '))},
@@ -263,7 +245,11 @@ export async function updateSynced(sql: Transaction, customerId: string, stored:
     from jsonb_to_recordset(${sql.json(rows)}) as given (id uuid, ${constant(sql, typed.join(', '))})
     where c.customer_id = ${customerId}
       and c.id = any(${rows.map(({ id }) => id)}::uuid[]) -- else it may go through all the customer has
-      and c.id = given.id`;
+      and c.id = given.id
+    returning c.id, c.last_verified, c.crm_synced_at`;
+  const times = new Map(written.map(({ id, ...columns }) => [id, columns]));
+  for (const row of stored)
+    last.updated('contact', toldOf(row), row.stored!, { ...row.contact, ...times.get(row.id!) });
 }
 
 async function insertContacts(

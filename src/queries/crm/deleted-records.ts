@@ -1,8 +1,8 @@
 import type { Transaction } from '../../database/db.ts';
 
 /*
- * The rows of deleted companies and lists, and what refers to them, stay for `HISTORY_DAYS`, so that the deletion can be
- * undone. No read finds them (filters/live.ts). Then these functions remove them, in short transactions.
+ * The rows of deleted companies and lists, what refers to them, and hidden activities stay for `HISTORY_DAYS`, so that the
+ * deletion can be undone. No read finds them (filters/live.ts). Then these functions remove them, in short transactions.
  */
 
 /** Number of rows that one statement changes. */
@@ -13,13 +13,15 @@ interface Deleted {
   ids: string[];
 }
 
-/** Finds companies or lists of one customer that were deleted more than `days` ago. */
-async function findDeleted(sql: Transaction, table: 'companies' | 'lists', days: number): Promise<Deleted | undefined> {
+const since = { companies: 'deleted_at', lists: 'deleted_at', activities: 'hidden_at' } as const;
+
+/** Finds rows of one customer that were deleted, or hidden, more than `days` ago. */
+async function findDeleted(sql: Transaction, table: keyof typeof since, days: number): Promise<Deleted | undefined> {
   const rows = await sql<{ customer_id: string; id: string }[]>`
     select customer_id, id
     from ${sql(table)}
-    where deleted_at <= now() - make_interval(days => ${days})
-    order by deleted_at
+    where ${sql(since[table])} <= now() - make_interval(days => ${days})
+    order by ${sql(since[table])}
     limit ${batchSize}`;
   const [first] = rows;
   if (!first) return undefined;
@@ -95,4 +97,19 @@ export async function purgeLists(sql: Transaction, days: number): Promise<number
       and l.id = any(${ids}::uuid[])
       and not exists (select 1 from list_members m where m.customer_id = ${customerId} and m.list_id = l.id)`;
   return lists.count;
+}
+
+/**
+ * Deletes the next activities that were hidden more than `days` ago.
+ * @returns the number of rows that were deleted
+ */
+export async function purgeActivities(sql: Transaction, days: number): Promise<number> {
+  const hidden = await findDeleted(sql, 'activities', days);
+  if (!hidden) return 0;
+  const { count } = await sql`
+    delete from activities
+    where customer_id = ${hidden.customerId}
+      and id = any(${hidden.ids}::uuid[])
+      and hidden_at is not null`;
+  return count;
 }

@@ -11,7 +11,7 @@ import { maxDuplicateIds, type DuplicateGroup, type DuplicateKey } from '../../s
 import type { Paginate } from '../../schemas/base/wire.ts';
 import { externalName } from '../../text/company-names.ts';
 import { limitAndOffset } from '../records/paging.ts';
-import { enqueueTurn, type BatchOutcome } from '../records/turns.ts';
+import { enqueueTurn } from '../records/turns.ts';
 
 /*
  * Duplicates by several values, or by a value that only the service can compute, are counted by workers. A customer who
@@ -101,12 +101,12 @@ export const findCountingCustomers = findCustomersWith((sql) => sql`from duplica
 
 /**
  * Counts one kind of a customer's duplicates that is due, or removes the count if nobody asks for it any more. All in
- * the caller's transaction, so readers see the last count until this one is complete. Locks no records.
+ * the caller's transaction, so readers see the last count until this one is complete. Locks no records, and waits while another worker counts for this
+ * customer.
+ * @returns false if none is due
  */
-export async function countNextDuplicates(sql: Transaction, customerId: string): Promise<BatchOutcome> {
-  const [turn] = await sql<{ is_ours: boolean }[]>`
-    select pg_try_advisory_xact_lock(hashtextextended(${`duplicates:${customerId}`}, 0)) as is_ours`;
-  if (!turn!.is_ours) return 'busy';
+export async function countNextDuplicates(sql: Transaction, customerId: string): Promise<boolean> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`duplicates:${customerId}`}, 0))`;
   const [due] = await sql<{ kind: CountedKey; now: string; is_wanted: boolean }[]>`
     select kind, now() as now, asked_at >= now() - ${countFor}::interval as is_wanted
     from duplicate_counts
@@ -114,15 +114,15 @@ export async function countNextDuplicates(sql: Transaction, customerId: string):
       and ${isDue(sql)}
     order by kind
     limit 1`;
-  if (!due) return 'done';
+  if (!due) return false;
   // Before its groups: if the customer asks meanwhile, the count stays, and its groups must not be gone.
-  if (!due.is_wanted && !(await forget(sql, customerId, due.kind))) return 'more';
+  if (!due.is_wanted && !(await forget(sql, customerId, due.kind))) return true;
   await sql`
     delete from duplicate_groups
     where customer_id = ${customerId}
       and kind = ${due.kind}`;
   if (due.is_wanted) await count(sql, customerId, due);
-  return 'more';
+  return true;
 }
 
 /** Returns false, with nothing deleted, if the customer has asked again. */

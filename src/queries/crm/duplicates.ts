@@ -139,6 +139,7 @@ const indexedValues: Record<Exclude<DuplicateKey, CountedKey>, IndexedValue> = {
     hasValue: `hashtextextended(${profile}, 0) = hashtextextended(g.value, 0) and ${profile} = g.value`,
   },
   name: { table: 'companies', value: name, counts: 'r.deleted_at is null', hasValue: `${name} = g.value` },
+  domain: { table: 'companies', value: 'r.domain', counts: 'r.deleted_at is null', hasValue: 'r.domain = g.value' },
 };
 
 const tables: Record<DuplicateKey, Pick<IndexedValue, 'table' | 'counts'>> = {

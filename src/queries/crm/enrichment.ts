@@ -7,11 +7,12 @@ import type { EnrichedField } from '../../schemas/clean-data/enrichment.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
 import { fold } from '../../text/fold.ts';
 import { RecordsChanged, type LockedCompanies } from '../records/batches.ts';
+import { lockBulk } from '../records/bulk-lock.ts';
 import { lockContacts } from '../records/contact-locks.ts';
 import { withLastWrites } from '../records/last-writes.ts';
 import { findSuccessors } from '../records/merged-records.ts';
 import { findOrCreateNamed, lockCompanies, type NamedCompany } from './company-names.ts';
-import { tellSynced, updateSynced, valuesToLock } from './crm-sync.ts';
+import { updateSynced } from './crm-sync.ts';
 import { companyOf, isEmpty, toContact, type SyncedContact } from './prospect-contacts.ts';
 
 /** A contact as enrichment reads it. A deleted company counts as none. */
@@ -70,6 +71,7 @@ async function selectContacts(
       c.score,
       c.verification_status,
       c.last_verified,
+      c.crm_synced_at,
       co.id as company_id,
       co.company_name
     from contacts c
@@ -157,13 +159,12 @@ export async function lockEnrichments(
   const names = options.fields.includes('company')
     ? [...new Set(prospects.flatMap((prospect) => companyOf(prospect)?.company_name ?? []).map(fold))]
     : [];
-  const offered = prospects.map((prospect) => toContact(prospect, codeOf));
-  const values = valuesToLock(prospects, offered);
-  const companies = await lockCompanies(sql, customerId, { names, values });
+  await lockBulk(sql, customerId);
+  const companies = await lockCompanies(sql, customerId, { keys: names });
   const seen = await readEnriched(sql, customerId, [...matched.keys()]);
   await lockContacts(sql, customerId, [...new Set([...seen.values()].map(({ id }) => id))]);
   // A new statement, because the contacts may have changed before they were locked.
-  const current = requireUnmerged(seen, await readEnriched(sql, customerId, [...matched.keys()]));
+  const current = requireDistinct(await readEnriched(sql, customerId, [...matched.keys()]));
   const enrichments: LockedEnrichments['enrichments'] = new Map();
   for (const [id, prospect] of matched) {
     const contact = current.get(id);
@@ -172,18 +173,10 @@ export async function lockEnrichments(
   return { companies, enrichments };
 }
 
-/**
- * Compares the contacts that were locked with those that the ids name now, and returns the latter.
- * @throws RecordsChanged if one was merged into another one, which is not locked, or which another id names too
- */
-function requireUnmerged(
-  locked: ReadonlyMap<string, EnrichedContact>,
-  current: ReadonlyMap<string, EnrichedContact>,
-): ReadonlyMap<string, Locked<EnrichedContact>> {
-  const isLocked = [...current].every(([id, contact]) => locked.get(id)?.id === contact.id);
-  const distinct = new Set([...current.values()].map(({ id }) => id));
-  if (!isLocked || distinct.size < current.size) throw new RecordsChanged();
-  return current as ReadonlyMap<string, Locked<EnrichedContact>>;
+/** @throws RecordsChanged if two ids name the same contact by now */
+function requireDistinct(locked: ReadonlyMap<string, EnrichedContact>): ReadonlyMap<string, Locked<EnrichedContact>> {
+  if (new Set([...locked.values()].map(({ id }) => id)).size < locked.size) throw new RecordsChanged();
+  return locked as ReadonlyMap<string, Locked<EnrichedContact>>;
 }
 
 /** Writes enrichments of different contacts. */
@@ -202,7 +195,6 @@ export async function writeEnrichments(
       stored: contact,
       contact: company ? { ...filled, company_id: ids.get(fold(company.company_name)) ?? null } : filled,
     }));
-    await updateSynced(sql, customerId, rows);
-    for (const row of rows) tellSynced(last, row);
+    await updateSynced(sql, customerId, rows, last);
   });
 }

@@ -5,10 +5,10 @@ import { liveLists } from '../../filters/live.ts';
 import { parseRecordQuery, type RecordQuery } from '../../filters/record-query.ts';
 import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
 import type { Rule } from '../../schemas/lists.ts';
-import { countEach, countMatches } from './record-pages.ts';
+import { countEach, countMatches, filtersAtOnce } from './record-pages.ts';
 import { readTotals } from '../events/journal.ts';
 import { findCustomersWith } from '../records/finders.ts';
-import { enqueueTurn, type BatchOutcome } from '../records/turns.ts';
+import { enqueueTurn } from '../records/turns.ts';
 import { listedRules, membersOf, type ListedRules } from '../memberships/list-filters.ts';
 
 /** A list, and its number of members as it was counted last. */
@@ -32,7 +32,10 @@ export const countedColumns = (sql: FragmentMaker): Fragment => sql`
 /** The members of lists are counted on each read for customers of up to this many contacts. */
 const maxContacts = 20_000;
 
-/** How long (ms) a read counts. A worker counts the lists that are left. */
+/** How long (ms) a read counts all members of lists for such a customer. */
+const exactMs = 3_000;
+
+/** How long (ms) a read counts otherwise. A worker counts the lists that are left. */
 const readMs = 1_000;
 
 const allContacts = (customerId: string): RecordQuery => parseRecordQuery(contactSource, customerId, {});
@@ -66,21 +69,27 @@ const hasNoRules = ({ rules }: ListedRules): boolean => rules.length === 0;
 
 /**
  * Returns lists with the numbers of their members, and the times of the counts. They are exact for a list without rules,
- * and for all lists of a customer with few contacts. Of other lists, counts those anew whose number is old, as far as it
- * comes within `readMs`. Workers count the rest.
+ * and for all lists of a customer with few contacts if that takes at most `exactMs`. Of other lists, counts those anew whose
+ * number is old, as far as it comes within `readMs`. Workers count the rest.
  */
 export async function withCounts<L extends CountedList>(db: Database, customerId: string, lists: L[]): Promise<L[]> {
+  if (lists.length === 0) return lists;
   const { contacts } = await db.lookup((sql) => readTotals(sql, customerId));
-  const isExact = (list: L) => hasNoRules(list) || contacts <= maxContacts;
-  const [exact, kept] = [lists.filter(isExact), lists.filter((list) => !isExact(list))];
-  const all = await db.search((sql) => countAll(sql, customerId, exact));
+  const all =
+    contacts <= maxContacts
+      ? await within(exactMs / Math.ceil(lists.length / filtersAtOnce), db, (sql) => countAll(sql, customerId, lists))
+      : undefined;
+  const exact = all ?? (await db.search((sql) => countAll(sql, customerId, lists.filter(hasNoRules))));
   const counts = new Map<string, Count>(
-    exact.map(({ id, read_at }) => [id, { contacts_count: all.get(id)!, counted_at: read_at }]),
+    lists.flatMap(({ id, read_at }) => {
+      const contacts_count = exact.get(id);
+      return contacts_count === undefined ? [] : [[id, { contacts_count, counted_at: read_at }]];
+    }),
   );
   const end = performance.now() + readMs;
-  const due = kept.filter(({ is_fresh }) => !is_fresh).toSorted(byAge);
+  const due = lists.filter(({ id, is_fresh }) => !counts.has(id) && !is_fresh).toSorted(byAge);
   for (const list of due) {
-    const counted = await countUntil(end, db, customerId, list);
+    const counted = await within(end - performance.now(), db, (sql) => count(sql, customerId, list));
     if (counted) counts.set(list.id, counted);
   }
   if (due.length > 0) await saveCounts(db, customerId, due, counts);
@@ -99,25 +108,19 @@ const count = async (sql: Queryable, customerId: string, list: CountedList): Pro
 });
 
 /**
- * Counts the members of a list.
- * @param end when the count is given up, as `performance.now()`
+ * Runs work that reads.
+ * @param ms time after which a statement of it is given up
  * @returns undefined if it was given up
  */
-async function countUntil(
-  end: number,
-  db: Database,
-  customerId: string,
-  list: CountedList,
-): Promise<Count | undefined> {
-  const ms = Math.ceil(end - performance.now());
+async function within<T>(ms: number, db: Database, work: (sql: Queryable) => Promise<T>): Promise<T | undefined> {
   if (ms <= 0) return undefined;
   try {
-    return await db.search((sql) =>
+    return (await db.search((sql) =>
       sql.begin('read only', async (attempt) => {
-        await attempt`select set_config('statement_timeout', ${String(ms)}, true)`;
-        return count(attempt, customerId, list);
+        await attempt`select set_config('statement_timeout', ${String(Math.ceil(ms))}, true)`;
+        return work(attempt);
       }),
-    );
+    )) as T;
   } catch (error) {
     if (!isStatementTimeout(error)) throw error;
     return undefined;
@@ -168,20 +171,18 @@ const saveCount = (
 
 /**
  * Counts the members of a list that a read has left, if there is one. A list whose members take too long to count keeps
- * its number until the next read, so that others are counted.
- * @returns `busy` if another worker counts for this customer
+ * its number until the next read, so that others are counted. Waits while another worker counts for this customer.
+ * @returns false if there is none
  */
-export async function countNextList(sql: Transaction, customerId: string): Promise<BatchOutcome> {
-  const [turn] = await sql<{ is_ours: boolean }[]>`
-    select pg_try_advisory_xact_lock(hashtextextended(${`list counts:${customerId}`}, 0)) as is_ours`;
-  if (!turn!.is_ours) return 'busy';
+export async function countNextList(sql: Transaction, customerId: string): Promise<boolean> {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`list counts:${customerId}`}, 0))`;
   const [list] = await sql<CountedList[]>`
     select ${listedRules(sql, customerId)}, ${countedColumns(sql)}
     from ${liveLists(sql, customerId)}
       and l.is_count_due
     order by l.id
     limit 1`;
-  if (!list) return 'done';
+  if (!list) return false;
   try {
     const counted = await sql.savepoint((attempt) => count(attempt, customerId, list));
     await saveCount(sql, customerId, list, counted);
@@ -193,7 +194,7 @@ export async function countNextList(sql: Transaction, customerId: string): Promi
       where customer_id = ${customerId}
         and id = ${list.id}`;
   }
-  return 'more';
+  return true;
 }
 
 /** Finds customers with lists that a worker must count. */

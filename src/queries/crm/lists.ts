@@ -88,6 +88,15 @@ export interface ListName {
   name: string;
 }
 
+/** Returns lists without the numbers of their members, which can take long to count. */
+export const findListNames = (db: Database, customerId: string, ids: string[]): Promise<ListName[]> =>
+  db.lookup(
+    (sql) => sql<ListName[]>`
+      select l.id, l.name
+      from ${liveLists(sql, customerId)}
+        and l.id = any(${ids}::uuid[])`,
+  );
+
 /**
  * Returns the customer's newest lists, up to `limit`, without the numbers of their members.
  * @param also id of a list to return beside them
@@ -145,20 +154,26 @@ export const createList = (
   });
 
 /**
- * Checks that the customer may have one more list with rules. Other transactions cannot add rules to a list until this
- * one ends.
  * @param path JSON pointer to the rules in the request, for the error
- * @throws DomainError `conflict`
+ * @throws DomainError `conflict` if the customer has no room for one more list with rules
  */
 async function requireRoomForRules(sql: Transaction, customerId: string, path: string): Promise<void> {
+  if (await hasRoomForRules(sql, customerId)) return;
+  const message = `a customer can have at most ${ruleLimits.lists} lists with rules`;
+  throw conflict(message[0]!.toUpperCase() + message.slice(1), [{ path, message }]);
+}
+
+/**
+ * Returns true if the customer may have one more list with rules. Other transactions cannot add rules to a list until
+ * this one ends.
+ */
+export async function hasRoomForRules(sql: Transaction, customerId: string): Promise<boolean> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`lists with rules:${customerId}`}, 0))`;
   const [row] = await sql<[{ lists: number }]>`
     select count(*) as lists
     from ${liveLists(sql, customerId)}
       and l.rule_count > 0`;
-  if (row.lists < ruleLimits.lists) return;
-  const message = `a customer can have at most ${ruleLimits.lists} lists with rules`;
-  throw conflict(message[0]!.toUpperCase() + message.slice(1), [{ path, message }]);
+  return row.lists < ruleLimits.lists;
 }
 
 async function insertList(

@@ -13,7 +13,10 @@ import type { CountryCodes } from '../../files/values/country-codes.ts';
  * writes.
  */
 export type SyncedContact = ContactColumns &
-  Pick<Contact, 'score' | 'verification_status'> & { prospect_id: string | null; last_verified: string | null };
+  Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at'> & {
+    prospect_id: string | null;
+    last_verified: string | null;
+  };
 
 /**
  * Maximum lengths of a contact's texts (characters), and the maximum number of its other e-mail addresses. Values of a
@@ -53,6 +56,7 @@ export function toContact(prospect: Prospect, codeOf: CountryCodes): SyncedConta
     score: prospect.score,
     verification_status: work_email === '' ? 'unverified' : prospect.verification_status,
     last_verified: work_email === '' ? null : prospect.date_verified,
+    crm_synced_at: null,
   };
 }
 

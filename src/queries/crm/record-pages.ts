@@ -181,9 +181,14 @@ const costOfCandidate = 3;
  * share of all records matches, a scan reads `most / share` records until it ends, and terms select `total * share`.
  */
 async function manyToCount(sql: Queryable, query: RecordQuery, most: number): Promise<number> {
-  const { [query.source.table]: total } = await readTotals(sql, query.customerId);
+  const total = (await totalOf(sql, query)) ?? 0;
   const share = Math.sqrt(most / (costOfCandidate * Math.max(total, most)));
   return Math.max(manyOfNewest, Math.ceil(share * firstOfNewest(query)));
+}
+
+/** Returns the stored number of all records. Undefined: it is not stored. */
+async function totalOf(sql: Queryable, { source: { table }, customerId }: RecordQuery): Promise<number | undefined> {
+  return table === 'contacts' || table === 'companies' ? (await readTotals(sql, customerId))[table] : undefined;
 }
 
 /**
@@ -192,9 +197,8 @@ async function manyToCount(sql: Queryable, query: RecordQuery, most: number): Pr
  */
 export async function countRecords(db: Database, request: RecordQuery, most?: number): Promise<number> {
   const query = await resolveLists(db, request);
-  const total = asksForAll(query.filter)
-    ? (await db.lookup((sql) => readTotals(sql, query.customerId)))[query.source.table]
-    : await db.search((sql) => countMatches(sql, query, most));
+  const stored = asksForAll(query.filter) ? await db.lookup((sql) => totalOf(sql, query)) : undefined;
+  const total = stored ?? (await db.search((sql) => countMatches(sql, query, most)));
   return Math.min(total, (most ?? Infinity) + 1);
 }
 
@@ -212,7 +216,7 @@ export async function countMatches(sql: Queryable, query: RecordQuery, most?: nu
 }
 
 /** How many filters one statement of `countEach` evaluates: with 50 rules each, in seconds for 20,000 contacts. */
-const filtersAtOnce = 10;
+export const filtersAtOnce = 10;
 
 /**
  * Returns for each filter the number of the customer's records that match it. Reads all records, once for several

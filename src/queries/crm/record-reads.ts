@@ -3,8 +3,10 @@ import type { ExportedRecords } from '../../files/open-export.ts';
 import type { Source } from '../../filters/columns.ts';
 import { parseRecordQuery, type ListRequest } from '../../filters/record-query.ts';
 import type { Fragment, FragmentMaker } from '../../filters/sql.ts';
+import type { GivenFilters } from '../../schemas/filters.ts';
 import type { Metadata } from '../../schemas/base/wire.ts';
 import { countRecords, readAllRecords, readCustomKeys, readRecordPage } from './record-pages.ts';
+import { listDeclared } from '../records/custom-fields.ts';
 import type { RecordPage } from '../records/paging.ts';
 
 type Selection = Pick<ListRequest, 'filters' | 'order_by'>;
@@ -12,14 +14,23 @@ type Selection = Pick<ListRequest, 'filters' | 'order_by'>;
 interface Shown extends Pick<ExportedRecords, 'fields' | 'title'> {
   source: Source;
   /** SQL columns of a record, as responses show it. */
-  projection: (sql: FragmentMaker) => Fragment;
+  projection: (sql: FragmentMaker, customerId: string) => Fragment;
+  /** SQL columns of a record in a list, if these are others. */
+  listed?: (sql: FragmentMaker, customerId: string) => Fragment;
   /** The same, with the names of a contact's lists. */
   withLists?: (sql: FragmentMaker, customerId: string) => Fragment;
 }
 
-export const recordReads = <Row extends object>({ source, projection, withLists, fields, title }: Shown) => ({
-  list: (db: Database, customerId: string, request: ListRequest): Promise<RecordPage<Row>> =>
-    readRecordPage(db, parseRecordQuery(source, customerId, request), projection),
+export const recordReads = <Listed extends object>({
+  source,
+  projection,
+  listed = projection,
+  withLists = projection,
+  fields,
+  title,
+}: Shown) => ({
+  list: (db: Database, customerId: string, request: ListRequest): Promise<RecordPage<Listed>> =>
+    readRecordPage(db, parseRecordQuery(source, customerId, request), (sql) => listed(sql, customerId)),
 
   /** Returns the number of records that match the request, and the number of pages: 0 without records. */
   count: async (db: Database, customerId: string, request: ListRequest): Promise<Metadata> => {
@@ -36,18 +47,26 @@ export const recordReads = <Row extends object>({ source, projection, withLists,
   },
 
   /** Returns the number of records that match the filters, or `most` + 1 if more than `most` match. */
-  countUpTo: (db: Database, customerId: string, filters: unknown, most: number): Promise<number> =>
+  countUpTo: (db: Database, customerId: string, filters: GivenFilters, most: number): Promise<number> =>
     countRecords(db, parseRecordQuery(source, customerId, { filters }), most),
 
   export: (db: Database, customerId: string, request: Selection): ExportedRecords => {
     const query = parseRecordQuery(source, customerId, request);
-    const columns = withLists ? (sql: FragmentMaker) => withLists(sql, customerId) : projection;
     return {
       fields,
       title,
-      read: (hasLists) => readAllRecords<Row>(db, query, hasLists ? columns : projection),
+      read: (hasLists) => readAllRecords(db, query, (sql) => (hasLists ? withLists : projection)(sql, customerId)),
       count: () => countRecords(db, query),
-      readKeys: (most) => readCustomKeys(db, query, most),
+      readKeys: async (most) => {
+        const { table } = source;
+        if (table !== 'contacts' && table !== 'companies') return [];
+        const [keys, declared] = await Promise.all([
+          readCustomKeys(db, query, most),
+          db.lookup((sql) => listDeclared(sql, customerId, table)),
+        ]);
+        const labels = new Map(declared.map(({ key, label }) => [key, label]));
+        return keys.map((key) => ({ key, label: labels.get(key) ?? key }));
+      },
     };
   },
 });

@@ -1,16 +1,14 @@
 import type { LockedId, Transaction } from '../../database/db.ts';
-import { RecordsChanged } from '../records/batches.ts';
 import { lockedInOrder } from '../records/contact-locks.ts';
 import type { LastWrites } from '../records/last-writes.ts';
-import { findByMergedProspect, findSuccessors } from '../records/merged-records.ts';
-import { lockValues } from '../records/value-locks.ts';
+import { findByMergedProspect } from '../records/merged-records.ts';
+import { lockBulk } from '../records/bulk-lock.ts';
 
 /**
  * Notes in the customer's contacts that came from these prospects, or replace merged contacts that did, that the people
  * were erased from the catalog. A contact that has the note keeps it. The prospects and the rows stay locked until the
  * transaction ends.
  * @returns ids of the changed contacts
- * @throws RecordsChanged if a contact that replaces a merged one was merged into another one meanwhile
  */
 export async function markRemovalRequested(
   sql: Transaction,
@@ -18,9 +16,8 @@ export async function markRemovalRequested(
   prospectIds: readonly string[],
   last: LastWrites,
 ): Promise<LockedId[]> {
-  // Without these locks, a merge could give the prospect to a contact that is not found here.
-  const values = prospectIds.map((value) => ({ kind: 'prospect_id' as const, value }));
-  await lockValues(sql, customerId, values);
+  // Without this lock, a merge could give the prospect to a contact that is not found here.
+  await lockBulk(sql, customerId);
   const merged = (await findByMergedProspect(sql, customerId, prospectIds)).map(({ merged_into }) => merged_into);
   const rows = await sql<{ id: LockedId; external_id: string | null }[]>`
     select id, external_id
@@ -32,7 +29,6 @@ export async function markRemovalRequested(
       )
       and removal_requested_at is null
     ${lockedInOrder(sql)}`;
-  if ((await findSuccessors(sql, customerId, merged)).size > 0) throw new RecordsChanged();
   const ids = rows.map(({ id }) => id);
   if (ids.length === 0) return [];
   const [{ now }] = await sql<[{ now: string }]>`select clock_timestamp()::timestamptz(3) as now`;

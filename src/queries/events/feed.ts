@@ -59,7 +59,8 @@ interface Bounds {
   newest_position: number;
 }
 
-interface Row {
+/** A row of the journal. */
+export interface EventRow {
   position: number;
   id: string;
   occurred_at: string;
@@ -101,8 +102,8 @@ async function readPage(
     limit,
     span,
   }: { after: Place; types?: readonly EventType[] | null | undefined; limit: number; span: number },
-): Promise<{ bounds: Bounds; rows: Row[] }> {
-  const found = await sql<(Bounds & { [Name in keyof Row]: Row[Name] | null })[]>`
+): Promise<{ bounds: Bounds; rows: EventRow[] }> {
+  const found = await sql<(Bounds & { [Name in keyof EventRow]: EventRow[Name] | null })[]>`
     with kept as materialized (
       select position, id
       from (
@@ -150,11 +151,11 @@ async function readPage(
     from bounds
     left join page on true
     order by page.position`;
-  const rows = found.filter((row): row is typeof row & Row => row.id !== null);
+  const rows = found.filter((row): row is typeof row & EventRow => row.id !== null);
   return { bounds: found[0]!, rows };
 }
 
-const toEvent = ({ position, id, type, occurred_at, data, source, actor, change_id }: Row): FeedEvent => ({
+export const toEvent = ({ position, id, type, occurred_at, data, source, actor, change_id }: EventRow): FeedEvent => ({
   position,
   id,
   type,
@@ -220,7 +221,7 @@ export async function findPlaceAt(
 /** Returns the first event behind a position. */
 async function findNext(db: Database, customerId: string, position: number) {
   const [row] = await db.lookup(
-    (sql) => sql<Pick<Row, 'position' | 'occurred_at'>[]>`
+    (sql) => sql<Pick<EventRow, 'position' | 'occurred_at'>[]>`
       select position, occurred_at
       from journal
       where customer_id = ${customerId}

@@ -33,7 +33,7 @@ const pending = new WeakMap<object, Map<string, Pending>>();
 
 /**
  * Adds rows to a customer's journal, and changes its totals. Both are written with the commit. All writers of contacts,
- * companies, lists, products and opportunities do so through `withLastWrites`.
+ * companies, lists, products, opportunities and activities do so through `withLastWrites`.
  * @param sql the transaction itself, not a savepoint of it
  * @param changes what is added to the totals
  */

@@ -1,4 +1,5 @@
 import type { Queryable } from '../../database/db.ts';
+import type { Detail, Line } from '../../schemas/opportunities.ts';
 import { isSame } from '../events/changes.ts';
 import { pick, readLater, shown, type Values } from './history.ts';
 import { recordTypes, type EventActor, type EventNoun, type RecordVerb } from '../../schemas/events/types.ts';
@@ -43,6 +44,8 @@ const isFirst = (sql: Queryable, customerId: string, changeId: string) => sql`
       and e.type = any(${recordTypes}::text[])
   )`;
 
+const onlyRecord = (sql: Queryable, id: string | undefined) => (id === undefined ? sql`` : sql`and record_id = ${id}`);
+
 interface Row {
   position: number;
   noun: EventNoun;
@@ -57,13 +60,13 @@ interface Row {
 /**
  * Returns what a change has done with its next records, the last first: what it made later can refer to what it made
  * earlier. All are of one kind.
- * @param range only records whose first write is below `before`; writes from `until` on do not count
+ * @param range only records whose first write is below `before`, or only the record `only`; writes from `until` on do not count
  */
 export async function findEffects(
   sql: Queryable,
   customerId: string,
   changeId: string,
-  { before, until, limit }: { before: number; until: number; limit: number },
+  { before, until, limit, only }: { before: number; until: number; limit: number; only?: string | undefined },
 ): Promise<Effect[]> {
   const found = await sql<{ record_id: string; noun: EventNoun }[]>`
     select j.record_id, split_part(j.type, '.', 1) as noun
@@ -72,6 +75,7 @@ export async function findEffects(
       and j.change_id = ${changeId}::uuid
       and j.position < ${before}
       and j.type = any(${recordTypes}::text[])
+      ${onlyRecord(sql, only)}
       and ${isFirst(sql, customerId, changeId)}
     order by j.position desc
     limit ${limit}`;
@@ -102,16 +106,18 @@ function effectOf(id: string, rows: readonly Row[]): Effect {
     return { ...told, kind: last.verb === 'deleted' ? 'none' : 'created', before: {}, after: {} };
   const kind = last.verb === 'deleted' ? 'deleted' : 'updated';
   // Of several writes, the first says what was before, and the last what is after.
-  const before = rows.reduceRight((values, row) => withValues(values, row.before), {} as Values);
-  const after = rows.reduce((values, row) => withValues(values, row.after), {} as Values);
+  const before = rows.reduceRight((values, row) => withValues(values, row.before, row.after), {} as Values);
+  const after = rows.reduce((values, row) => withValues(values, row.after, row.before), {} as Values);
   return { ...told, kind, before, after };
 }
 
-const withValues = (values: Values, more: Values | null): Values => {
-  const fields = more?.['custom_fields'] as Values | undefined;
-  const custom = fields ? { custom_fields: { ...(values['custom_fields'] as Values | undefined), ...fields } } : {};
-  return { ...values, ...more, ...custom };
-};
+/** @param others values on the other side of the write: a custom field that is only there is absent on this side */
+function withValues(values: Values, more: Values | null, others: Values | null): Values {
+  const [own, fields, absent] = [values, more, others].map((one) => one?.['custom_fields'] as Values | undefined);
+  if (!fields) return { ...values, ...more };
+  const kept = Object.entries(own ?? {}).filter(([key]) => !Object.hasOwn(absent ?? {}, key));
+  return { ...values, ...more, custom_fields: { ...Object.fromEntries(kept), ...fields } };
+}
 
 /** Number of a change's records, the end of the journal, and whether it has merged records. */
 export interface ChangeSize {
@@ -120,11 +126,15 @@ export interface ChangeSize {
   has_merges: boolean;
 }
 
-/** Returns by type of event how many records a change has written. */
+/**
+ * Returns by type of event how many records a change has written.
+ * @param only counts only this record
+ */
 export async function measureChange(
   sql: Queryable,
   customerId: string,
   changeId: string,
+  only?: string,
 ): Promise<ChangeSize & { types: string[] }> {
   const [size] = await sql<[ChangeSize & { types: string[] }]>`
     select
@@ -135,13 +145,14 @@ export async function measureChange(
     from journal
     where customer_id = ${customerId}::uuid
       and change_id = ${changeId}::uuid
+      ${onlyRecord(sql, only)}
       and type = any(${recordTypes}::text[])`;
   return size;
 }
 
 /**
  * Returns the records that differ from what a change has made them. What was written since and taken back does not count.
- * @param current members of the records, as the journal names them
+ * @param current members of the records, as the journal names them, each `comparable`
  */
 export async function findWrittenSince(
   sql: Queryable,
@@ -165,11 +176,20 @@ export async function findWrittenSince(
     const isFilled =
       rows.some((row) => row.is_deletion) && Object.keys(pick(noun, now)).some((name) => !known.has(name));
     return (
-      isFilled || rows.some(({ name, value }) => isMember(now, name) && !isSame(now[name!] ?? null, value ?? null))
+      isFilled ||
+      rows.some(
+        ({ name, value }) => isMember(now, name) && !isSame(now[name!] ?? null, comparable(name!, value) ?? null),
+      )
     );
   };
   return new Set(created.filter(isWritten).map(({ id }) => id));
 }
+
+/** Returns a value of the journal without what follows from other records: the names of products in `details`. */
+export const comparable = (name: string, value: unknown): unknown =>
+  name === 'details' ? (value as Detail[] | null)?.map(lineOf) : value;
+
+const lineOf = ({ product_id, price, quantity }: Detail): Line => ({ id: product_id, price, quantity });
 
 /** False for links, which the journal keeps of deleted records. */
 const isMember = (values: Values, name: string | null): boolean =>

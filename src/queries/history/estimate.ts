@@ -10,7 +10,9 @@ import { recordTypes } from '../../schemas/events/types.ts';
 export async function estimateUndo(sql: Queryable, customerId: string, changeId: string): Promise<UndoEstimate> {
   const [counts] = await sql<[UndoEstimate]>`
     with written as materialized (
-      select record_id, position, type, before ->> 'external_id' as external_id, after
+      select
+        record_id, position, type, split_part(type, '.', 1) as noun, before ->> 'external_id' as external_id, after,
+        type like '%.deleted' and before is null as is_purged
       from journal
       where customer_id = ${customerId}::uuid
         and change_id = ${changeId}::uuid
@@ -19,9 +21,11 @@ export async function estimateUndo(sql: Queryable, customerId: string, changeId:
     own as materialized (
       select
         record_id,
+        min(noun) as noun,
         max(position) as last,
         bool_or(type like '%.created') as is_created,
         bool_or(type like '%.deleted') as is_deleted,
+        bool_or(is_purged) as is_purged,
         max(external_id) filter (where type like '%.deleted') as external_id
       from written
       group by record_id
@@ -58,14 +62,15 @@ export async function estimateUndo(sql: Queryable, customerId: string, changeId:
       select
         case
           when own.is_created then not own.is_deleted and l.record_id is null
-          when own.is_deleted then l.is_created is not true
+          when own.is_deleted then not own.is_purged and l.is_created is not true
           else l.is_deleted is not true and coalesce(f.is_some_left, false)
         end as is_restored,
         case
           when own.is_created then not own.is_deleted and coalesce(l.is_updated, false)
           else not own.is_deleted and coalesce(f.is_some_rewritten, false)
         end as is_kept,
-        case when not own.is_created and own.is_deleted then own.external_id end as external_id
+        own.noun,
+        case when not own.is_created and l.is_created is not true then own.external_id end as external_id
       from own
       left join later_writes l on l.record_id = own.record_id
       left join fields f on f.record_id = own.record_id
@@ -76,19 +81,39 @@ export async function estimateUndo(sql: Queryable, customerId: string, changeId:
       count(*) filter (where is_kept) as kept,
       count(*) filter (
         where external_id is not null
-          and (
-            exists (
+          and case noun
+            when 'contact' then exists (
               select 1
               from contacts c
               where c.customer_id = ${customerId}::uuid
                 and c.external_id = found.external_id
             )
-            or exists (
+            when 'activity' then exists (
+              select 1
+              from activities a
+              where a.customer_id = ${customerId}::uuid
+                and a.external_id = found.external_id
+                and a.hidden_at is null
+            )
+            when 'product' then exists (
+              select 1
+              from products p
+              where p.customer_id = ${customerId}::uuid
+                and p.external_id = found.external_id
+                and p.deleted_at is null
+            )
+            when 'opportunity' then exists (
+              select 1
+              from opportunities o
+              where o.customer_id = ${customerId}::uuid
+                and o.external_id = found.external_id
+            )
+            else exists (
               select 1
               from ${liveCompanies(sql, customerId)}
                 and co.external_id = found.external_id
             )
-          )
+          end
       ) as conflicts
     from found`;
   return counts;

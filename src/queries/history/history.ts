@@ -1,5 +1,6 @@
 import type { Database, Queryable } from '../../database/db.ts';
 import { liveLists } from '../../filters/live.ts';
+import { activityFields } from '../../schemas/activities.ts';
 import { companyFields } from '../../schemas/companies.ts';
 import { contactFields } from '../../schemas/contacts.ts';
 import type { Change, ChangeQuery, ChangeSummary } from '../../schemas/events/changes.ts';
@@ -13,7 +14,7 @@ import {
 import { opportunityFields } from '../../schemas/opportunities.ts';
 import { productFields } from '../../schemas/products.ts';
 import { findRecords } from './record-finders.ts';
-import { findUndoneChange, findUndos, findUnfinished } from './undo-jobs.ts';
+import { findUndos, findUndoState } from './undo-jobs.ts';
 import { untold } from '../events/changes.ts';
 import { findPlaceAt, newestPlace } from '../events/feed.ts';
 
@@ -25,7 +26,8 @@ const settable: Record<EventNoun, readonly string[]> = {
   company: companyFields,
   list: ['name', 'description', 'rules'],
   product: productFields,
-  opportunity: [...opportunityFields, 'contacts_ids', 'details'],
+  opportunity: [...opportunityFields, 'company', 'contacts_ids', 'details'],
+  activity: [...activityFields, 'company'],
 };
 
 /** Number of positions that one statement looks at. */
@@ -165,15 +167,17 @@ export function shown(values: Values | null): Values {
   return Object.fromEntries([...Object.entries(others).filter(([name]) => !untold.has(name)), ...company, ...custom]);
 }
 
-/** Leaves out empty values, and members that people do not set. */
+/** Leaves out members that people do not set, because they follow from others or from other records. */
+export const pickSettable = (noun: EventNoun, values: Values): Values =>
+  Object.fromEntries(
+    Object.entries(values).filter(([name]) => settable[noun].includes(name) || name.startsWith('custom_fields.')),
+  );
+
+/** Leaves out empty values, too. */
 export const pick = (noun: EventNoun, values: Values): Values =>
   Object.fromEntries(
-    Object.entries(values).filter(
-      ([name, value]) =>
-        (settable[noun].includes(name) || name.startsWith('custom_fields.')) &&
-        value !== null &&
-        value !== '' &&
-        !(Array.isArray(value) && value.length === 0),
+    Object.entries(pickSettable(noun, values)).filter(
+      ([, value]) => value !== null && value !== '' && !(Array.isArray(value) && value.length === 0),
     ),
   );
 
@@ -314,12 +318,8 @@ export async function findChange(
   const counts: Record<string, Record<string, number>> = {};
   for (const { noun, verb, records } of rows) (counts[noun] ??= { created: 0, updated: 0, deleted: 0 })[verb] = records;
   const { source, actor, occurred_at } = first;
-  const [undone, undos, isRunning] = await db.lookup((sql) =>
-    Promise.all([
-      findUndoneChange(sql, customerId, id),
-      findUndos(sql, customerId, id),
-      findUnfinished(sql, customerId, id),
-    ]),
+  const [{ undo_of, refusal }, undone_by] = await db.lookup((sql) =>
+    Promise.all([findUndoState(sql, customerId, id), findUndos(sql, customerId, id)]),
   );
   return {
     id,
@@ -327,8 +327,8 @@ export async function findChange(
     actor,
     occurred_at,
     counts,
-    ...(undone && { undo_of: undone.undo_of }),
-    undone_by: undos,
-    undoable: !isRunning && !undone?.has_merges,
+    ...(undo_of !== undefined && { undo_of }),
+    undone_by,
+    undoable: refusal === undefined,
   };
 }

@@ -1,5 +1,6 @@
 import type { Database } from '../../database/db.ts';
 import type { EventNoun } from '../../schemas/events/types.ts';
+import { findActivities } from '../activities/activities.ts';
 import { findCompanies } from '../crm/companies.ts';
 import { findContacts } from '../crm/contacts.ts';
 import { findLists } from '../crm/lists.ts';
@@ -14,6 +15,7 @@ const finders: Record<EventNoun, Find> = {
   list: findLists,
   product: (db, customerId, ids) => db.lookup((sql) => findProducts(sql, customerId, ids)),
   opportunity: (db, customerId, ids) => db.lookup((sql) => findOpportunities(sql, customerId, ids)),
+  activity: (db, customerId, ids) => db.lookup((sql) => findActivities(sql, customerId, ids)),
 };
 
 /** Returns records as their GET shows them, in any order, without unknown ids. */

@@ -17,6 +17,8 @@ export interface Reverted {
   columns: Values;
   restored: string[];
   kept: string[];
+  /** Why fields are kept. */
+  reason: KeptReason;
 }
 
 /**
@@ -26,7 +28,7 @@ export interface Reverted {
  * @param current columns of the record
  */
 export function revert(current: Values, { before, after }: Effect): Reverted {
-  const reverted: Reverted = { columns: {}, restored: [], kept: [] };
+  const reverted: Reverted = { columns: {}, restored: [], kept: [], reason: 'changed_since' };
   const take = (now: Values, field: string, name: string, to: Values): void => {
     const [old, given] = [fieldOf(before, field), fieldOf(after, field)];
     if (isSame(now[name] ?? null, given ?? null)) {
@@ -54,14 +56,21 @@ const fieldOf = (values: Values, field: string): unknown =>
   field.startsWith(prefix) ? customOf(values)[field.slice(prefix.length)] : values[field];
 
 /** Keeps a field although it has the value that the change gave it. */
-export function keep(reverted: Reverted, name: string): void {
+export function keep(reverted: Reverted, name: string, reason: KeptReason = reverted.reason): void {
+  reverted.reason = reason;
   delete reverted.columns[name];
   reverted.restored = reverted.restored.filter((field) => field !== name);
   reverted.kept.push(name);
 }
 
-/** @param reason why the rest is kept */
-export const outcomeOf = ({ restored, kept }: Reverted, reason: KeptReason = 'changed_since'): Outcome => ({
+/** Gives a field its value from before although it has not the value that the change gave it. */
+export function restore(reverted: Reverted, name: string, value: unknown): void {
+  reverted.columns[name] = value;
+  reverted.kept = reverted.kept.filter((field) => field !== name);
+  if (!reverted.restored.includes(name)) reverted.restored.push(name);
+}
+
+export const outcomeOf = ({ restored, kept, reason }: Reverted): Outcome => ({
   status: restored.length > 0 ? 'succeeded' : 'skipped',
   ...(kept.length > 0 && { reason }),
   restored,

@@ -1,36 +1,36 @@
 import type { Queryable } from '../../database/db.ts';
 import { recordTypes } from '../../schemas/events/types.ts';
 
-/** Returns true if this is the id of a job or import that has not ended. */
-export async function findUnfinished(sql: Queryable, customerId: string, id: string): Promise<boolean> {
-  const rows = await sql`
-    select 1
-    from jobs
-    where customer_id = ${customerId}::uuid
-      and id = ${id}::uuid
-      and finished_at is null
-    union all
-    select 1
-    from imports
-    where customer_id = ${customerId}::uuid
-      and id = ${id}::uuid
-      and finished_at is null`;
-  return rows.length > 0;
+/** Whether a change of records can be undone. */
+export interface UndoState {
+  /** Why not. Undefined: it can. */
+  refusal: string | undefined;
+  /** The change that it has taken back. Undefined: it is no undo. */
+  undo_of: string | undefined;
 }
 
-/** Returns what a job of the type `undo` takes back. */
-export async function findUndoneChange(
-  sql: Queryable,
-  customerId: string,
-  jobId: string,
-): Promise<{ undo_of: string; has_merges: boolean } | undefined> {
-  const [job] = await sql<{ undo_of: string; has_merges: boolean }[]>`
-    select request ->> 'undo_of' as undo_of, (request ->> 'has_merges')::boolean as has_merges
+/** Returns whether a call, job or import that has changed records can be undone. */
+export async function findUndoState(sql: Queryable, customerId: string, id: string): Promise<UndoState> {
+  const [found] = await sql<{ undo_of: string | null; has_merges: boolean | null; is_running: boolean }[]>`
+    select
+      request ->> 'undo_of' as undo_of,
+      (request ->> 'has_merges')::boolean as has_merges,
+      finished_at is null as is_running
     from jobs
     where customer_id = ${customerId}::uuid
-      and id = ${jobId}::uuid
-      and type = 'undo'`;
-  return job;
+      and id = ${id}::uuid
+    union all
+    select null, null, finished_at is null
+    from imports
+    where customer_id = ${customerId}::uuid
+      and id = ${id}::uuid`;
+  return { undo_of: found?.undo_of ?? undefined, refusal: refusalOf(found) };
+}
+
+function refusalOf(found: { has_merges: boolean | null; is_running: boolean } | undefined): string | undefined {
+  if (found?.is_running) return 'The job or import has not ended: cancel it, or wait until it has';
+  if (found?.has_merges) return 'The undo of a merge cannot be undone: merge the records again';
+  return undefined;
 }
 
 /** Returns the jobs that take a change back, the oldest first. */
@@ -45,7 +45,7 @@ export async function findUndos(sql: Queryable, customerId: string, changeId: st
   return jobs.map(({ id }) => id);
 }
 
-/** Returns true if a job or import has changed records, and that can be taken back. */
+/** Returns true if a job or import has changed records, and that can be undone. */
 export async function isUndoable(sql: Queryable, customerId: string, id: string): Promise<boolean> {
   const [row] = await sql`
     select 1
@@ -54,6 +54,5 @@ export async function isUndoable(sql: Queryable, customerId: string, id: string)
       and change_id = ${id}::uuid
       and type = any(${recordTypes}::text[])
     limit 1`;
-  if (!row || (await findUnfinished(sql, customerId, id))) return false;
-  return !(await findUndoneChange(sql, customerId, id))?.has_merges;
+  return row !== undefined && (await findUndoState(sql, customerId, id)).refusal === undefined;
 }

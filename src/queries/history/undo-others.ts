@@ -1,39 +1,65 @@
 import type { LockedId, Transaction } from '../../database/db.ts';
 import { DomainError } from '../../errors.ts';
 import { liveLists } from '../../filters/live.ts';
+import type { EventActor } from '../../schemas/events/types.ts';
+import type { Rule } from '../../schemas/lists.ts';
 import { opportunityFields, type Line, type OpportunityPatch } from '../../schemas/opportunities.ts';
 import { productFields } from '../../schemas/products.ts';
-import { deleteList } from '../crm/lists.ts';
+import { deleteActivity, lockActivity, restoreActivity, updateActivity } from '../activities/activities.ts';
+import { deleteList, hasRoomForRules, updateList } from '../crm/lists.ts';
+import { lockDeletedValues } from '../events/purge.ts';
 import { withLastWrites } from '../records/last-writes.ts';
-import { lockReferences, type Reference } from '../records/references.ts';
-import { addContacts } from '../sales/opportunity-contacts.ts';
-import { addLines, totalOfLines } from '../sales/opportunity-lines.ts';
-import { deleteOpportunity, findOpportunities, updateOpportunity } from '../sales/opportunities.ts';
+import { isExternalIdTaken } from '../records/batch-external-ids.ts';
+import { opportunityTable, productTable, type RecordTable } from '../records/batch-matches.ts';
+import { lockReferences } from '../records/references.ts';
+import { reattachActivities } from '../memberships/activity-links.ts';
+import { setParts, sumOf } from '../sales/opportunity-lines.ts';
+import { deleteOpportunity, findOpportunities, referencesOf, updateOpportunity } from '../sales/opportunities.ts';
 import { deleteProduct, findProducts, updateProduct } from '../sales/products.ts';
-import { findWrittenSince, type Effect, type Values } from './effects.ts';
-import { outcomeOf, revert, type Outcome } from './revert.ts';
+import { comparable, findWrittenSince, type Effect, type Values } from './effects.ts';
+import { pickSettable } from './history.ts';
+import { keep, outcomeOf, revert, type KeptReason, type Outcome } from './revert.ts';
 
-/** How one kind of record, of which a customer has few, is taken back, one by one. */
+/** How one kind of record, of which a customer has few, is taken back, one by one. Details of opportunities are lines. */
 interface Others {
-  /** Returns the record's members as the journal names them. Undefined: there is none. */
-  find: (sql: Transaction, customerId: string, id: string) => Promise<Values | undefined>;
+  /**
+   * Locks the record, and returns its members as the journal names them. Undefined: there is none.
+   * @param before what it may get back: that to which it then refers is locked first
+   */
+  find: (sql: Transaction, customerId: string, id: string, before: Values) => Promise<object | undefined>;
   remove: (sql: Transaction, customerId: string, id: string) => Promise<void>;
-  /** @throws DomainError `not_found` if something to which the columns refer is gone */
-  update: (sql: Transaction, customerId: string, id: string, columns: Values, current: Values) => Promise<void>;
-  /** Returns false if it cannot stand again, because something that it needs is gone. */
-  restore: (sql: Transaction, customerId: string, id: string, values: Values) => Promise<boolean>;
+  /**
+   * @throws DomainError `not_found` with the paths of columns that refer to something that is gone; `conflict` with those
+   *   that take more than the customer may have. Nothing was written then.
+   */
+  update: (sql: Transaction, customerId: string, id: string, columns: Values) => Promise<void>;
+  /**
+   * Lets a deleted record stand again. `failed`: nothing was written.
+   * @param values what people set
+   * @param kept all that the journal keeps
+   */
+  restore: (sql: Transaction, customerId: string, id: string, values: Values, kept: Values) => Promise<Outcome>;
 }
 
-/** Undoes what a change has done with a list, product or opportunity. */
+/** Undoes what a change has done with a list, product, opportunity or activity. */
 export async function undoOther(sql: Transaction, customerId: string, effect: Effect): Promise<Outcome> {
-  const { id, kind, noun, before } = effect;
+  const { id, kind, noun } = effect;
   const others = kinds[noun as keyof typeof kinds];
-  const current = await others.find(sql, customerId, id);
+  const own = (values: object): Values => mapValues(pickSettable(noun, values as Values), comparable);
+  const [before, after] = [own(effect.before), own(effect.after)];
+  const found = await others.find(sql, customerId, id, before);
+  const current = found && own(found);
   if (kind === 'deleted') {
     if (current) return { status: 'skipped' };
-    if (!(await others.restore(sql, customerId, id, before))) return { status: 'failed', reason: 'gone' };
-    await withLastWrites(sql, customerId, async (last) => last.created(noun, { id }, { restored: true }));
-    return { status: 'succeeded' };
+    const isLast = (await lockDeletedValues(sql, customerId, [effect.last])).has(id);
+    if (!isLast) return { status: 'failed', reason: 'gone' };
+    const outcome = await others.restore(sql, customerId, id, before, effect.before);
+    const isLeftOut = outcome.kept?.includes('external_id');
+    const external_id = isLeftOut ? null : ((before['external_id'] as string | undefined) ?? null);
+    const told = noun === 'list' ? { id } : { id, external_id };
+    if (outcome.status === 'succeeded')
+      await withLastWrites(sql, customerId, async (last) => last.created(noun, told, { restored: true }));
+    return outcome;
   }
   if (!current) return { status: kind === 'updated' ? 'failed' : 'skipped', reason: 'gone' };
   if (kind === 'created') {
@@ -42,50 +68,52 @@ export async function undoOther(sql: Transaction, customerId: string, effect: Ef
     await others.remove(sql, customerId, id);
     return { status: 'succeeded' };
   }
-  const reverted = revert(current, effect);
-  if (reverted.restored.length === 0) return outcomeOf(reverted);
-  try {
-    await others.update(sql, customerId, id, reverted.columns, current);
-  } catch (error) {
-    // Nothing was written: what is missing is found first.
-    if (!(error instanceof DomainError) || error.code !== 'not_found') throw error;
-    return { status: 'skipped', reason: 'gone', restored: [], kept: [...reverted.kept, ...reverted.restored] };
+  const reverted = revert(current, { ...effect, before, after });
+  while (reverted.restored.length > 0) {
+    const fault = await others.update(sql, customerId, id, reverted.columns).catch(refusalOf);
+    if (!fault) break;
+    for (const field of fault.fields) keep(reverted, field, fault.reason);
   }
   return outcomeOf(reverted);
 }
 
+/** Returns the fields that an update has refused, and why. */
+function refusalOf(error: unknown): { fields: string[]; reason: KeptReason } {
+  const reasons: Partial<Record<string, KeptReason>> = {
+    not_found: 'gone',
+    conflict: 'taken',
+    // It contradicts what was written since.
+    validation_failed: 'changed_since',
+  };
+  const [reason, faults] = error instanceof DomainError ? [reasons[error.code], error.faults] : [];
+  if (!reason || !faults?.length) throw error;
+  const names = new Set(faults.map(({ path }) => path.split('/')[1]!));
+  return { reason, fields: Array.from(names, (name) => (name === 'products' ? 'details' : name)) };
+}
+
+const mapValues = (values: Values, change: (name: string, value: unknown) => unknown): Values =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, change(name, value)]));
+
 const lists: Others = {
   find: async (sql, customerId, id) => {
     const [list] = await sql<Values[]>`
-      select
-        l.name, l.description, l.rules,
-        case when l.rule_count > 0 then 'RULES' else l.source end as source
+      select l.name, l.description, l.rules
       from ${liveLists(sql, customerId)}
         and l.id = ${id}
       for no key update`;
     return list;
   },
-  remove: (sql, customerId, id) => deleteList(sql, customerId, id),
-  update: async (sql, customerId, id, columns, current) => {
-    const { name, description, rules } = { ...current, ...columns };
-    await sql`
-      update lists
-      set
-        name = ${name as string}, description = ${description as string}, rules = ${sql.json(rules as never)},
-        counted_at = null, updated_at = (select clock_timestamp())
-      where customer_id = ${customerId}
-        and id = ${id}`;
-    await withLastWrites(sql, customerId, async (last) =>
-      last.updated('list', { id }, current, { ...current, ...columns }),
-    );
-  },
-  restore: async (sql, customerId, id) => {
+  remove: deleteList,
+  update: (sql, customerId, id, columns) => updateList(sql, customerId, id, columns),
+  restore: async (sql, customerId, id, { rules = [] }) => {
+    if ((rules as Rule[]).length > 0 && !(await hasRoomForRules(sql, customerId)))
+      return { status: 'failed', reason: 'taken' };
     const { count } = await sql`
       update lists
       set deleted_at = null, counted_at = null, updated_at = (select clock_timestamp())
       where customer_id = ${customerId}
         and id = ${id}`;
-    return count > 0;
+    return count > 0 ? { status: 'succeeded' } : { status: 'failed', reason: 'gone' };
   },
 };
 
@@ -95,34 +123,39 @@ const products: Others = {
     const [product] = await findProducts(sql, customerId, [id]);
     return product;
   },
-  remove: (sql, customerId, id) => deleteProduct(sql, customerId, id),
+  remove: deleteProduct,
   update: (sql, customerId, id, columns) => updateProduct(sql, customerId, id, columns),
   // Its row is still there if opportunities use it.
   restore: async (sql, customerId, id, values) => {
     const columns = pick(values, productFields);
+    const taken = await leaveOutTaken(sql, customerId, productTable, columns);
     await sql`
-      insert into products ${sql({ customer_id: customerId, id, ...columns } as never)}
+      insert into products ${sql({ customer_id: customerId, id, external_id: null, ...columns } as never)}
       on conflict (customer_id, id) do update
-      set deleted_at = null, updated_at = excluded.updated_at`;
-    return true;
+      set deleted_at = null, external_id = excluded.external_id, updated_at = excluded.updated_at`;
+    return { status: 'succeeded', ...taken };
   },
 };
 
 const opportunities: Others = {
-  find: async (sql, customerId, id) => {
+  find: async (sql, customerId, id, before) => {
+    await lockReferred(sql, customerId, before);
     await sql`select id from opportunities where customer_id = ${customerId} and id = ${id} for update`;
     const [opportunity] = await findOpportunities(sql, customerId, [id]);
     return opportunity;
   },
-  remove: (sql, customerId, id) => deleteOpportunity(sql, customerId, id),
-  update: async (sql, customerId, id, { details, price: _sum, contacts_ids, ...columns }, current) => {
+  remove: deleteOpportunity,
+  update: async (sql, customerId, id, { details, contacts_ids, ...columns }) => {
     const patch: OpportunityPatch = columns;
-    if (contacts_ids) patch.contacts_ids = await presentOf(sql, customerId, 'contact', contacts_ids as string[]);
-    if (details) patch.products = linesPatch(current['details'] as Detail[], details as Detail[]);
+    if (contacts_ids) {
+      const missing = await lockReferred(sql, customerId, { contacts_ids });
+      patch.contacts_ids = (contacts_ids as string[]).filter((contact) => !missing.has(contact));
+    }
+    if (details) patch.products = details as Line[];
     await updateOpportunity(sql, customerId, id, patch);
   },
   restore: async (sql, customerId, id, values) => {
-    const { contacts_ids = [], details = [] } = values as { contacts_ids?: string[]; details?: Detail[] };
+    const { contacts_ids = [], details = [] } = values as { contacts_ids?: string[]; details?: Line[] };
     const columns = {
       description: '',
       company_id: null,
@@ -130,76 +163,64 @@ const opportunities: Others = {
       ...pick(values, opportunityFields),
     } as Values;
     const { stage_id, user_id_assigned, company_id } = columns as Record<string, string>;
-    // In the order of references.ts.
-    const wanted: Reference[] = [
-      ...(company_id ? [{ noun: 'company' as const, id: company_id, path: '' }] : []),
-      ...contacts_ids.map((contact) => ({ noun: 'contact' as const, id: contact, path: '' })),
-      { noun: 'user', id: user_id_assigned!, path: '' },
-      { noun: 'stage', id: stage_id!, path: '' },
-    ];
-    const missing = new Set((await lockReferences(sql, customerId, wanted)).map((one) => one.id));
-    if (missing.has(stage_id!) || missing.has(user_id_assigned!)) return false;
+    const missing = await lockReferred(sql, customerId, values);
+    if (missing.has(stage_id!) || missing.has(user_id_assigned!)) return { status: 'failed', reason: 'gone' };
     if (company_id && missing.has(company_id)) columns['company_id'] = null;
-    const [made] = await sql<[{ id: LockedId }]>`
-      insert into opportunities ${sql({ customer_id: customerId, id, ...columns } as never)}
-      returning id`;
-    const contacts = contacts_ids.filter((contact) => !missing.has(contact));
-    if (contacts.length > 0) await addContacts(sql, customerId, made.id, contacts);
     // Rows of deleted products stay while an opportunity uses them.
     const present = await sql<{ id: string }[]>`
       select id
       from products
       where customer_id = ${customerId}
-        and id = any(${details.map(({ product_id }) => product_id)}::uuid[])
+        and id = any(${details.map((line) => line.id)}::uuid[])
       order by id
       for key share`;
     const known = new Set(present.map((product) => product.id));
-    const lines = details.filter(({ product_id }) => known.has(product_id)).map(lineOf);
-    if (lines.length > 0) await addLines(sql, customerId, { id: made.id, stage_id: stage_id! }, lines);
-    await sql`
-      update opportunities
-      set price = ${totalOfLines(sql, customerId, id)}
-      where customer_id = ${customerId}
-        and id = ${id}`;
-    return true;
+    const lines = details
+      .filter((line) => known.has(line.id))
+      .map(({ id: product_id, price, quantity }) => ({ product_id, price, quantity }));
+    const taken = await leaveOutTaken(sql, customerId, opportunityTable, columns);
+    const [made] = await sql<[{ id: LockedId }]>`
+      insert into opportunities ${sql({ customer_id: customerId, id, ...columns, price: sumOf(lines) } as never)}
+      returning id`;
+    const contacts = contacts_ids.filter((contact) => !missing.has(contact));
+    await setParts(sql, customerId, [{ id: made.id, stage_id: stage_id!, contacts_ids: contacts, details: lines }]);
+    await reattachActivities(sql, customerId, 'opportunity', [id]);
+    const lost: Outcome = { status: 'succeeded', reason: 'gone', kept: ['details', ...(taken.kept ?? [])] };
+    return lines.length < details.length ? lost : { status: 'succeeded', ...taken };
   },
 };
 
-const kinds = { list: lists, product: products, opportunity: opportunities };
-
-/** A line of an opportunity, as it is shown. */
-interface Detail {
-  product_id: string;
-  price: number;
-  quantity: number;
+/** Takes an external id that another record has by now out of the columns of a deleted record. */
+async function leaveOutTaken(
+  sql: Transaction,
+  customerId: string,
+  records: RecordTable,
+  columns: Values,
+): Promise<Pick<Outcome, 'reason' | 'kept'>> {
+  const { external_id = null } = columns as { external_id?: string | null };
+  if (!(await isExternalIdTaken(sql, customerId, records, external_id))) return {};
+  columns['external_id'] = null;
+  return { reason: 'taken', kept: ['external_id'] };
 }
 
-const lineOf = ({ product_id, price, quantity }: Detail): Line => ({ id: product_id, price, quantity });
+const activities: Others = {
+  find: lockActivity,
+  remove: deleteActivity,
+  update: (sql, customerId, id, columns) => updateActivity(sql, customerId, id, columns),
+  restore: async (sql, customerId, id, values, { created_by }) => {
+    const reason = await restoreActivity(sql, customerId, id, { ...values, created_by: created_by as EventActor });
+    if (reason === 'gone') return { status: 'failed', reason };
+    return { status: 'succeeded', ...(reason && { reason, kept: ['external_id'] }) };
+  },
+};
 
-/** Returns what makes some lines of these. */
-function linesPatch(current: readonly Detail[], wanted: readonly Detail[]): NonNullable<OpportunityPatch['products']> {
-  const [now, then] = [current, wanted].map((details) => new Set(details.map(({ product_id }) => product_id)));
-  return {
-    remove: current.filter(({ product_id }) => !then!.has(product_id)).map(({ product_id }) => product_id),
-    update: wanted.filter(({ product_id }) => now!.has(product_id)).map(lineOf),
-    add: wanted.filter(({ product_id }) => !now!.has(product_id)).map(lineOf),
-  };
-}
+const kinds = { list: lists, product: products, opportunity: opportunities, activity: activities };
 
 const pick = (values: Values, names: readonly string[]): Values =>
   Object.fromEntries(names.flatMap((name) => (values[name] === undefined ? [] : [[name, values[name]]])));
 
-async function presentOf(
-  sql: Transaction,
-  customerId: string,
-  noun: Reference['noun'],
-  ids: readonly string[],
-): Promise<string[]> {
-  const missing = await lockReferences(
-    sql,
-    customerId,
-    ids.map((id) => ({ noun, id, path: '' })),
-  );
-  const gone = new Set(missing.map(({ id }) => id));
-  return ids.filter((id) => !gone.has(id));
+/** Locks the records to which these members of an opportunity refer. Returns the ids of those that are gone. */
+async function lockReferred(sql: Transaction, customerId: string, values: Values): Promise<Set<string>> {
+  const references = referencesOf({ ...values, products: values['details'] ?? [] });
+  return new Set((await lockReferences(sql, customerId, references)).map(({ id }) => id));
 }

@@ -1,7 +1,9 @@
 import type { LockedId, Transaction } from '../../database/db.ts';
+import { liveCompanies } from '../../filters/live.ts';
 import { constant } from '../../filters/sql.ts';
 import { companyFields } from '../../schemas/companies.ts';
 import { contactFields } from '../../schemas/contacts.ts';
+import { fold } from '../../text/fold.ts';
 import {
   blankCompany,
   companiesWritten,
@@ -20,13 +22,17 @@ import {
   serviceColumns as contactServiceColumns,
   type ContactColumns,
 } from '../crm/contacts.ts';
+import { isSame } from '../events/changes.ts';
+import { lockDeletedValues } from '../events/purge.ts';
 import { insertRows, updateRows } from '../records/batch-rows.ts';
 import type { LastWrites } from '../records/last-writes.ts';
-import { forgetMerged } from '../records/merged-records.ts';
-import { lockValues } from '../records/value-locks.ts';
-import type { PlaceInOpportunity } from '../sales/opportunity-contacts.ts';
+import { findMergedSince, forgetMerged, lostIdOf, takeBackMerged } from '../records/merged-records.ts';
+import { lockBulk } from '../records/bulk-lock.ts';
+import { reattachActivities } from '../memberships/activity-links.ts';
 import { findWrittenSince, isOfChange, type Effect, type Values } from './effects.ts';
-import { keep, outcomeOf, revert, type Outcome, type Reverted } from './revert.ts';
+import { readLater } from './history.ts';
+import { keep, outcomeOf, restore, revert, type Outcome, type Reverted } from './revert.ts';
+import { lockPresent, movedOf, restoreLinks, takeBackRecords } from './undo-links.ts';
 
 /** What a batch of an undo does with its records, which are all contacts or all companies. */
 interface Undoing {
@@ -68,11 +74,9 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   const valuesOf = (name: string): string[] =>
     effects.flatMap(({ before }) => (before[name] as string | null | undefined) ?? []);
   const externalIds = valuesOf('external_id');
-  await lockValues(sql, customerId, [
-    ...externalIds.map((value) => ({ kind: 'external_id' as const, value })),
-    ...valuesOf('prospect_id').map((value) => ({ kind: 'prospect_id' as const, value })),
-  ]);
+  await lockBulk(sql, customerId);
   const companyIds = new Set(await lockPresent(sql, customerId, 'companies', valuesOf('company_id')));
+  const liveIds = await findLiveCompanies(sql, customerId, [...companyIds]);
   const ids = effects.map(({ id }) => id);
   const locked = new Map((await people.lock(sql, customerId, ids)).map((row) => [row.id as string, row]));
   const services = await sql<(Values & { id: string })[]>`
@@ -86,9 +90,10 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
   const outcomes = new Map<string, Outcome>();
 
   const created = effects.filter(({ id, kind }) => kind === 'created' && current.has(id));
-  const written = await findWrittenSince(sql, customerId, created, current);
+  const merged = await findMergedSince(sql, customerId, created);
+  const written = (await findWrittenSince(sql, customerId, created, current)).union(new Set(merged));
   const untouched = created.filter(({ id }) => !written.has(id)).map(({ id }) => current.get(id)!.id);
-  const inUse = await people.findInUse(undoing, untouched);
+  const inUse = (await people.findInUse(undoing, untouched)).union(await findNoted(undoing, people.noun, untouched));
   await people.remove(
     undoing,
     untouched.filter((id) => !inUse.has(id)),
@@ -102,13 +107,19 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
     if (!row) return [];
     const reverted = revert(row, effect);
     const company = reverted.columns['company_id'] as string | null | undefined;
-    if (company && !companyIds.has(company)) keep(reverted, 'company_id');
+    if (company && !liveIds.has(company)) keep(reverted, 'company_id', 'gone');
     return [{ effect, row, reverted }];
   });
-  const deleted = effects.filter(({ id, kind }) => kind === 'deleted' && !current.has(id));
+  await revertVerifications(sql, customerId, updated);
+  const gone = effects.filter(({ id, kind }) => kind === 'deleted' && !current.has(id));
+  const kept = await lockDeletedValues(
+    sql,
+    customerId,
+    gone.map((effect) => effect.last),
+  );
+  const deleted = gone.filter(({ id }) => kept.has(id));
   const taken = await keepTaken(undoing, people, externalIds, updated);
-  for (const { effect, reverted } of updated)
-    outcomes.set(effect.id, outcomeOf(reverted, taken.has(effect.before['external_id']) ? 'taken' : 'changed_since'));
+  for (const { effect, reverted } of updated) outcomes.set(effect.id, outcomeOf(reverted));
   // In one statement, two records could not exchange their external ids.
   const freed = updated.filter(({ reverted }) => 'external_id' in reverted.columns).map(({ row }) => row.id);
   await sql`
@@ -141,16 +152,50 @@ async function undoPeople(undoing: Undoing, people: People): Promise<Map<string,
     }
   }
   last.count(people.table, restored.size);
-  await forgetMerged(sql, customerId, [...restored]);
+  await forgetMerged(sql, customerId, [...restored, ...changes.flatMap(regainedOf)]);
+  for (const effect of deleted)
+    if (restored.has(effect.id) && effect.merged_into !== null)
+      await takeBackMerged(sql, customerId, effect.id, { ...movedOf(effect), from: effect.merged_into });
   for (const { id, kind } of effects)
-    if (!outcomes.has(id) && kind === 'deleted') outcomes.set(id, { status: 'skipped' });
-    else if (!outcomes.has(id))
-      outcomes.set(
-        id,
-        kind === 'updated' ? { status: 'failed', reason: 'gone' } : { status: 'skipped', reason: 'gone' },
-      );
+    if (!outcomes.has(id) && current.has(id)) outcomes.set(id, { status: 'skipped' });
+    else if (!outcomes.has(id)) {
+      const isLost = kind === 'updated' || kind === 'deleted';
+      outcomes.set(id, { status: isLost ? 'failed' : 'skipped', reason: 'gone' });
+    }
   return outcomes;
 }
+
+/**
+ * A verification is about one address, and goes with it. With the address from before, a contact gets the verification
+ * that it had then. If the change has not written it, that is the one which the next write found. With a kept address, it
+ * keeps the verification.
+ */
+async function revertVerifications(
+  sql: Transaction,
+  customerId: string,
+  updated: readonly { effect: Effect; row: Values; reverted: Reverted }[],
+): Promise<void> {
+  const readdressed = updated.filter(
+    ({ row, reverted: { columns } }) =>
+      columns['work_email'] !== undefined &&
+      fold(columns['work_email'] as string) !== fold(row['work_email'] as string),
+  );
+  const positions = readdressed.map(({ effect: { id, last } }) => ({ record_id: id, position: last }));
+  const later = positions.length === 0 ? [] : await readLater(sql, customerId, positions);
+  const found = new Map(later.map(({ position, name, value }) => [`${position} ${name}`, value]));
+  for (const { effect, row, reverted } of readdressed)
+    for (const name of verification) {
+      const next = `${effect.last} ${name}`;
+      const after = found.has(next) ? found.get(next) : row[name];
+      const before = name in effect.before ? effect.before[name] : after;
+      if (!isSame(row[name], before)) restore(reverted, name, before);
+    }
+  for (const { reverted } of updated)
+    if (reverted.kept.includes('work_email'))
+      for (const name of verification) if (name in reverted.columns) keep(reverted, name);
+}
+
+const verification = ['verification_status', 'last_verified'];
 
 /**
  * Keeps the external ids of updated records where another record has the one from before, and does not give it away.
@@ -175,11 +220,36 @@ async function keepTaken(
     );
     for (const { id, external_id } of rows) if (!giving.has(id)) taken.add(external_id);
     const refused = updated.filter(({ reverted }) => taken.has(reverted.columns['external_id']));
-    for (const { reverted } of refused) keep(reverted, 'external_id');
+    for (const { reverted } of refused) keep(reverted, 'external_id', 'taken');
     // Those who keep theirs give it to nobody.
     more = refused.length > 0;
   }
   return taken;
+}
+
+/** Returns those of the records about which somebody has noted something since. */
+async function findNoted(
+  { sql, customerId, changeId, effects }: Undoing,
+  noun: People['noun'],
+  ids: readonly string[],
+): Promise<Set<string>> {
+  const firsts = new Map(effects.map(({ id, first }) => [id, first]));
+  const column = constant(sql, `${noun}_id`);
+  const rows = await sql<{ id: string }[]>`
+    select distinct given.id
+    from unnest(${ids as string[]}::uuid[], ${ids.map((id) => firsts.get(id)!)}::bigint[]) as given (id, first)
+    join activities a on a.customer_id = ${customerId}::uuid and a.${column} = given.id
+    join journal j on j.customer_id = ${customerId}::uuid and j.record_id = a.id
+    where j.position > given.first
+      and j.change_id is distinct from ${changeId}::uuid
+      and (j.type = 'activity.created' or j.after ->> ${`${noun}_id`} = given.id::text)`;
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** Returns the id under which the external id that a record has again is remembered, if a merge had taken it. */
+function regainedOf({ row, reverted }: { row: { id: string }; reverted: Reverted }): string[] {
+  const regained = reverted.columns['external_id'] as string | null | undefined;
+  return regained ? [lostIdOf(row.id, regained)] : [];
 }
 
 const pick = (row: Values, names: readonly string[]): Values =>
@@ -212,11 +282,13 @@ const contacts: People = {
       return { id: row.id, ...pick(row, contactServiceColumns), ...contactRow(customerId, columns) };
     });
     await markRemoved(sql, customerId, rows);
-    await restoreMemberships(sql, customerId, rows);
-    await restoreOpportunities(sql, customerId, rows);
     const ids = new Set(rows.map(({ id }) => id));
-    for (const effect of effects)
-      if (ids.has(effect.id) && effect.merged_into !== null) await takeBackLinks(sql, customerId, effect);
+    await restoreLinks(
+      sql,
+      customerId,
+      effects.filter(({ id }) => ids.has(id)),
+    );
+    await reattachActivities(sql, customerId, 'contact', [...ids]);
     return ids;
   },
 };
@@ -231,17 +303,20 @@ const companies: People = {
   lock: (sql, customerId, ids) => lockCompanyRows(sql, customerId, ids, 'update'),
   remove: ({ sql, customerId, last }, ids) => removeCompanies(sql, customerId, ids, last),
   findInUse: async ({ sql, customerId, changeId, effects }, ids) => {
-    const restored = effects.filter(({ is_restored }) => is_restored);
-    // A company that was restored took back what it had. Only what it got since belongs to it for another reason.
+    const made = effects.filter(({ id }) => (ids as readonly string[]).includes(id));
+    const restored = made.flatMap(({ id, is_restored }) => (is_restored ? [id] : []));
+    // What the change has made after a company was taken back before it, or is kept. A company that was restored took back
+    // what it had: only what it got since belongs to it for another reason.
     const isOther = (table: 'contacts' | 'opportunities') => sql`
       case
-        when again.id is null then not exists (
+        when company.id <> all (${restored}::uuid[]) then not exists (
           select 1
           from journal j
           where j.customer_id = ${customerId}::uuid
             and j.record_id = r.id
             and j.${isOfChange(sql, changeId)}
             and j.type = ${table === 'contacts' ? 'contact.created' : 'opportunity.created'}
+            and j.position < company.first
         )
         else exists (
           select 1
@@ -249,17 +324,17 @@ const companies: People = {
           where j.customer_id = ${customerId}::uuid
             and j.record_id = r.id
             and j.change_id is distinct from ${changeId}::uuid
-            and j.position > again.first
-            and (j.type like '%.created' or j.after ->> 'company_id' = again.id::text)
+            and j.position > company.first
+            and (j.type like '%.created' or j.after ->> 'company_id' = company.id::text)
         )
       end`;
     const used = (table: 'contacts' | 'opportunities') => sql`
       select r.company_id
       from ${constant(sql, table)} r
-      left join unnest(
-        ${restored.map(({ id }) => id)}::uuid[],
-        ${restored.map(({ first }) => first)}::bigint[]
-      ) as again (id, first) on again.id = r.company_id
+      join unnest(
+        ${made.map(({ id }) => id)}::uuid[],
+        ${made.map(({ first }) => first)}::bigint[]
+      ) as company (id, first) on company.id = r.company_id
       where r.customer_id = ${customerId}::uuid
         and r.company_id = any(${ids as LockedId[]}::uuid[])
         and ${isOther(table)}`;
@@ -289,6 +364,7 @@ const companies: People = {
     );
     for (const effect of effects)
       if (ids.has(effect.id) && effect.merged_into !== null) await takeBackRecords(sql, customerId, effect);
+    await reattachActivities(sql, customerId, 'company', [...ids]);
     return ids;
   },
 };
@@ -310,22 +386,14 @@ async function setServiceColumns(
       and r.id = given.id`;
 }
 
-/** Locks those of the rows that exist, also if they are deleted. */
-async function lockPresent(
-  sql: Transaction,
-  customerId: string,
-  table: 'companies' | 'lists' | 'opportunities',
-  ids: readonly string[],
-): Promise<string[]> {
-  if (ids.length === 0) return [];
+/** A contact can have one that is deleted, to which the undo of that deletion gives it back, but cannot get one. */
+async function findLiveCompanies(sql: Transaction, customerId: string, ids: readonly string[]): Promise<Set<string>> {
+  if (ids.length === 0) return new Set();
   const rows = await sql<{ id: string }[]>`
-    select id
-    from ${constant(sql, table)}
-    where customer_id = ${customerId}
-      and id = any(${[...new Set(ids)]}::uuid[])
-    order by id
-    for key share`;
-  return rows.map(({ id }) => id);
+    select co.id
+    from ${liveCompanies(sql, customerId)}
+      and co.id = any(${ids as string[]}::uuid[])`;
+  return new Set(rows.map(({ id }) => id));
 }
 
 /** Some people may have been erased from the catalog while their contacts were deleted. */
@@ -338,111 +406,3 @@ const markRemoved = (sql: Transaction, customerId: string, rows: readonly { id: 
     and c.removal_requested_at is null
     and r.customer_id = ${customerId}
     and r.prospect_id = c.prospect_id`;
-
-async function restoreMemberships(
-  sql: Transaction,
-  customerId: string,
-  rows: readonly (Values & { id: string })[],
-): Promise<void> {
-  const pairs = rows.flatMap(({ id, list_ids: lists = [] }) => (lists as string[]).map((list) => ({ id, list })));
-  const present = new Set(
-    await lockPresent(
-      sql,
-      customerId,
-      'lists',
-      pairs.map(({ list }) => list),
-    ),
-  );
-  const kept = pairs.filter(({ list }) => present.has(list));
-  if (kept.length === 0) return;
-  await sql`
-    insert into list_members (customer_id, list_id, contact_id)
-    select ${customerId}, given.list_id, given.contact_id
-    from unnest(${kept.map(({ list }) => list)}::uuid[], ${kept.map(({ id }) => id)}::uuid[]) as given (list_id, contact_id)
-    on conflict (customer_id, list_id, contact_id) do nothing`;
-}
-
-async function restoreOpportunities(
-  sql: Transaction,
-  customerId: string,
-  rows: readonly (Values & { id: string })[],
-): Promise<void> {
-  const places = rows.flatMap(({ id, opportunities = [] }) =>
-    (opportunities as PlaceInOpportunity[]).map((place) => ({ contact: id, ...place })),
-  );
-  const present = new Set(
-    await lockPresent(
-      sql,
-      customerId,
-      'opportunities',
-      places.map(({ id }) => id),
-    ),
-  );
-  const kept = places.filter(({ id }) => present.has(id));
-  if (kept.length === 0) return;
-  await sql`
-    insert into opportunity_contacts (customer_id, opportunity_id, contact_id, position)
-    select ${customerId}, given.opportunity_id, given.contact_id, given.position
-    from unnest(
-      ${kept.map(({ id }) => id)}::uuid[],
-      ${kept.map(({ contact }) => contact)}::uuid[],
-      ${kept.map(({ position }) => position)}::integer[]
-    ) as given (opportunity_id, contact_id, position)
-    on conflict (customer_id, opportunity_id, contact_id) do nothing`;
-}
-
-/** What a merge has added to the record that stays. */
-interface Moved {
-  lists?: string[];
-  opportunities?: string[];
-  /** Where the contact that stays was in opportunities. */
-  places?: PlaceInOpportunity[];
-  contacts?: string[];
-}
-
-const movedOf = ({ before }: Effect): Moved => (before['moved'] as Moved | undefined) ?? {};
-
-/** Removes the contact that stayed from lists and opportunities in which it is because of the merge. */
-async function takeBackLinks(sql: Transaction, customerId: string, effect: Effect): Promise<void> {
-  const { lists = [], opportunities = [], places = [] } = movedOf(effect);
-  await sql`
-    delete from list_members
-    where customer_id = ${customerId}
-      and contact_id = ${effect.merged_into}
-      and list_id = any(${lists}::uuid[])`;
-  await sql`
-    delete from opportunity_contacts
-    where customer_id = ${customerId}
-      and contact_id = ${effect.merged_into}
-      and opportunity_id = any(${opportunities}::uuid[])`;
-  await sql`
-    update opportunity_contacts m
-    set position = given.position
-    from unnest(
-      ${places.map(({ id }) => id)}::uuid[],
-      ${places.map(({ position }) => position)}::integer[]
-    ) as given (id, position)
-    where m.customer_id = ${customerId}
-      and m.contact_id = ${effect.merged_into}
-      and m.opportunity_id = given.id`;
-}
-
-/** Gives a company back the contacts and opportunities that the one that stayed still has of it. */
-async function takeBackRecords(sql: Transaction, customerId: string, effect: Effect): Promise<void> {
-  const { contacts: people = [], opportunities = [] } = movedOf(effect);
-  const takeBack = (table: 'contacts' | 'opportunities', ids: string[]) => sql`
-    update ${constant(sql, table)}
-    set company_id = ${effect.id}, updated_at = (select clock_timestamp())
-    where customer_id = ${customerId}
-      and company_id = ${effect.merged_into}
-      and id = any(array(
-        select r.id
-        from ${constant(sql, table)} r
-        where r.customer_id = ${customerId}
-          and r.id = any(${ids}::uuid[])
-        order by r.id
-        for no key update
-      ))`;
-  if (people.length > 0) await takeBack('contacts', people);
-  if (opportunities.length > 0) await takeBack('opportunities', opportunities);
-}

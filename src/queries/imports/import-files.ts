@@ -43,7 +43,9 @@ export async function insertChunk(
       and status = 'UPLOADING'
     for share`;
   if (!locked) return false;
-  await insertConverted(sql, customerId, { importId: locked.id, upload }, number, data);
+  await sql`
+    insert into import_chunks (customer_id, import_id, upload, number, data)
+    values (${customerId}, ${locked.id}, ${upload}, ${number}, ${data})`;
   return true;
 }
 
@@ -94,44 +96,6 @@ export async function discardUpload(
   return complete.count === 1;
 }
 
-export async function deleteUnfinished(
-  sql: Transaction,
-  customerId: string,
-  { importId, upload }: Pick<StoredFile, 'importId' | 'upload'>,
-): Promise<void> {
-  await sql`
-    delete from import_chunks
-    where customer_id = ${customerId}
-      and import_id = ${importId}
-      and upload <> ${upload}`;
-}
-
-export async function insertConverted(
-  sql: Transaction,
-  customerId: string,
-  { importId, upload }: { importId: LockedId; upload: string },
-  number: number,
-  data: Buffer,
-): Promise<void> {
-  await sql`
-    insert into import_chunks (customer_id, import_id, upload, number, data)
-    values (${customerId}, ${importId}, ${upload}, ${number}, ${data})`;
-}
-
-/** Replaces a file by the converted one. */
-export async function replaceFile(
-  sql: Transaction,
-  customerId: string,
-  { importId, upload, bytes }: StoredFile & { importId: LockedId },
-): Promise<void> {
-  await sql`
-    update imports
-    set upload = ${upload}, file_bytes = ${bytes}, is_converted = true
-    where customer_id = ${customerId}
-      and id = ${importId}`;
-  await deleteUnfinished(sql, customerId, { importId, upload });
-}
-
 export async function deleteFile(sql: Transaction, customerId: string, importId: string): Promise<void> {
   await sql`
     delete from import_chunks
@@ -140,23 +104,21 @@ export async function deleteFile(sql: Transaction, customerId: string, importId:
 }
 
 /**
- * Reads at most to the end of a stored chunk. Returns undefined if the file was deleted, because the import has ended.
- * @param from offset in the file (bytes)
- * @param length at most (bytes)
+ * Returns the chunk of a file that has the byte at an offset. Undefined if the file was deleted, because the import has
+ * ended or its records are read.
  */
-export async function readPart(
+export async function readChunk(
   sql: Queryable,
   customerId: string,
   { importId, upload }: StoredFile,
-  { from, length }: { from: number; length: number },
+  offset: number,
 ): Promise<Buffer | undefined> {
-  const offset = from % chunkBytes;
-  const [chunk] = await sql<{ part: Buffer }[]>`
-    select substring(data from ${offset + 1}::integer for ${length}::integer) as part
+  const [chunk] = await sql<{ data: Buffer }[]>`
+    select data
     from import_chunks
     where customer_id = ${customerId}
       and import_id = ${importId}
       and upload = ${upload}
-      and number = ${Math.floor(from / chunkBytes)}`;
-  return chunk?.part;
+      and number = ${Math.floor(offset / chunkBytes)}`;
+  return chunk?.data;
 }

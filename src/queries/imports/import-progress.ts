@@ -1,13 +1,8 @@
 import type { Locked, LockedId, Queryable, Transaction } from '../../database/db.ts';
+import type { ImportChange } from '../../schemas/imports.ts';
 import type { EventActor } from '../../schemas/events/types.ts';
+import { deleteFile } from './import-files.ts';
 import { settingColumns, type ImportSettings } from './imports.ts';
-
-export interface ImportPosition {
-  /** Offset in the uncompressed file. */
-  bytes: number;
-  /** Line at this offset, from 1. */
-  line: number;
-}
 
 export interface ImportRow extends ImportSettings {
   type: 'import';
@@ -17,51 +12,38 @@ export interface ImportRow extends ImportSettings {
   file_bytes: number;
   /** Columns of a CSV file. Null for NDJSON, and until the header has been read. */
   layout: object | null;
-  /** Where the next record starts; null at the beginning. */
-  position: ImportPosition | null;
-  counted: number;
-  /** Records in the file. Null until the first pass, which counts them, has ended; the second writes them. */
+  /** Where the last record that was written starts; 0 at the beginning. */
+  done_line: number;
+  /** Records in the file. Null until all of them are rows, which can be written. */
   total: number | null;
   warnings: number;
+  /** Of a dry run: how many records are in `changes`. */
+  told: number;
   /** Unexpected errors in a row. */
   failures: number;
   /** Who made the import. Null for imports from before 1.1.0. */
   actor: EventActor | null;
+  /** The request that created the import, for the log. */
+  request_id: string | null;
 }
 
 export const importColumns = (sql: Queryable) => sql`
-  'import' as type, customer_id, id, upload, file_bytes, layout, position, counted, total, warnings, failures, actor,
+  'import' as type, customer_id, id, upload, file_bytes, layout, done_line, total, warnings, failures, actor,
+  request_id, jsonb_array_length(changes) as told,
   ${settingColumns(sql)}`;
 
-/** Saves the progress of the first pass. */
-export async function saveReading(
-  sql: Transaction,
-  customerId: string,
-  { id, layout, position, counted }: Locked<Pick<ImportRow, 'layout' | 'position' | 'counted'>>,
-): Promise<void> {
-  await sql`
-    update imports
-    set
-      layout = ${layout ? sql.json(layout as never) : null},
-      position = ${position ? sql.json({ ...position }) : null},
-      counted = ${counted},
-      failures = 0
-    where customer_id = ${customerId}
-      and id = ${id}`;
-}
-
-/** Saves the total, so that the second pass can start. */
+/** All records of the file are stored as rows, so they can be written. Deletes the file. */
 export async function endReading(
   sql: Transaction,
   customerId: string,
-  { id, layout, counted }: Locked<Pick<ImportRow, 'layout' | 'counted'>>,
+  { id, layout, total }: Locked<Pick<ImportRow, 'layout' | 'total'>>,
 ): Promise<void> {
-  await saveReading(sql, customerId, { id, layout, position: null, counted });
   await sql`
     update imports
-    set total = counted
+    set layout = ${layout ? sql.json(layout as never) : null}, total = ${total}, failures = 0
     where customer_id = ${customerId}
       and id = ${id}`;
+  await deleteFile(sql, customerId, id);
 }
 
 export interface ImportCounts {
@@ -74,25 +56,37 @@ export interface ImportCounts {
 }
 
 /**
- * Adds newly processed records, and saves where the next one starts.
+ * Adds newly processed records, and saves the line of the last one.
  * @returns how many were processed so far
  */
 export async function saveWritten(
   sql: Transaction,
   customerId: string,
   id: LockedId,
-  position: ImportPosition,
-  { created, updated, unchanged, failed, warnings }: ImportCounts,
+  {
+    line,
+    created,
+    updated,
+    unchanged,
+    failed,
+    warnings,
+    changes = [],
+  }: ImportCounts & {
+    line: number;
+    /** What a dry run would change. */
+    changes?: readonly ImportChange[] | undefined;
+  },
 ): Promise<number> {
   const [row] = await sql<[{ processed: number }]>`
     update imports
     set
-      position = ${sql.json({ ...position })},
+      done_line = ${line},
       created = created + ${created},
       updated = updated + ${updated},
       unchanged = unchanged + ${unchanged},
       failed = failed + ${failed},
       warnings = warnings + ${warnings},
+      ${changes.length > 0 ? sql`changes = changes || ${sql.json(changes as never)},` : sql``}
       failures = 0
     where customer_id = ${customerId}
       and id = ${id}

@@ -1,5 +1,6 @@
 import type { Sql, Transaction } from '../../database/db.ts';
-import { removeRows } from '../records/retention.ts';
+import { isAwaited } from './awaited-starts.ts';
+import { deleteRows } from './import-rows.ts';
 import { allImports, endImport, lockImport } from './imports.ts';
 
 /**
@@ -10,8 +11,8 @@ const retention = '30 days 2 hours';
 /** How long an import waits for its file, or for its start, before it is cancelled. */
 const patience = '24 hours';
 
-/** Rows of `import_errors` that one transaction deletes, each with up to 1,000 failed records. */
-const batchSize = 50;
+/** Records that one transaction deletes. */
+const batchSize = 10_000;
 
 export interface OwnedImport {
   customer_id: string;
@@ -24,6 +25,7 @@ export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport
   where finished_at is null
     and status in ('UPLOADING', 'UPLOADED')
     and created_at < now() - ${patience}::interval
+    and not ${isAwaited(sql)}
   limit ${limit}`;
 
 /**
@@ -50,11 +52,11 @@ export async function purgeEndedImport(sql: Transaction): Promise<boolean> {
     order by finished_at
     limit 1`;
   if (!ended) return false;
-  const count = await removeRows(sql, ended.customer_id, 'import_errors', ended.id, batchSize);
+  const count = await deleteRows(sql, ended.customer_id, ended.id, { limit: batchSize });
   if (count === batchSize) return true;
   await sql`
     update imports
-    set purged_at = (select clock_timestamp())
+    set purged_at = (select clock_timestamp()), changes = '[]'
     where customer_id = ${ended.customer_id}
       and id = ${ended.id}`;
   return true;

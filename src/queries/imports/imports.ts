@@ -4,6 +4,7 @@ import { conflict, notFound } from '../../errors.ts';
 import type { Fragment } from '../../filters/sql.ts';
 import { originOf } from '../../database/origin.ts';
 import { addToJournal } from '../events/journal.ts';
+import type { DeclaredField } from '../../schemas/base/declared-fields.ts';
 import type { EventActor } from '../../schemas/events/types.ts';
 import type { LastWrites } from '../records/last-writes.ts';
 import { finishedJobs } from '../../process/metrics.ts';
@@ -16,31 +17,42 @@ import {
   maxWaitingImports,
   type Import,
   type ImportCreate,
+  type ImportObject,
   type ImportPatch,
   type ImportStatus,
   type InvalidValues,
   type Mapping,
 } from '../../schemas/imports.ts';
 import type { Scope } from '../../schemas/base/scopes.ts';
+import { isAwaited } from './awaited-starts.ts';
 import { deleteFile } from './import-files.ts';
+import { dropRows } from './import-rows.ts';
 import type { SeenMapping } from './remembered-mappings.ts';
 import { requireLists } from '../memberships/list-members.ts';
 import { isAfter, limitAndOffset, type PageById } from '../records/paging.ts';
 
-/** Object and mode in one text, such as `contacts upsert`. Imports of other kinds are hidden from the caller. */
+/**
+ * Object and mode in one text, such as `contacts upsert`. Imports of other kinds are hidden from the caller. Also
+ * `contacts read` for a caller who may see what contacts hold.
+ */
 export type VisibleImports = readonly string[];
+
+/** Returns whether the caller may see what stored records of this kind hold. */
+export const seesRecords = (visible: VisibleImports, object: ImportObject): boolean =>
+  visible.includes(`${object} read`);
 
 /** The kinds that a caller with these scopes may see, and start. */
 export const visibleImports = (scopes: readonly Scope[]): VisibleImports =>
-  importObjects.flatMap((object) =>
-    importModes
+  importObjects.flatMap((object) => [
+    ...importModes
       .filter((mode) => importScopes(object, mode).every((scope) => scopes.includes(scope)))
       .map((mode) => `${object} ${mode}`),
-  );
+    ...(scopes.includes(`${object}:read`) ? [`${object} read`] : []),
+  ]);
 
 /** For operators. */
 export const allImports: VisibleImports = importObjects.flatMap((object) =>
-  importModes.map((mode) => `${object} ${mode}`),
+  [...importModes, 'read'].map((action) => `${object} ${action}`),
 );
 
 export const findVisibleImports = (
@@ -49,7 +61,12 @@ export const findVisibleImports = (
   ids: string[],
   visible: VisibleImports,
 ): Promise<Import[]> => sql<Import[]>`
-  select ${projection(sql)}
+  select
+    ${projection(sql)},
+    case
+      when i.repeated is not null and i.object || ' read' = any(${visible as string[]}) then i.changes
+    end as changes,
+    i.repeated
   from imports i
   where i.customer_id = ${customerId}
     and i.id = any(${ids}::uuid[])
@@ -111,17 +128,18 @@ export async function createImport(sql: Transaction, customerId: string, setting
   const { waiting } = await countUnfinished(sql, customerId);
   if (waiting >= maxWaitingImports)
     throw conflict(`${maxWaitingImports} imports wait for their file or their start: start one, or cancel it`);
+  const { actor, requestId = null } = originOf(sql);
   const [row] = await sql<[{ id: string }]>`
     insert into imports (
       customer_id, name, object, mode, match, format, encoding, sheet, mapping, guess, invalid_values, ignore_unknown, has_header,
-      list_ids, dry_run, is_automatic, fingerprint, actor
+      list_ids, dry_run, is_automatic, fingerprint, actor, request_id
     )
     values (
       ${customerId}, ${name.trim()}, ${object}, ${mode}, ${match}, ${format}, ${encoding}, ${sheet},
       ${settings.mapping ? sql.json(settings.mapping) : null}, ${settings.guess ?? false},
       ${settings.invalid_values ?? null}, ${settings.ignore_unknown ?? false}, ${settings.header ?? true}, ${listIds}::uuid[],
       ${settings.dry_run ?? false}, ${start}, ${fingerprint},
-      ${sql.json({ ...originOf(sql).actor })}
+      ${sql.json({ ...actor })}, ${requestId}
     )
     returning id`;
   return row.id;
@@ -223,8 +241,6 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
   /** The encoding that the bytes of the file show. Null for XLSX, and until the file is complete. */
   found_encoding: string | null;
   has_mark: boolean;
-  /** The stored file is what is read from the one that was sent: UTF-8, or the rows of a sheet. */
-  is_converted: boolean;
   mapping: Mapping | null;
   guess: boolean;
   /** The mapping that the latest preview with `guess` read: an earlier import of a file with these headers had it. */
@@ -234,10 +250,12 @@ export interface ImportSettings extends Pick<Import, 'object' | 'mode' | 'match'
   ignore_unknown: boolean;
   has_header: boolean;
   list_ids: string[];
+  /** What the customer has declared of custom fields. Read apart from the row. */
+  declared?: readonly DeclaredField[];
 }
 
 export const settingColumns = (sql: Queryable) => sql`
-  object, mode, match, format, encoding, sheet, found_encoding, has_mark, is_converted, dry_run, mapping, guess,
+  object, mode, match, format, encoding, sheet, found_encoding, has_mark, dry_run, mapping, guess,
   remembered, invalid_values, ignore_unknown, has_header, list_ids`;
 
 export interface ImportState extends ImportSettings {
@@ -245,8 +263,10 @@ export interface ImportState extends ImportSettings {
   status: ImportStatus;
   failed: number;
   warnings: number;
-  /** The file of a dry run that has ended is still there. */
+  /** The records of a dry run that has ended are still there. */
   is_kept: boolean;
+  /** Its start waits for an approval. */
+  is_awaited: boolean;
   /** Processing starts when the file is complete. */
   is_automatic: boolean;
   /** Of the latest upload, whose chunks are the file. Null before the first starts. */
@@ -259,8 +279,10 @@ export interface ImportState extends ImportSettings {
 
 const readable = '30 days';
 
-const stateColumns = (sql: Queryable) => sql`
-  i.id, i.status, i.failed, i.warnings, coalesce(i.file_kept_until > now(), false) as is_kept, i.is_automatic, i.upload, i.file_bytes, i.layout,
+const stateColumns = (sql: Queryable, customerId: string) => sql`
+  i.id, i.status, i.failed, i.warnings,
+  coalesce(i.rows_kept_until > now() or (i.rows_kept_until is not null and ${isAwaited(sql, sql`i`, customerId)}), false) as is_kept,
+  ${isAwaited(sql, sql`i`, customerId)} as is_awaited, i.is_automatic, i.upload, i.file_bytes, i.layout,
   coalesce(i.finished_at <= now() - ${readable}::interval, false) as is_expired,
   ${settingColumns(sql)}`;
 
@@ -292,7 +314,7 @@ async function readState(
   lock: Fragment,
 ): Promise<ImportState> {
   const [found] = await sql<ImportState[]>`
-    select ${stateColumns(sql)}
+    select ${stateColumns(sql, customerId)}
     from imports i
     where i.customer_id = ${customerId}
       and i.id = ${id}
@@ -332,7 +354,7 @@ export async function updateImport(
 export async function startImport(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
   await sql`
     update imports
-    set status = 'PENDING', served_at = (select clock_timestamp())
+    set status = 'PENDING', due_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}`;
 }
@@ -340,15 +362,15 @@ export async function startImport(sql: Transaction, customerId: string, id: Lock
 type ImportEnding = { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | { status: 'FAILED'; error: string };
 
 /**
- * Also deletes the import's file, and records the event.
- * @param ending `keepsFile`: the caller keeps the file
+ * Also deletes the import's file and its records of which nothing is to be said, and records the event.
+ * @param ending `keepsRows`: the caller keeps the records
  * @param last given if the transaction also writes records: the event then comes after theirs
  */
 export async function endImport(
   sql: Transaction,
   customerId: string,
   id: LockedId,
-  { status, error = null as never, keepsFile = false }: ImportEnding & { keepsFile?: boolean },
+  { status, error = null as never, keepsRows = false }: ImportEnding & { keepsRows?: boolean },
   last?: LastWrites,
 ): Promise<void> {
   const [{ actor, ...ended }] = await sql<[{ actor: EventActor | null }]>`
@@ -356,8 +378,7 @@ export async function endImport(
     set
       status = ${status},
       error = ${error},
-      lease = null,
-      leased_until = null,
+      turn = null,
       finished_at = (select clock_timestamp())
     where customer_id = ${customerId}
       and id = ${id}
@@ -366,6 +387,7 @@ export async function endImport(
   const event = { type: 'import.ended', data: ended, origin } as const;
   if (last) last.event(event);
   else addToJournal(sql, customerId, [event]);
-  if (!keepsFile) await deleteFile(sql, customerId, id);
+  await deleteFile(sql, customerId, id);
+  if (!keepsRows) await dropRows(sql, customerId, id);
   afterCommit(sql, () => finishedJobs.inc({ type: 'import', status }));
 }

@@ -27,19 +27,6 @@ export async function insertInputs(
       as i (position integer, item text, address text, contact_ids uuid[], is_duplicate boolean)`;
 }
 
-/** Inserts inputs that are only items, all different, in this order. */
-export async function insertItems(
-  sql: Transaction,
-  customerId: string,
-  jobId: string,
-  items: readonly string[],
-): Promise<void> {
-  await sql`
-    insert into job_inputs (customer_id, job_id, position, item, contact_ids, is_duplicate)
-    select ${customerId}, ${jobId}, given.position, given.item, '{}', false
-    from unnest(${items as string[]}::text[]) with ordinality as given (item, position)`;
-}
-
 /**
  * The row `i` of `job_inputs` has no result yet. A subquery, because with `not exists` the planner may read all results
  * of the job for each input.
@@ -110,31 +97,22 @@ export const findDuplicateInputs = (sql: Queryable, customerId: string, jobId: s
   order by i.position`;
 
 /**
- * Returns the first position without a result.
- * @param after all inputs up to this position must have one
+ * Copies inputs without a result, or with the result `cancelled`, in the same order.
+ * @returns how many (`total`), and their items without duplicates
  */
-export async function findFirstOpenInput(
-  sql: Queryable,
+export async function copyOpenInputs(
+  sql: Transaction,
   customerId: string,
-  jobId: string,
-  after: number,
-): Promise<number | undefined> {
-  const [first] = await findNextInputs(sql, customerId, jobId, { after, limit: 1 });
-  return first?.position;
-}
-
-/** Returns the positions that have a result. If the caller has locked the job, no other transaction can add results. */
-export async function findSettledPositions(
-  sql: Queryable,
-  customerId: string,
-  jobId: string,
-  positions: readonly number[],
-): Promise<Set<number>> {
-  const rows = await sql<{ position: number }[]>`
-    select position
-    from job_results
-    where customer_id = ${customerId}
-      and job_id = ${jobId}
-      and position = any(${positions as number[]}::integer[])`;
-  return new Set(rows.map((row) => row.position));
+  { from, to }: { from: string; to: string },
+): Promise<{ total: number; items: string[] }> {
+  const rows = await sql<{ item: string; is_duplicate: boolean }[]>`
+    insert into job_inputs (customer_id, job_id, position, item, address, contact_ids, is_duplicate)
+    select i.customer_id, ${to}, row_number() over (order by i.position), i.item, i.address, i.contact_ids, i.is_duplicate
+    from job_inputs i
+    left join job_results r on r.customer_id = i.customer_id and r.job_id = i.job_id and r.position = i.position
+    where i.customer_id = ${customerId}
+      and i.job_id = ${from}
+      and (r.position is null or r.reason = 'cancelled')
+    returning item, is_duplicate`;
+  return { total: rows.length, items: rows.filter((row) => !row.is_duplicate).map(({ item }) => item) };
 }

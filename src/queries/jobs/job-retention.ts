@@ -14,6 +14,16 @@ export async function isRetained(sql: Transaction, customerId: string, jobId: Lo
   return job!.is_retained;
 }
 
+/** Returns the id of the job that retries this one. */
+export async function findRetry(sql: Transaction, customerId: string, id: string): Promise<string | undefined> {
+  const [retry] = await sql<{ id: string }[]>`
+    select id
+    from jobs
+    where customer_id = ${customerId}
+      and request ->> 'retry_of' = ${id}`;
+  return retry?.id;
+}
+
 /** Inputs that one transaction deletes, and results. */
 const batchSize = 5_000;
 

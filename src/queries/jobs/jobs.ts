@@ -37,15 +37,20 @@ export interface JobRow {
   progress: unknown;
   /** Unexpected errors in a row. */
   failures: number;
-  /** Since when the job waits for the name server; null if it does not. */
-  waiting_since: string | null;
+  /** The job waits for the name server. */
+  is_waiting: boolean;
+  /** It had waited for an hour when a turn took it, and must end without what it waits for. */
+  has_waited: boolean;
   /** Who started the job. Null for jobs from before 1.1.0. */
   actor: EventActor | null;
+  /** The request that started the job, for the log. */
+  request_id: string | null;
 }
 
 export const jobColumns = (sql: Queryable) => sql`
   customer_id, id, type, sync_crm, request, pool, total, cost, succeeded, failed, skipped, reserved, charged, progress,
-  failures, waiting_since, actor`;
+  failures, actor, request_id, waiting_since is not null as is_waiting,
+  coalesce(due_at - waiting_since >= interval '1 hour', false) as has_waited`;
 
 export interface NewJob {
   /** The key that pays for the job within its spend caps. Null: no key started the job. */
@@ -66,11 +71,12 @@ export async function insertJob(
   given: NewJob,
 ): Promise<{ id: string; status: JobStatus }> {
   const { api_key_id, type, sync_crm, request, pool, total, cost, reserved } = given;
+  const { actor, requestId = null } = originOf(sql);
   const [job] = await sql<[{ id: string; status: JobStatus }]>`
-    insert into jobs (customer_id, api_key_id, type, sync_crm, request, pool, total, cost, reserved, actor)
+    insert into jobs (customer_id, api_key_id, type, sync_crm, request, pool, total, cost, reserved, actor, request_id)
     values (
       ${customerId}, ${api_key_id}, ${type}, ${sync_crm}, ${sql.json({ ...request, ...currentTrace() })}, ${pool}, ${total},
-      ${cost}, ${reserved}, ${sql.json({ ...originOf(sql).actor })}
+      ${cost}, ${reserved}, ${sql.json({ ...actor })}, ${requestId}
     )
     returning id, status`;
   return job;
@@ -160,6 +166,22 @@ export async function saveResults(
   return job;
 }
 
+/** Notes that a job waits for the name server, or waits no longer. */
+export async function setWaiting(
+  sql: Transaction,
+  customerId: string,
+  jobId: LockedId,
+  isWaiting: boolean,
+): Promise<void> {
+  await sql`
+    update jobs
+    set
+      waiting_for = ${isWaiting ? 'name_server' : null},
+      waiting_since = ${isWaiting ? sql`coalesce(waiting_since, now())` : sql`null`}
+    where customer_id = ${customerId}
+      and id = ${jobId}`;
+}
+
 export interface Ending {
   status: FinalStatus;
   /** Shown to the customer. */
@@ -190,8 +212,7 @@ export async function closeJob(
       status = ${status},
       error = ${error ?? null},
       refunded = reserved - charged,
-      lease = null,
-      leased_until = null,
+      turn = null,
       waiting_for = null,
       waiting_since = null,
       progress = progress - 'after',

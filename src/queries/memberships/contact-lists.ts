@@ -52,7 +52,7 @@ export const findListsOfContact = (
  */
 const rulesTogether = 500;
 
-/** Divides lists into groups. Returns the ids of each. */
+/** Divides lists into groups whose rules one statement can evaluate together. Returns the ids of the lists of each group. */
 function groupsOf(lists: readonly FoundList[]): string[][] {
   const groups: string[][] = [];
   let rules = rulesTogether;

@@ -11,7 +11,7 @@ import { countUpTo } from '../records/finders.ts';
 
 /*
  * The table `list_members` has the contacts that were added to a list by hand. The rules of a list are evaluated on read:
- * see list-filters.ts. All locks are taken in the order that value-locks.ts describes.
+ * see list-filters.ts. All locks are taken in the order that bulk-lock.ts describes.
  */
 
 /** Maximum number of memberships that one transaction of a worker writes. */

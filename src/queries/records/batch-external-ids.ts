@@ -2,31 +2,23 @@ import type { Transaction } from '../../database/db.ts';
 import { duplicateExternalId } from '../../errors.ts';
 import { constant } from '../../filters/sql.ts';
 import type { RecordTable } from './batch-matches.ts';
-import { alive, fail, type Item } from './batches.ts';
-import type { LockedValue } from './value-locks.ts';
+import { alive, fail, type Batch, type Item } from './batches.ts';
 
 interface Row {
   external_id: string | null;
 }
 
 /**
- * Returns the external ids of a batch, as parameters for `lockValues`. While a transaction has locked these external
- * ids, other transactions cannot write them.
- */
-export const externalIdsOf = (items: readonly Item<unknown>[]): LockedValue[] =>
-  alive(items).flatMap(({ body: { external_id: value } }) =>
-    typeof value === 'string' ? [{ kind: 'external_id' as const, value }] : [],
-  );
-
-/**
  * Checks the external ids of the items in a batch. An item fails if another record has the same external id. The result
  * is the same as if the items were sent one by one, so an item can take an external id that an earlier item has removed
- * from its record. The stored external id of that earlier record is cleared first, so that external ids stay unique.
+ * from its record, unless the batch is a trial. The stored external id of that earlier record is cleared first, so that
+ * external ids stay unique.
  */
 export async function assignExternalIds<T extends Row>(
   sql: Transaction,
   customerId: string,
   records: RecordTable,
+  { isTrial = false }: Pick<Batch, 'isTrial'>,
   items: readonly Item<T>[],
 ): Promise<void> {
   const taken = await findTaken(sql, customerId, records, alive(items).flatMap(newExternalId));
@@ -39,6 +31,7 @@ export async function assignExternalIds<T extends Row>(
       continue;
     }
     const { stored, columns } = item;
+    if (isTrial) continue;
     if (stored && stored.external_id !== null && stored.external_id !== columns!.external_id) {
       taken.delete(stored.external_id);
       givenUp.set(stored.external_id, stored.id);
@@ -58,6 +51,13 @@ const newExternalId = ({ stored, columns }: Item<Row>): string[] => {
   const wanted = columns?.external_id ?? null;
   return wanted === null || wanted === stored?.external_id ? [] : [wanted];
 };
+
+export const isExternalIdTaken = async (
+  sql: Transaction,
+  customerId: string,
+  records: RecordTable,
+  externalId: string | null,
+): Promise<boolean> => externalId !== null && (await findTaken(sql, customerId, records, [externalId])).size > 0;
 
 async function findTaken(
   sql: Transaction,

@@ -1,5 +1,13 @@
 import type { Database, Locked, Queryable, Transaction } from '../../database/db.ts';
-import { companyBatches, contactBatches, type BatchKind, type MatchField } from '../../schemas/batches.ts';
+import {
+  activityBatches,
+  companyBatches,
+  contactBatches,
+  opportunityBatches,
+  productBatches,
+  type BatchKind,
+  type MatchField,
+} from '../../schemas/batches.ts';
 import { isLive } from '../../filters/live.ts';
 import { fold } from '../../text/fold.ts';
 import {
@@ -16,11 +24,10 @@ import {
 } from './batches.ts';
 import type { FindRecords } from './finders.ts';
 import { findByMergedExternalId } from './merged-records.ts';
-import type { LockedValue } from './value-locks.ts';
 
 /**
  * How values of a match field are compared. A match field is the field that identifies the records in a batch: `id`,
- * `external_id` or `work_email`.
+ * `external_id`, `work_email` or `domain`.
  */
 interface Comparison {
   /**
@@ -30,42 +37,29 @@ interface Comparison {
   canonical: (value: string) => string;
   column: string;
   type: 'uuid' | 'text';
-  /**
-   * The kind of lock that protects values of this field. Undefined for `id`: ids need no lock, because the database
-   * creates them.
-   */
-  lock?: LockedValue['kind'];
 }
 
 const comparisons: Record<MatchField, Comparison> = {
   id: { canonical: (id) => id, column: 'r.id', type: 'uuid' },
-  external_id: { canonical: (value) => value, column: 'r.external_id', type: 'text', lock: 'external_id' },
+  external_id: { canonical: (value) => value, column: 'r.external_id', type: 'text' },
+  // Validation has made it the stored form.
+  domain: { canonical: (value) => value, column: 'r.domain', type: 'text' },
   work_email: {
     canonical: fold,
     column: `(r.folded ->> 'work_email') collate "C"`,
     type: 'text',
-    lock: 'work_email',
   },
 };
 
 /** Returns a function that converts values of a match field to their comparable form, such as lower case. */
 export const canonicalOf = (match: MatchField): ((value: string) => string) => comparisons[match].canonical;
 
-/**
- * Returns the values that identify the records of a batch, as parameters for `lockValues`. While a transaction has
- * locked these values, other transactions cannot create records with these values.
- */
-export function lockedValuesOf(match: MatchField, items: readonly Item<unknown>[]): LockedValue[] {
-  const { lock } = comparisons[match];
-  return lock === undefined
-    ? []
-    : alive(items).flatMap(({ value }) => (value === undefined ? [] : [{ kind: lock, value }]));
-}
+export type BatchTable = 'contacts' | 'companies' | 'products' | 'opportunities' | 'activities';
 
 export interface RecordTable {
   kind: BatchKind;
-  table: 'contacts' | 'companies';
-  /** SQL condition: the record `r` is visible in the API, which means that it is not deleted. */
+  table: BatchTable;
+  /** SQL condition: the record `r` is visible in the API. */
   visible: string;
 }
 
@@ -76,6 +70,13 @@ export interface BatchRecords<Row extends object, Shown extends { id: string }> 
 
 export const contactTable: RecordTable = { kind: contactBatches, table: 'contacts', visible: 'true' };
 export const companyTable: RecordTable = { kind: companyBatches, table: 'companies', visible: isLive('r') };
+export const productTable: RecordTable = { kind: productBatches, table: 'products', visible: isLive('r') };
+export const opportunityTable: RecordTable = { kind: opportunityBatches, table: 'opportunities', visible: 'true' };
+export const activityTable: RecordTable = {
+  kind: activityBatches,
+  table: 'activities',
+  visible: 'r.hidden_at is null',
+};
 
 const maxMatchingIds = 10;
 
@@ -115,6 +116,23 @@ async function findIds(
     else found.set(value, [id]);
   }
   return found;
+}
+
+/** Returns the ids of the records with these external ids, also of those into which they were merged, by external id. */
+export async function findByExternalIds(
+  sql: Queryable,
+  customerId: string,
+  records: RecordTable,
+  externalIds: readonly string[],
+): Promise<Map<string, string>> {
+  if (externalIds.length === 0) return new Map();
+  const found = await findIds(sql, customerId, records, 'external_id', externalIds);
+  const absent = externalIds.filter((one) => !found.has(one));
+  const successors = await findByMergedExternalId(sql, customerId, records, absent);
+  return new Map([
+    ...Array.from(found, ([value, [id]]) => [value, id!] as const),
+    ...Array.from(successors, ([value, { id }]) => [value, id] as const),
+  ]);
 }
 
 /**

@@ -3,14 +3,16 @@ import { TimeSlice } from '../../process/event-loop.ts';
 import { DomainError } from '../../errors.ts';
 import { constant, type Fragment } from '../../filters/sql.ts';
 import { isSame } from '../events/changes.ts';
+import type { BatchTable } from './batch-matches.ts';
 import { alive, bodyOf, fail, lacksRequired, type Batch, type Item } from './batches.ts';
+import type { LastWrites } from './last-writes.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
 
 type Row = Record<string, unknown>;
 
 /** A table to which batches write rows of the type `R`. */
 export interface WrittenTable<R extends object> {
-  name: 'contacts' | 'companies';
+  name: BatchTable;
   /** All columns that a batch writes. Every row has a value or null in each of them. */
   columns: readonly (keyof R & string)[];
   /** Those of them that an update does not set to the given value: `alsoSet` has their assignments. */
@@ -119,6 +121,7 @@ export async function updateRows<T, R extends object>(
       set ${assignments}, ${alsoSet ? sql`${alsoSet(sql, customerId)},` : sql``} updated_at = (select clock_timestamp())
       from ${rowsOf(sql, table.name, rows)} given
       where r.customer_id = ${customerId}
+        and r.id = any(${rows.map((row) => row['id'] as string)}::uuid[])
         and r.id = given.id`,
   );
 }
@@ -166,6 +169,23 @@ export async function writeItems<R, W extends object>(
   return { created, changed };
 }
 
+/** Sets the result of each item whose record already has the item's columns to `unchanged`. */
+export function setUnchanged<R extends object>(items: readonly Item<R>[]): void {
+  for (const item of alive(items))
+    if (item.stored && isUnchanged(item.stored, item.columns!))
+      item.outcome = { status: 'unchanged', id: item.stored.id };
+}
+
+/** Adds the events of written records to the last writes. */
+export function addEvents(
+  last: LastWrites,
+  noun: 'company' | 'product' | 'opportunity' | 'activity',
+  { created, changed }: Record<'created' | 'changed', readonly Item<{ external_id: string | null }>[]>,
+): void {
+  for (const item of created) last.created(noun, toldOf(item));
+  for (const item of changed) last.updated(noun, toldOf(item), item.stored!, item.columns!);
+}
+
 /** Sets the result of each item that has none to `deleted`. Returns the ids of the records. */
 export const setDeleted = (items: readonly Item<object>[]): LockedId[] =>
   alive(items).map((item) => {
@@ -180,8 +200,8 @@ export const toldOf = ({ outcome, columns }: Item<{ external_id: string | null }
   external_id: columns!.external_id,
 });
 
-export const isUnchanged = (stored: Row, columns: Row): boolean =>
-  Object.keys(columns).every((name) => isSame(stored[name], columns[name]));
+export const isUnchanged = (stored: object, columns: object): boolean =>
+  Object.entries(columns).every(([name, value]) => isSame((stored as Row)[name], value));
 
 function without<T extends object, K extends PropertyKey>(member: K, given: T): Omit<T, K> {
   const { [member as unknown as keyof T]: _, ...others } = given;

@@ -1,46 +1,80 @@
 import type { Locked, LockedId, Transaction } from '../../database/db.ts';
 import {
-  conflict,
   counted,
   DomainError,
   fromDatabase,
+  notFound,
   unavailable,
   validationFailed,
   type Fault,
 } from '../../errors.ts';
+import { requireMatch } from '../../text/etag.ts';
 import { profileKey } from '../../text/profiles.ts';
-import type { LastWrites } from './last-writes.ts';
+import type { CreateRecord, DeleteRecord, UpdateRecord } from './finders.ts';
+import { withLastWrites, type LastWrites } from './last-writes.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../../schemas/batches.ts';
 
 /** Companies that contacts will refer to. They are locked until the transaction ends. */
 export interface LockedCompanies {
   /**
-   * A map from company name (in lower case, without accents) to the id of the oldest company with this name. A name
+   * A map from the key of a company's name or domain (see `companyKey`) to the id of the oldest company with it. A key
    * without a company is missing. The id is null if another transaction deleted the company while this transaction
    * waited for the lock.
    */
-  byName: Map<string, string | null>;
+  byKey: Map<string, string | null>;
   byId: Set<string>;
 }
 
 export interface Batch {
   operation: Exclude<BatchOperation, 'read'>;
   /**
-   * The field that identifies the record of each item: `id`, `external_id` or `work_email`. Ignored if the operation is
+   * The field that identifies the record of each item, such as `id` or `work_email`. Ignored if the operation is
    * `create`.
    */
   match: MatchField;
   isAtomic: boolean;
-  /**
-   * The companies to which the items refer, if the caller holds all locks that the batch needs. The batch adds those that
-   * it creates. It must not look for them anew: others may have given a name to another company, and wait for contacts
-   * that the caller has locked.
-   */
-  companies?: LockedCompanies | undefined;
+  /** The records are deleted for good. */
+  isPurged?: boolean;
+  /** The batch is rolled back: its items are judged by what is stored, not by other items. */
+  isTrial?: boolean;
   /** Returns the body that changes a stored record. Without it, this is the item. */
   fit?: (body: Record<string, unknown>, stored: Record<string, unknown>) => Record<string, unknown>;
   /** The items of the batch. An invalid item is represented by its error. */
   items: readonly (object | DomainError)[];
+  /** It is a single write of a caller, with the ETag that the record must have. */
+  single?: { ifMatch: string | undefined };
+}
+
+/** Writes the records of a batch. Returns the result of each item. */
+export type WriteBatch = (sql: Transaction, customerId: string, batch: Batch, last: LastWrites) => Promise<Outcome[]>;
+
+/**
+ * Returns functions that write a single record as a batch of one.
+ * @param write throws `precondition_failed` if the ETag of the only record is not the one that `single` has
+ */
+export function singleWrites<Create extends object, Patch extends object>(
+  noun: BatchKind['noun'],
+  write: WriteBatch,
+): { create: CreateRecord<Create>; update: UpdateRecord<Patch>; remove: DeleteRecord } {
+  const writeOne = async (
+    sql: Transaction,
+    customerId: string,
+    operation: Batch['operation'],
+    item: object,
+    ifMatch?: string,
+  ): Promise<string> => {
+    const batch: Batch = { operation, match: 'id', isAtomic: false, items: [item], single: { ifMatch } };
+    const [outcome] = await withLastWrites(sql, customerId, (last) => write(sql, customerId, batch, last));
+    if (outcome!.status !== 'failed') return outcome!.id;
+    const { error } = outcome!;
+    throw error.faults[0]?.path === '/id' ? notFound(noun) : error;
+  };
+  return {
+    create: (sql, customerId, body) => writeOne(sql, customerId, 'create', body),
+    update: async (sql, customerId, id, patch, ifMatch) =>
+      void (await writeOne(sql, customerId, 'update', { ...patch, id }, ifMatch)),
+    remove: async (sql, customerId, id, ifMatch) => void (await writeOne(sql, customerId, 'delete', { id }, ifMatch)),
+  };
 }
 
 export type Outcome =
@@ -56,7 +90,7 @@ export type ReadOutcome<Shown> =
 export interface Item<Row> {
   readonly body: Readonly<Record<string, unknown>>;
   /**
-   * The value that identifies the record (an id, external id or e-mail address) in its comparable form, such as lower
+   * The value that identifies the record (an id, external id, e-mail address or domain) in its comparable form, such as lower
    * case. Undefined if the operation is `create`.
    */
   readonly value: string | undefined;
@@ -73,6 +107,20 @@ export const bodyOf = <Row extends object>(
   { fit }: Pick<Batch, 'fit'>,
   { body, stored }: Item<Row>,
 ): Item<Row>['body'] => (fit && stored ? fit(body, stored) : body);
+
+/**
+ * Compares the record of a single write with the tag that its caller knows.
+ * @param find returns the record as its GET shows it
+ * @throws DomainError `precondition_failed` if they differ
+ */
+export async function requireSingleMatch<Row>(
+  { single }: Pick<Batch, 'single'>,
+  items: readonly Item<Row>[],
+  find: (ids: string[]) => Promise<object[]>,
+): Promise<void> {
+  const [item] = alive(items);
+  if (single?.ifMatch !== undefined && item) requireMatch(single.ifMatch, (await find([item.stored!.id]))[0]!);
+}
 
 /** Sets the result of an item to `failed`. Does nothing if the item already has a result. */
 export function fail(item: Item<unknown>, error: DomainError): void {
@@ -148,13 +196,23 @@ export async function withRepeats<T>(
 const isUniqueViolation = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '23505' && fromDatabase(error) !== undefined;
 
+/** An item has the record of an earlier item. */
+export class RepeatedRecord extends DomainError {
+  constructor(match: MatchField, message: string, text: string) {
+    const faults = [{ path: `/${match}`, message: text }];
+    super('conflict', counted(message, faults), { faults });
+  }
+}
+
 const namedTwice = (match: MatchField): DomainError =>
-  conflict(`An earlier item has the same ${match}`, [{ path: `/${match}`, message: 'an earlier item has it' }]);
+  new RepeatedRecord(match, `An earlier item has the same ${match}`, 'an earlier item has it');
 
 export const sameRecord = ({ noun }: BatchKind, match: MatchField): DomainError =>
-  conflict(`An earlier item has the same ${noun}, which was merged`, [
-    { path: `/${match}`, message: `an earlier item has the same ${noun}` },
-  ]);
+  new RepeatedRecord(
+    match,
+    `An earlier item has the same ${noun}, which was merged`,
+    `an earlier item has the same ${noun}`,
+  );
 
 export const noRecord = ({ noun }: BatchKind, match: MatchField): DomainError =>
   new DomainError('not_found', `No such ${noun}`, { faults: [{ path: `/${match}`, message: `no such ${noun}` }] });

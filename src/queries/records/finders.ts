@@ -23,8 +23,18 @@ export type UpdateRecord<Patch> = (
   ifMatch?: string,
 ) => Promise<void>;
 
-/** @throws DomainError `not_found` if the customer has no such record; `precondition_failed` if `ifMatch` is not its ETag */
-export type DeleteRecord = (sql: Transaction, customerId: string, id: string, ifMatch?: string) => Promise<void>;
+/**
+ * Deletes a record.
+ * @param purge removes it for good, also if it is deleted already. Only contacts and companies know it
+ * @throws DomainError `not_found` if the customer has no such record; `precondition_failed` if `ifMatch` is not its ETag
+ */
+export type DeleteRecord = (
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  ifMatch?: string,
+  purge?: boolean,
+) => Promise<void>;
 
 /**
  * Returns the records with these ids, in any order. Leaves out those that `one` does not find.

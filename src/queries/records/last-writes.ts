@@ -3,10 +3,8 @@ import type { EventNoun } from '../../schemas/events/types.ts';
 import { changesOf } from '../events/changes.ts';
 import { addToJournal, type NewEvent, type Totals } from '../events/journal.ts';
 
-/** What each event tells of a record: its id, and of contacts and companies the caller's own id. */
-type Told<Noun extends EventNoun> = { id: string } & (Noun extends 'contact' | 'company'
-  ? { external_id: string | null }
-  : unknown);
+/** What each event tells of a record: its id, and the caller's own id, which lists do not have. */
+type Told<Noun extends EventNoun> = { id: string } & (Noun extends 'list' ? unknown : { external_id: string | null });
 
 class Writes {
   readonly #changes: Totals = { contacts: 0, companies: 0 };
@@ -29,27 +27,29 @@ class Writes {
    * Records the event that a record was updated, unless no member differs.
    * @param stored the record's columns before this transaction
    * @param columns the columns after it, named like the members of the record's GET
+   * @returns false if no member differs
    */
-  updated<Noun extends EventNoun>(noun: Noun, record: Told<Noun>, stored: object, columns: object): void {
+  updated<Noun extends EventNoun>(noun: Noun, record: Told<Noun>, stored: object, columns: object): boolean {
     const changes = changesOf(noun, stored, columns);
-    if (!changes) return;
+    if (!changes) return false;
     const { changed, before, after } = changes;
     this.#record(noun, 'updated', record, { changed }, { before, after });
+    return true;
   }
 
   /**
    * Records the event that a record was deleted.
-   * @param values its columns and links, by which its deletion can be undone
+   * @param values its columns and links, by which its deletion can be undone; undefined: it cannot
    * @param more `merged_into`: the id of the record that replaces it
    */
   deleted<Noun extends EventNoun>(
     noun: Noun,
     record: Told<Noun>,
-    values: object,
-    more: { merged_into?: string } = {},
+    values: object | undefined,
+    more: { merged_into?: string | undefined } = {},
   ): void {
-    const before = Object.fromEntries(Object.entries(values).filter(([, value]) => !isEmpty(value)));
-    this.#record(noun, 'deleted', record, more, { before });
+    const before = values && Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null));
+    this.#record(noun, 'deleted', record, more, before && { before });
   }
 
   /** Records the event that a person whom the customer had unlocked was erased from the catalog. */
@@ -96,9 +96,15 @@ class Writes {
   }
 }
 
-/** An empty value is not kept, as it is what a restored record has without it. */
-const isEmpty = (value: unknown): boolean =>
-  value === null || value === '' || (typeof value === 'object' && Object.keys(value).length === 0);
+/** Why contacts or companies are removed, and what is kept of them. */
+export interface Removal {
+  /** The record that replaces them. */
+  merged_into?: string;
+  /** What a merge has moved before, by record; kept with its values. */
+  moved?: ReadonlyMap<string, object>;
+  /** None of their values are kept. */
+  isPurged?: boolean;
+}
 
 /**
  * What a transaction of one customer tells its journal, and how it changes the customer's totals. Only `withLastWrites`

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
 import { liveCompanies } from '../../filters/live.ts';
 import { constant } from '../../filters/sql.ts';
@@ -22,8 +22,9 @@ interface KeptRecord {
 
 /**
  * Remembers that records were merged into another one, and that records which were merged into these are part of it too.
- * An external id that the record loses by the merge is remembered like that of a merged one. The merged records are
- * deleted.
+ * An external id that the record loses by the merge is remembered like that of a merged one. The caller deletes the merged
+ * records.
+ * @returns the ids of what was merged into these records before, by the id of the record
  */
 export async function rememberMerge(
   sql: Transaction,
@@ -31,22 +32,108 @@ export async function rememberMerge(
   noun: BatchKind['noun'],
   { id: keptId, before, after }: KeptRecord,
   merged: readonly MergedRecord[],
-): Promise<void> {
-  // The id that no record has keeps it apart from the row of the record itself, which may be merged later.
+): Promise<Map<string, string[]>> {
   const lost =
-    before === null || before === after ? [] : [{ id: randomUUID(), external_id: before, prospect_id: null }];
-  await sql`
-    update merged_records
+    before === null || before === after
+      ? []
+      : [{ id: lostIdOf(keptId, before), external_id: before, prospect_id: null }];
+  const moved = await sql<{ id: string; merged_into: string }[]>`
+    with held as (
+      select id, merged_into
+      from merged_records
+      where customer_id = ${customerId}
+        and merged_into = any(${merged.map(({ id }) => id)}::uuid[])
+    )
+    update merged_records m
     set merged_into = ${keptId}
-    where customer_id = ${customerId}
-      and merged_into = any(${merged.map(({ id }) => id)}::uuid[])`;
+    from held
+    where m.customer_id = ${customerId}
+      and m.id = held.id
+    returning m.id, held.merged_into`;
   await sql`
     insert into merged_records (customer_id, id, noun, merged_into, external_id, prospect_id)
     select ${customerId}, id, ${noun}, ${keptId}, external_id, prospect_id
-    from jsonb_to_recordset(${sql.json([...merged, ...lost] as never)}) as given (id uuid, external_id text, prospect_id uuid)`;
+    from jsonb_to_recordset(${sql.json([...merged, ...lost] as never)}) as given (id uuid, external_id text, prospect_id uuid)
+    on conflict (customer_id, id) do update
+    set merged_into = excluded.merged_into, merged_at = excluded.merged_at`;
+  return new Map(
+    Array.from(
+      Map.groupBy(moved, ({ merged_into }) => merged_into),
+      ([id, rows]) => [id, rows.map((row) => row.id)],
+    ),
+  );
 }
 
-/** The records stand again. */
+/**
+ * Returns the id of the row for an external id that a record has lost by a merge. No record has this id: it keeps the row
+ * apart from that of the record itself, which may be merged later.
+ */
+export const lostIdOf = (id: string, externalId: string): string =>
+  createHash('sha256').update(`${id} ${externalId}`).digest('hex').slice(0, 32);
+
+/**
+ * Gives a record, whose merge is undone, back what was merged into it before. Leaves what is no longer part of the
+ * record that stayed.
+ * @param from the record that stayed; it may have been merged itself since
+ */
+export async function takeBackMerged(
+  sql: Transaction,
+  customerId: string,
+  id: string,
+  { merged = [], from }: { merged?: readonly string[]; from: string },
+): Promise<void> {
+  if (merged.length === 0) return;
+  await sql`
+    update merged_records
+    set merged_into = ${id}
+    where customer_id = ${customerId}
+      and id = any(${merged as string[]}::uuid[])
+      and merged_into = any(array(
+        select ${from}::uuid
+        union all
+        select r.merged_into
+        from merged_records r
+        where r.customer_id = ${customerId}
+          and r.id = ${from}
+      ))`;
+}
+
+/**
+ * Returns those of these records into which another one was merged since, and still is.
+ * @param records with the position in the journal behind which is looked
+ */
+export async function findMergedSince(
+  sql: Transaction,
+  customerId: string,
+  records: readonly { id: string; last: number }[],
+): Promise<string[]> {
+  if (records.length === 0) return [];
+  const rows = await sql<{ id: string }[]>`
+    select distinct given.id
+    from unnest(
+      ${records.map(({ id }) => id)}::uuid[],
+      ${records.map(({ last }) => last)}::bigint[]
+    ) as given (id, position)
+    join merged_records m
+      on m.customer_id = ${customerId}
+      and m.merged_into = given.id
+    join journal j
+      on j.customer_id = ${customerId}
+      and j.record_id = m.id
+      and j.position > given.position
+      and j.data ->> 'merged_into' = given.id::text`;
+  return rows.map(({ id }) => id);
+}
+
+/** Removes what is kept of merged records, and of those that were merged into them. */
+export async function purgeMerged(sql: Transaction, customerId: string, ids: readonly string[]): Promise<void> {
+  await sql`
+    delete from merged_records
+    where customer_id = ${customerId}
+      and (id = any(${ids as string[]}::uuid[]) or merged_into = any(${ids as string[]}::uuid[]))`;
+}
+
+/** The records stand again, or a record has an external id again that it had lost: see `lostIdOf`. */
 export async function forgetMerged(sql: Transaction, customerId: string, ids: readonly string[]): Promise<void> {
   await sql`
     delete from merged_records
@@ -83,7 +170,7 @@ export async function findSuccessors(
 
 interface Successors {
   kind: Pick<BatchKind, 'noun'>;
-  table: 'contacts' | 'companies';
+  table: 'contacts' | 'companies' | 'products' | 'opportunities' | 'activities';
   visible: string;
 }
 

@@ -1,5 +1,9 @@
 import type { Transaction } from '../../database/db.ts';
-import { missingReferences } from '../../errors.ts';
+import { DomainError, missingReferences } from '../../errors.ts';
+import { referringMembers } from '../../schemas/batches.ts';
+import { fold } from '../../text/fold.ts';
+import { companyTable, contactTable, findByExternalIds, opportunityTable, productTable } from './batch-matches.ts';
+import { alive, type Batch, type Item } from './batches.ts';
 
 /**
  * The kinds of records that a request body can refer to, with their tables. To avoid deadlocks, every transaction locks
@@ -8,6 +12,7 @@ import { missingReferences } from '../../errors.ts';
 const tables = {
   company: 'companies',
   contact: 'contacts',
+  opportunity: 'opportunities',
   user: 'users',
   stage: 'stages',
   product: 'products',
@@ -45,12 +50,115 @@ export async function lockReferences(
 }
 
 /**
+ * Locks the records to which the items of a batch refer: before the records of the items, see bulk-lock.ts.
+ * @returns for each item its references to records that do not exist
+ */
+export async function lockReferencesOf<Row>(
+  sql: Transaction,
+  customerId: string,
+  items: readonly Item<Row>[],
+  referencesOf: (body: Item<Row>['body']) => Reference[],
+): Promise<Map<Item<Row>, Reference[]>> {
+  const all = alive(items).map((item) => [item, referencesOf(item.body)] as const);
+  const missing = new Set(
+    await lockReferences(
+      sql,
+      customerId,
+      all.flatMap(([, references]) => references),
+    ),
+  );
+  return new Map(all.map(([item, references]) => [item, references.filter((one) => missing.has(one))]));
+}
+
+/**
  * Locks the referenced records until the transaction ends, so that they cannot be deleted. All of them must exist.
  * @throws DomainError `not_found` with the JSON pointer of every reference that is not a record of the customer
  */
 export async function requireReferences(sql: Transaction, customerId: string, references: Reference[]): Promise<void> {
   const missing = await lockReferences(sql, customerId, references);
   if (missing.length > 0) throw missingReferences(missing);
+}
+
+const recordTables = {
+  company: companyTable,
+  contact: contactTable,
+  opportunity: opportunityTable,
+  product: productTable,
+};
+
+/** Instead of an id: the caller's own id of a record, or the names of a stage and its pipeline. */
+type OtherReference = { external_id: string } | { pipeline: string; stage: string };
+type ReferredNoun = keyof typeof recordTables | 'stage';
+
+const valueOf = (given: OtherReference): string =>
+  'external_id' in given ? given.external_id : JSON.stringify([fold(given.pipeline), fold(given.stage)]);
+
+/**
+ * Replaces references by other values than ids in the items of a batch. An item that refers to a record that does not exist
+ * becomes the error `not_found`, with the JSON pointers of all such references.
+ */
+export async function withReferredIds(
+  sql: Transaction,
+  customerId: string,
+  { items }: Pick<Batch, 'items'>,
+): Promise<Batch['items']> {
+  const wanted = new Map<ReferredNoun, Set<string>>();
+  for (const item of items)
+    replaceReferences(item, (given, noun) => {
+      wanted.set(noun, (wanted.get(noun) ?? new Set()).add(valueOf(given)));
+      return undefined;
+    });
+  if (wanted.size === 0) return items;
+  const found = new Map<ReferredNoun, Map<string, string>>();
+  for (const [noun, values] of wanted)
+    found.set(
+      noun,
+      noun === 'stage'
+        ? await findStages(sql, customerId)
+        : await findByExternalIds(sql, customerId, recordTables[noun], [...values]),
+    );
+  return items.map((item) => {
+    const missing: { noun: string; path: string }[] = [];
+    const replaced = replaceReferences(item, (given, noun, path) => {
+      const id = found.get(noun)!.get(valueOf(given));
+      if (id === undefined) missing.push({ noun, path });
+      return id;
+    });
+    return missing.length > 0 ? missingReferences(missing) : replaced;
+  });
+}
+
+type Replace = (given: OtherReference, noun: ReferredNoun, path: string) => unknown;
+
+function replaceReferences(item: object, replace: Replace): object {
+  if (item instanceof DomainError) return item;
+  const members = Object.entries(item).map(([name, value]: [string, unknown]) => {
+    const noun = Object.hasOwn(referringMembers, name)
+      ? referringMembers[name as keyof typeof referringMembers]
+      : undefined;
+    return [name, noun === undefined ? value : replaceIn(value, noun, `/${name}`, replace)];
+  });
+  return Object.fromEntries(members) as object;
+}
+
+function replaceIn(value: unknown, noun: ReferredNoun, path: string, replace: Replace): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map((one, i) => replaceIn(one, noun, `${path}/${i}`, replace));
+  if ('external_id' in value || 'pipeline' in value) return replace(value as OtherReference, noun, path);
+  return Object.fromEntries(
+    Object.entries(value).map(([name, one]) => [name, replaceIn(one, noun, `${path}/${name}`, replace)]),
+  );
+}
+
+/** Returns the ids of stages by their names and those of their pipelines. Of several with the same, the oldest. */
+async function findStages(sql: Transaction, customerId: string): Promise<Map<string, string>> {
+  const rows = await sql<{ id: string; pipeline: string; stage: string }[]>`
+    select s.id, p.name as pipeline, s.name as stage
+    from stages s
+    join pipelines p on p.customer_id = ${customerId} and p.id = s.pipeline_id
+    where s.customer_id = ${customerId}
+    order by s.id desc`;
+  return new Map(rows.map(({ id, ...names }) => [valueOf(names), id]));
 }
 
 const keyOf = (noun: Reference['noun'], id: string): string => `${noun} ${id}`;

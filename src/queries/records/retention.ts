@@ -1,25 +1,21 @@
 import type { Transaction } from '../../database/db.ts';
-import type { Fragment } from '../../filters/sql.ts';
-import { constant } from '../../filters/sql.ts';
-
-/** The tables of which a run has many rows, in the order of `position`, and the column with the id of the run. */
-const runOf = { job_inputs: 'job_id', job_results: 'job_id', import_errors: 'import_id' } as const;
+import { constant, type Fragment } from '../../filters/sql.ts';
 
 /**
- * Deletes the next rows of one run, at most `size`.
+ * Deletes the next rows of one job, at most `size`, in the order of `position`.
  * @returns how many
  */
 export async function removeRows(
   sql: Transaction,
   customerId: string,
-  table: keyof typeof runOf,
-  runId: string,
+  table: 'job_inputs' | 'job_results',
+  jobId: string,
   size: number,
 ): Promise<number> {
   const rows: Fragment = sql`
     from ${constant(sql, table)}
     where customer_id = ${customerId}
-      and ${constant(sql, runOf[table])} = ${runId}`;
+      and job_id = ${jobId}`;
   const { count } = await sql`
     delete ${rows}
       and position <= coalesce((select position ${rows} order by position offset ${size - 1} limit 1), 9223372036854775807)`;

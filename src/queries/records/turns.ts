@@ -1,5 +1,5 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
-import { PgBoss } from 'pg-boss';
+import { randomUUID } from 'node:crypto';
+import type { Db, PgBoss } from 'pg-boss';
 import type { Transaction } from '../../database/db.ts';
 import { queueSchema, turnKinds, type TurnKind } from '../../database/queues.ts';
 import type { TraceContext } from '../../tracing/spans.ts';
@@ -14,62 +14,30 @@ export interface Turn extends TraceContext {
 }
 
 /**
- * The result of one batch of background work for a customer: `more` if work may remain, `done` if no work is left,
- * `busy` if another worker is doing the work.
- */
-export type BatchOutcome = 'more' | 'done' | 'busy';
-
-interface Delay {
-  seconds: number;
-  /** Deduplication key: the queue keeps at most one delayed message for each customer and name. */
-  name: string;
-}
-
-/**
  * Enqueues a turn of a customer. Runs in the caller's transaction: workers see the message after the commit, and a
- * rollback removes it.
- * @param delay Delay before a worker may process the message. Default: no delay.
- * @returns False if such a message already waits in the queue. Nothing is enqueued then. Messages that a worker has
- * taken, or that wait for another time, do not count.
+ * rollback removes it. Call this before the last statements: `reserveCredits` and `chargeCredits` lock the balance.
+ *
+ * Adds a message though another may wait: a worker could take that one before it sees what this transaction has written.
+ * `mergeTurns` removes messages that are too many.
+ * @param how `seconds`: delay before a worker may process the message; `isLate`: turns of young work come before it
  */
-export async function sendTurn(sql: Transaction, queue: TurnKind, customerId: string, delay?: Delay): Promise<boolean> {
-  // A delayed turn has another key, so that it does not block a turn that may start at once.
-  const options = delay
-    ? { singletonKey: `${customerId} ${delay.name}`, startAfter: delay.seconds }
-    : { singletonKey: customerId };
-  return (
-    (await callersTransaction.run(sql, () => sender.send(queue, { customerId, ...currentTrace() }, options))) !== null
-  );
-}
-
-/**
- * Makes workers wait until this transaction, which creates work for them, has ended. Otherwise a worker could consume
- * the customer's only queue message before the new work is visible, and no message would remain for this work.
- */
-async function blockTurns(sql: Transaction, queue: TurnKind, customerId: string): Promise<void> {
-  await sql`select pg_advisory_xact_lock_shared(${turnsLock(sql, queue, customerId)})`;
-}
-
-/**
- * Waits until all transactions that are creating work of this customer have ended. The next statement of this
- * transaction sees the new work.
- */
-export async function waitForNewWork(sql: Transaction, queue: TurnKind, customerId: string): Promise<void> {
-  await sql`select pg_advisory_xact_lock(${turnsLock(sql, queue, customerId)})`;
-}
-
-const turnsLock = (sql: Transaction, queue: TurnKind, customerId: string) =>
-  sql`hashtextextended(${`turns:${queue}:${customerId}`}, 0)`;
-
-/**
- * Enqueues a turn of a customer who has new work. Does nothing if such a message already waits. Workers see the message after the transaction commits, and until then
- * they wait with other work of this customer and queue. So call this late: after it, only `reserveCredits`, whose lock
- * comes last in every transaction.
- * @param delay Delay before a worker may process the message. Default: no delay.
- */
-export async function enqueueTurn(sql: Transaction, queue: TurnKind, customerId: string, delay?: Delay): Promise<void> {
-  await blockTurns(sql, queue, customerId);
-  await sendTurn(sql, queue, customerId, delay);
+export async function enqueueTurn(
+  sql: Transaction,
+  queue: TurnKind,
+  customerId: string,
+  { seconds = 0, isLate = false }: { seconds?: number; isLate?: boolean } = {},
+): Promise<void> {
+  const data = { customerId, ...currentTrace() };
+  sender ??= openSender();
+  await (
+    await sender
+  ).send(queue, data, {
+    singletonKey: randomUUID(),
+    group: { id: customerId },
+    priority: isLate ? 0 : 1,
+    db: asDb(sql),
+    ...(seconds > 0 && { startAfter: seconds }),
+  });
 }
 
 /** Enqueues a turn for a customer in each queue. Used after a suspension, in which workers dropped the turns. */
@@ -78,38 +46,125 @@ export async function enqueueAllTurns(sql: Transaction, customerId: string): Pro
 }
 
 /**
- * Enqueues a turn for each of these customers. Skips those whose message waits in the queue.
- * @param urgent Customers whose turns come before those of all others.
- * @returns The number of messages enqueued.
+ * Removes messages of a customer that wait, except the oldest: the caller's turn does their work, and enqueues what is
+ * left. So a customer with many jobs has no more turns than others. The oldest is for a second worker.
+ *
+ * Call this before work is looked for, in the same transaction: the work of a removed message is visible by then.
  */
-export async function enqueueTurns(
-  sql: Transaction,
-  queue: TurnKind,
-  customerIds: string[],
-  urgent: ReadonlySet<string> = new Set(),
-): Promise<number> {
-  const messages = customerIds.map((customerId) => ({
-    data: { customerId, ...currentTrace() },
-    singletonKey: customerId,
-    priority: urgent.has(customerId) ? 1 : 0,
-  }));
-  const ids = await callersTransaction.run(sql, () => sender.insert(queue, messages, { returnId: true }));
-  return ids?.length ?? 0;
+export async function mergeTurns(sql: Transaction, queue: TurnKind, customerId: string): Promise<void> {
+  await sql`
+    delete from pgboss.job
+    where name = ${queue}
+      and state = 'created'
+      and id in (
+        select id
+        from pgboss.job
+        where name = ${queue}
+          and group_id = ${customerId}
+          and state = 'created'
+          and not blocked
+          and start_after <= now()
+        order by created_on, id
+        offset 1
+      )`;
 }
 
-const callersTransaction = new AsyncLocalStorage<Transaction>();
+/** A message that this process has taken, the how many-th time it was taken. */
+export interface Message {
+  id: string;
+  retryCount: number;
+}
 
-const sender = new PgBoss({
-  db: {
-    executeSql: async (text, values = []) => ({
-      rows: await callersTransaction.getStore()!.unsafe(text, values as string[], prepared),
-    }),
-  },
-  schema: queueSchema,
-  migrate: false,
-  supervise: false,
-  schedule: false,
-});
+/**
+ * Keeps the queue from giving the message to another worker until the transaction ends.
+ * @returns false if it has done so
+ */
+export async function holdTurn(sql: Transaction, queue: TurnKind, { id, retryCount }: Message): Promise<boolean> {
+  const { count } = await sql`
+    select
+    from pgboss.job
+    where name = ${queue}
+      and id = ${id}
+      and state = 'active'
+      and retry_count = ${retryCount}
+    for share`;
+  return count === 1;
+}
+
+/**
+ * Returns the messages of a customer that workers have taken.
+ * @param areDead only those whose workers have given no sign of life for too long
+ */
+export async function findTakenTurns(
+  sql: Transaction,
+  queue: TurnKind,
+  customerId: string,
+  { areDead }: { areDead: boolean },
+): Promise<string[]> {
+  const rows = await sql<{ id: string }[]>`
+    select id
+    from pgboss.job
+    where name = ${queue}
+      and group_id = ${customerId}
+      and state = 'active'
+      and (not ${areDead} or heartbeat_on + heartbeat_seconds * interval '1 second' < now())`;
+  return rows.map(({ id }) => id);
+}
+
+/** True if a message of another customer waits in the queue. */
+export async function areOthersWaiting(sql: Transaction, queue: TurnKind, customerId: string): Promise<boolean> {
+  const [row] = await sql<[{ wait: boolean }]>`
+    select exists (
+      select 1
+      from pgboss.job
+      where name = ${queue}
+        and state < 'active'
+        and not blocked
+        and start_after <= now()
+        and group_id is distinct from ${customerId}
+    ) as wait`;
+  return row.wait;
+}
+
+/**
+ * Returns those of the customers that have no message in the queue, neither a waiting nor a taken one. A subquery, because
+ * with `not exists` the planner may read all messages of the queue.
+ */
+export async function findWithoutTurn(sql: Transaction, queue: TurnKind, customerIds: string[]): Promise<string[]> {
+  const rows = await sql<{ id: string }[]>`
+    select given.id
+    from unnest(${customerIds}::text[]) as given (id)
+    where (
+      select j.id
+      from pgboss.job j
+      where j.name = ${queue}
+        and j.group_id = given.id
+        and j.state < 'completed'
+      limit 1
+    ) is null`;
+  return rows.map(({ id }) => id);
+}
 
 /** Query options that make the database driver use prepared statements, because the same few statements run often. */
 const prepared = { prepare: true };
+
+const asDb = (sql: Transaction): Db => ({
+  executeSql: async (text, values = []) => ({ rows: await sql.unsafe(text, values as string[], prepared) }),
+});
+
+let sender: Promise<PgBoss> | undefined;
+
+/** Loads pg-boss, because an idle server does not need it. */
+const openSender = async (): Promise<PgBoss> =>
+  new (await import('pg-boss')).PgBoss({
+    // Each call hands its transaction over. Without one, pg-boss only asks how a queue is stored, once for each queue.
+    db: {
+      executeSql: async (_text, [names] = []) => ({
+        rows: (names as string[]).map((name) => ({ name, table: 'job', notify: true })),
+      }),
+    },
+    schema: queueSchema,
+    migrate: false,
+    supervise: false,
+    schedule: false,
+  });

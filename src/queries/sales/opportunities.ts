@@ -1,51 +1,78 @@
-import type { Locked, LockedId, Queryable, Sql, Transaction } from '../../database/db.ts';
-import { missingReferences, notFound } from '../../errors.ts';
-import { requireMatch } from '../../text/etag.ts';
-import { liveCompanies } from '../../filters/live.ts';
-import { lookUp, lookUpCompany } from '../../filters/look-up.ts';
+import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
+import { missingReferences } from '../../errors.ts';
+import { fromOf, opportunitySource } from '../../filters/columns.ts';
+import { lookUp } from '../../filters/look-up.ts';
+import { countClauses } from '../../filters/paging/page-clauses.ts';
+import { parseRecordQuery } from '../../filters/record-query.ts';
+import { recorder, run } from '../../filters/sql-recorder.ts';
+import { constant, type FragmentMaker } from '../../filters/sql.ts';
 import { canonicalInstant } from '../../filters/values.ts';
 import {
   opportunityFields,
-  type Line,
   type Opportunity,
   type OpportunityCreate,
-  type OpportunityFilters,
   type OpportunityPatch,
 } from '../../schemas/opportunities.ts';
+import { opportunityFileFields } from '../../schemas/files.ts';
+import type { GivenFilters } from '../../schemas/filters.ts';
 import { normalise } from '../../text/normalise.ts';
-import { addContacts, setContacts } from './opportunity-contacts.ts';
+import { companyAfter } from '../crm/contacts.ts';
+import { countMatches } from '../crm/record-pages.ts';
+import { recordReads } from '../crm/record-reads.ts';
+import { isSame } from '../events/changes.ts';
+import { assignExternalIds } from '../records/batch-external-ids.ts';
+import { canonicalOf, lockMatching, opportunityTable, readBatch, type BatchRecords } from '../records/batch-matches.ts';
+import {
+  addEvents,
+  setColumns,
+  setDeleted,
+  setUnchanged,
+  toldOf,
+  writeItems,
+  type WrittenTable,
+} from '../records/batch-rows.ts';
+import {
+  alive,
+  endIfAtomic,
+  fail,
+  openItems,
+  outcomesOf,
+  requireSingleMatch,
+  singleWrites,
+  withRepeats,
+  type Batch,
+  type Item,
+  type Outcome,
+  type ReadOutcome,
+} from '../records/batches.ts';
+import { lockBulk } from '../records/bulk-lock.ts';
+import { findByIds, type FindRecords } from '../records/finders.ts';
+import type { LastWrites } from '../records/last-writes.ts';
+import { lockReferencesOf, withReferredIds, type Reference } from '../records/references.ts';
+import { detachActivities } from '../memberships/activity-links.ts';
 import {
   findAbsentLines,
-  addLines,
-  updateLines,
-  findLineProducts,
-  moveLines,
-  requireNewLines,
-  totalOfLines,
+  linesAfter,
+  newLines,
+  removeParts,
+  setParts,
+  sumOf,
+  type GivenLines,
 } from './opportunity-lines.ts';
-import {
-  findByIds,
-  type CreateRecord,
-  type DeleteRecord,
-  type FindRecords,
-  type UpdateRecord,
-} from '../records/finders.ts';
-import { withLastWrites } from '../records/last-writes.ts';
-import { isAfter, limitAndOffset, type PageById } from '../records/paging.ts';
-import { lockReferences, requireReferences, type Reference } from '../records/references.ts';
+import { findProducts } from './products.ts';
 
-type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number]>;
+/** What callers can set of an opportunity, and what follows from it. */
+type OpportunityColumns = Pick<Opportunity, (typeof opportunityFields)[number] | 'price' | 'contacts_ids' | 'details'>;
+type OpportunityItem = Item<OpportunityColumns>;
 
 /** As the API returns it. A line has the name of its product, even if that is deleted. A deleted company is null. */
-const projection = (sql: Queryable, customerId: string) => sql`
-  o.id,
-  ${sql(opportunityFields.filter((column) => column !== 'company_id').map((column) => `o.${column}`))},
-  co.id as company_id,
+const projection = (sql: FragmentMaker, customerId: string) => sql`
+  ${constant(sql, `o.id, ${opportunityFields.map((name) => (name === 'company_id' ? 'co.id as company_id' : `o.${name}`)).join(', ')}`)},
   o.price,
   array(
     select m.contact_id
     from opportunity_contacts m
-    where m.customer_id = ${customerId}
+    where m.customer_id = ${customerId}::uuid
       and m.opportunity_id = o.id
     order by m.position
   ) as contacts_ids,
@@ -58,72 +85,36 @@ const projection = (sql: Queryable, customerId: string) => sql`
       'total', l.price * l.quantity
     ) order by l.position), '[]')
     from opportunity_lines l
-    ${lookUp(sql, sql`select p.name from products p where p.customer_id = ${customerId} and p.id = l.product_id`, 'p')}
-    where l.customer_id = ${customerId}
+    ${lookUp(sql, sql`select p.name from products p where p.customer_id = ${customerId}::uuid and p.id = l.product_id`, 'p')}
+    where l.customer_id = ${customerId}::uuid
       and l.opportunity_id = o.id
   ) as details,
   o.created_at,
   o.updated_at`;
 
-const source = (sql: Queryable, customerId: string) => sql`
-  opportunities o
-  ${lookUpCompany(sql, customerId, 'o')}`;
+export const { list: listOpportunities } = recordReads<Opportunity>({
+  source: opportunitySource,
+  projection,
+  fields: opportunityFileFields,
+  title: 'Opportunities',
+});
 
-/** SQL condition on the row of `opportunities`. An unknown id, also that of a deleted record, matches nothing. */
-function matches(sql: Sql, customerId: string, { stage_id, company_id, contact_id }: OpportunityFilters) {
-  const ids = (given: string | string[]) => [given].flat();
-  return sql`
-    customer_id = ${customerId}
-    ${stage_id === undefined ? sql`` : sql`and stage_id = any(${ids(stage_id)}::uuid[])`}
-    ${
-      company_id === undefined
-        ? sql``
-        : sql`
-          and company_id = any(array(
-            select co.id
-            from ${liveCompanies(sql, customerId)}
-              and co.id = any(${ids(company_id)}::uuid[])
-          ))`
-    }
-    ${
-      contact_id === undefined
-        ? sql``
-        : sql`
-          and id = any(array(
-            select m.opportunity_id
-            from opportunity_contacts m
-            where m.customer_id = ${customerId}
-              and m.contact_id = any(${ids(contact_id)}::uuid[])
-          ))`
-    }`;
-}
+/** Returns the number of opportunities that match. */
+export const countOpportunities = (sql: Queryable, customerId: string, filters: GivenFilters): Promise<number> =>
+  countMatches(sql, parseRecordQuery(opportunitySource, customerId, { filters }));
 
-export async function countOpportunities(sql: Sql, customerId: string, filters: OpportunityFilters): Promise<number> {
-  const [row] = await sql<[{ total: number }]>`
-    select count(*) as total
-    from opportunities
-    where ${matches(sql, customerId, filters)}`;
-  return row.total;
-}
-
-export const listOpportunities = (
-  sql: Sql,
+/** Returns the number of the opportunities that match and the sum of their prices, by stage. */
+export function sumByStage(
+  sql: Queryable,
   customerId: string,
-  { filters = {}, paginate }: { filters?: OpportunityFilters; paginate?: PageById } = {},
-): Promise<Opportunity[]> =>
-  sql<Opportunity[]>`
-    select ${projection(sql, customerId)}
-    from ${source(sql, customerId)}
-    where o.customer_id = ${customerId}
-      and o.id = any(array(
-        select id
-        from opportunities
-        where ${matches(sql, customerId, filters)}
-          and ${isAfter(sql, 'id', paginate)}
-        order by id desc
-        ${limitAndOffset(sql, paginate)}
-      ))
-    order by o.id desc`;
+  filters: GivenFilters,
+): Promise<{ stage_id: string; total: number; price: number }[]> {
+  const { from, where } = countClauses(recorder, parseRecordQuery(opportunitySource, customerId, { filters }));
+  return run(
+    sql,
+    recorder`select o.stage_id, count(*) as total, sum(o.price) as price from ${from} where ${where} group by o.stage_id`,
+  );
+}
 
 /** In any order, without unknown ids. */
 export const findOpportunities: FindRecords<Opportunity> = (sql, customerId, ids) =>
@@ -132,181 +123,196 @@ export const findOpportunities: FindRecords<Opportunity> = (sql, customerId, ids
     ids,
     sql`
       select ${projection(sql, customerId)}
-      from ${source(sql, customerId)}
+      from ${fromOf(sql, opportunitySource, customerId)}
       where o.customer_id = ${customerId}
         and o.id = wanted.id`,
   );
 
 /**
- * Creates an opportunity with its contacts and lines.
- * @returns its id
- * @throws DomainError `not_found`, with nothing written, with the JSON pointer of every id in `body` that is not the
- * customer's
+ * Write one opportunity with its contacts and lines.
+ * @throws DomainError `not_found`, with nothing written, with the JSON pointer of every id in the body that is not the
+ * customer's; `conflict` if a product to add already has a line; `precondition_failed`
  */
-export const createOpportunity: CreateRecord<OpportunityCreate> = async (sql, customerId, body) => {
-  const { contacts_ids, products, ...fields } = body;
-  await requireReferences(sql, customerId, referencesOf(body, products, '/products'));
-  const [opportunity] = await sql<{ id: LockedId }[]>`
-    insert into opportunities ${sql({ customer_id: customerId, ...asKept(fields) })}
-    returning id`;
-  const { id } = opportunity!;
-  if (contacts_ids.length > 0) await addContacts(sql, customerId, id, contacts_ids);
-  if (products.length > 0) {
-    await addLines(sql, customerId, { id, stage_id: fields.stage_id }, products);
-    await sql`
-      update opportunities
-      set price = ${totalOfLines(sql, customerId, id)}
-      where customer_id = ${customerId}
-        and id = ${id}`;
-  }
-  await withLastWrites(sql, customerId, async (last) => last.created('opportunity', { id }));
-  return id;
-};
+export const {
+  create: createOpportunity,
+  update: updateOpportunity,
+  remove: deleteOpportunity,
+} = singleWrites<OpportunityCreate, OpportunityPatch>('opportunity', (...given) => writeOpportunityBatch(...given));
 
-/**
- * Updates the fields that `patch` contains, or none if one fails.
- * @throws DomainError `not_found` if the opportunity, or a record to which `patch` refers, is not the customer's;
- * `precondition_failed` if `ifMatch` is not its ETag; `conflict` if a product to add already has a line
- */
-export const updateOpportunity: UpdateRecord<OpportunityPatch> = async (sql, customerId, id, patch, ifMatch) => {
-  const { contacts_ids, products = {}, ...fields } = patch;
-  // The referenced records are locked first (in the order of references.ts), then the opportunity. Deletions lock in
-  // the same order.
-  const missing = await lockReferences(sql, customerId, referencesOf(patch, products.add, '/products/add'));
-  const { id: locked, ...current } = await lockOpportunity(sql, customerId, id);
-  const present = patch.products ? await findLineProducts(sql, customerId, id) : new Set<string>();
-  const absent = [...missing, ...findAbsentLines(present, products)];
-  if (absent.length > 0) throw missingReferences(absent);
-  if (ifMatch !== undefined) requireMatch(ifMatch, (await findOpportunities(sql, customerId, [id]))[0]!);
-  requireNewLines(present, products);
-  if (isEmpty(patch)) return;
-  const before = await readParts(sql, customerId, id, patch);
-  if (contacts_ids) await setContacts(sql, customerId, locked, contacts_ids);
-  const place = { id: locked, stage_id: fields.stage_id ?? current.stage_id };
-  await updateLines(sql, customerId, place, products);
-  if (fields.stage_id) await moveLines(sql, customerId, place);
-  const columns = { ...current, ...asKept(fields) };
-  await sql`
-    update opportunities
-    set
-      ${sql(columns)},
-      price = ${totalOfLines(sql, customerId, id)},
-      updated_at = (select clock_timestamp())
-    where customer_id = ${customerId}
-      and id = ${id}`;
-  const after = { ...columns, ...(await readParts(sql, customerId, id, patch)) };
-  await withLastWrites(sql, customerId, async (last) =>
-    last.updated('opportunity', { id }, { ...current, ...before }, after),
-  );
-};
-
-/** The members of an opportunity that other tables determine: also whether its company is deleted. */
-type Parts = Partial<Pick<Opportunity, 'company_id' | 'contacts_ids' | 'details' | 'price'>>;
-
-async function readParts(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  { company_id, contacts_ids, products }: OpportunityPatch,
-): Promise<Parts> {
-  if (company_id === undefined && !contacts_ids && !products) return {};
-  const [opportunity] = await findOpportunities(sql, customerId, [id]);
-  const { company_id: company, contacts_ids: contacts, details, price } = opportunity!;
-  return {
-    ...(company_id === undefined ? {} : { company_id: company }),
-    ...(contacts_ids ? { contacts_ids: contacts } : {}),
-    ...(products ? { details, price } : {}),
-  };
-}
-
-/**
- * Deletes an opportunity with its lines.
- * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not its ETag
- */
-export const deleteOpportunity: DeleteRecord = async (sql, customerId, id, ifMatch) => {
-  const { id: _id, ...columns } = await lockOpportunity(sql, customerId, id);
-  const [shown] = await findOpportunities(sql, customerId, [id]);
-  if (ifMatch !== undefined) requireMatch(ifMatch, shown!);
-  const { contacts_ids, details, price } = shown!;
-  await sql`
-    delete from opportunity_lines
-    where customer_id = ${customerId}
-      and opportunity_id = ${id}`;
-  await sql`
-    delete from opportunity_contacts
-    where customer_id = ${customerId}
-      and opportunity_id = ${id}`;
-  await sql`
-    delete from opportunities
-    where customer_id = ${customerId}
-      and id = ${id}`;
-  await withLastWrites(sql, customerId, async (last) =>
-    last.deleted('opportunity', { id }, { ...columns, contacts_ids, details, price }),
-  );
-};
-
-/** A record, and the company that it had. */
-export interface MovedRecord {
-  id: string;
-  company_id: string;
-}
-
-export const byCompany = (moved: readonly MovedRecord[]): Map<string, string[]> =>
-  new Map(
-    Array.from(
-      Map.groupBy(moved, ({ company_id }) => company_id),
-      ([company, records]) => [company, records.map(({ id }) => id)],
-    ),
-  );
-
-/** Gives the opportunities of companies to another company. Returns their ids, by company. */
-export async function moveOpportunities(
-  sql: Transaction,
-  customerId: string,
-  companyIds: readonly string[],
-  to: LockedId,
-): Promise<Map<string, string[]>> {
-  const moved = await sql<MovedRecord[]>`
-    with held as (
+const opportunities: BatchRecords<OpportunityColumns, Opportunity> = {
+  ...opportunityTable,
+  lock: async (sql, customerId, ids, operation) => {
+    const rows = await sql<{ id: LockedId; company_id: string | null }[]>`
       select id, company_id
       from opportunities
       where customer_id = ${customerId}
-        and company_id = any(${companyIds as string[]}::uuid[])
+        and id = any(${ids}::uuid[])
       order by id
-      for no key update
-    )
-    update opportunities o
-    set company_id = ${to}, updated_at = (select clock_timestamp())
-    from held
-    where o.customer_id = ${customerId}
-      and o.id = held.id
-    returning o.id, held.company_id`;
-  return byCompany(moved);
+      for update`;
+    const found = new Map((await findOpportunities(sql, customerId, ids)).map((one) => [one.id, one]));
+    return rows.map(({ id, company_id }) => {
+      const { created_at: _created, updated_at: _updated, ...columns } = found.get(id)!;
+      // The journal keeps the id of a deleted company, too: its deletion may be undone before that of the opportunity.
+      return { ...columns, id, ...(operation === 'delete' && { company_id }) };
+    });
+  },
+  find: findOpportunities,
+};
+
+/** Writes a batch of opportunities, as `writeContactBatch` does contacts. */
+export async function writeOpportunityBatch(
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  last: LastWrites,
+): Promise<Outcome[]> {
+  if (!batch.single) await lockBulk(sql, customerId);
+  return withRepeats(sql, last, async (attempt, own) => {
+    const bodies = await withReferredIds(attempt, customerId, batch);
+    const items = openItems<OpportunityColumns>({ ...batch, items: bodies }, canonicalOf(batch.match));
+    const missing = await lockReferencesOf(attempt, customerId, items, referencesOf);
+    await lockMatching(attempt, customerId, opportunities, batch, items);
+    for (const [item, unknown] of missing) failUnknown(item, unknown);
+    await requireSingleMatch(batch, items, (ids) => findOpportunities(attempt, customerId, ids));
+    if (batch.operation === 'delete') await remove(attempt, customerId, batch, items, own);
+    else {
+      for (const item of alive(items)) setColumns(opportunities, batch, item, patched);
+      await assignExternalIds(attempt, customerId, opportunities, batch, items);
+      endIfAtomic(batch, items);
+      await write(attempt, customerId, items, own);
+    }
+    return outcomesOf(items);
+  });
 }
 
-async function lockOpportunity(sql: Transaction, customerId: string, id: string): Promise<Locked<OpportunityColumns>> {
-  const [opportunity] = await sql<Locked<OpportunityColumns>[]>`
-    select id, ${sql(opportunityFields)}
-    from opportunities
+export const readOpportunityBatch = (
+  sql: Transaction,
+  customerId: string,
+  batch: Pick<Batch, 'match' | 'items'>,
+): Promise<ReadOutcome<Opportunity>[]> => readBatch(sql, customerId, opportunities, batch);
+
+/** Fails an item that refers to records that do not exist. A deleted product may stay where it has a line. */
+function failUnknown(item: OpportunityItem, missing: readonly Reference[]): void {
+  const details = item.stored?.details ?? [];
+  const present = new Set(details.map(({ product_id }) => product_id));
+  const given = item.body['products'] as GivenLines;
+  const isKept = ({ noun, id }: Reference) => noun === 'product' && Array.isArray(given) && present.has(id);
+  const unknown = [...missing.filter((one) => !isKept(one)), ...findAbsentLines(details, given)];
+  if (unknown.length > 0) fail(item, missingReferences(unknown));
+}
+
+/** Of a new opportunity. What is empty here and must not be, its body has. */
+const blank: OpportunityColumns = {
+  name: '',
+  description: '',
+  price: 0,
+  priority: 'NONE',
+  stage_id: '',
+  company_id: null,
+  user_id_assigned: '',
+  source_id: null,
+  estimated_closing_date: '',
+  close_date: '',
+  external_id: null,
+  contacts_ids: [],
+  details: [],
+};
+
+/**
+ * Returns the columns of an opportunity after a PATCH.
+ * @throws DomainError `conflict`, `validation_failed`: see `linesAfter` and `sumOf`
+ */
+function patched({ products, contacts_ids, ...fields }: OpportunityPatch, stored = blank): OpportunityColumns {
+  const details = linesAfter(stored.details, products);
+  return {
+    ...stored,
+    ...asKept(fields),
+    ...(contacts_ids && { contacts_ids: [...new Set(contacts_ids)] }),
+    details,
+    price: sumOf(details),
+  };
+}
+
+const rowColumns = [...opportunityFields, 'price'] as const;
+
+/** If an opportunity gets no company, the id of a deleted one stays: see `companyAfter`. */
+const written: WrittenTable<Pick<OpportunityColumns, (typeof rowColumns)[number]>> = {
+  name: 'opportunities',
+  columns: rowColumns,
+  setApart: ['company_id'],
+  alsoSet: (sql, customerId) => sql`company_id = ${companyAfter(sql, customerId, 'r', sql`given.company_id`)}`,
+};
+
+async function write(
+  sql: Transaction,
+  customerId: string,
+  items: readonly OpportunityItem[],
+  last: LastWrites,
+): Promise<void> {
+  setUnchanged(items);
+  const { created, changed } = await writeItems(
+    sql,
+    customerId,
+    written,
+    items,
+    ({ contacts_ids: _contacts, details: _details, ...columns }) => columns,
+  );
+  const parts = [...created, ...changed.filter(({ stored, columns }) => !hasSameParts(stored!, columns!))].map(
+    (item) => ({
+      ...item.columns!,
+      id: toldOf(item).id,
+    }),
+  );
+  await setParts(sql, customerId, parts);
+  await setNames(sql, customerId, changed);
+  addEvents(last, 'opportunity', { created, changed });
+}
+
+const hasSameParts = (stored: OpportunityColumns, columns: OpportunityColumns): boolean =>
+  (['stage_id', 'contacts_ids', 'details'] as const).every((name) => isSame(stored[name], columns[name]));
+
+/** Gives new lines the names of their products, as the journal tells them. */
+async function setNames(sql: Transaction, customerId: string, items: readonly OpportunityItem[]): Promise<void> {
+  const unnamed = items.flatMap(({ columns }) => columns!.details.filter(({ name }) => name === ''));
+  const found = await findProducts(
+    sql,
+    customerId,
+    unnamed.map(({ product_id }) => product_id),
+  );
+  const names = new Map(found.map(({ id, name }) => [id, name]));
+  for (const detail of unnamed) detail.name = names.get(detail.product_id)!;
+}
+
+/** Deletes opportunities with their lines. */
+async function remove(
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  items: readonly OpportunityItem[],
+  last: LastWrites,
+): Promise<void> {
+  endIfAtomic(batch, items);
+  const removed = alive(items).map(({ stored }) => stored!);
+  const ids = setDeleted(items);
+  if (ids.length === 0) return;
+  await detachActivities(sql, customerId, 'opportunity', ids);
+  await removeParts(sql, customerId, ids);
+  await sql`
+    delete from opportunities
     where customer_id = ${customerId}
-      and id = ${id}
-    for update`;
-  if (!opportunity) throw notFound('opportunity');
-  return opportunity;
+      and id = any(${ids}::uuid[])`;
+  for (const { id, ...values } of removed) last.deleted('opportunity', { id, external_id: values.external_id }, values);
 }
 
-/** Ignores empty arrays in `products`. */
-const isEmpty = ({ products = {}, ...others }: OpportunityPatch): boolean =>
-  Object.keys(others).length === 0 && Object.values(products).every((lines) => lines.length === 0);
-
-function referencesOf(body: OpportunityPatch | OpportunityCreate, lines: Line[] = [], linesPath: string): Reference[] {
-  const { company_id, contacts_ids = [], user_id_assigned, stage_id } = body;
+/** Returns the records to which a body refers. */
+export function referencesOf(body: OpportunityPatch): Reference[] {
+  const { company_id, contacts_ids = [], user_id_assigned, stage_id, products } = body;
   return [
     ...(company_id ? [{ noun: 'company' as const, id: company_id, path: '/company_id' }] : []),
     ...contacts_ids.map((id, index) => ({ noun: 'contact' as const, id, path: `/contacts_ids/${index}` })),
     ...(user_id_assigned ? [{ noun: 'user' as const, id: user_id_assigned, path: '/user_id_assigned' }] : []),
     ...(stage_id ? [{ noun: 'stage' as const, id: stage_id, path: '/stage_id' }] : []),
-    ...lines.map(({ id }, index) => ({ noun: 'product' as const, id, path: `${linesPath}/${index}/id` })),
+    ...newLines(products).map(({ line: { id }, path }) => ({ noun: 'product' as const, id, path })),
   ];
 }
 

@@ -1,6 +1,8 @@
 import type { Queryable, Sql, Transaction } from '../../database/db.ts';
-import { findByIds, type FindRecords } from '../records/finders.ts';
-import type { Pipeline, PipelineListItem, StageStatus, Visibility } from '../../schemas/pipelines.ts';
+import { notFound } from '../../errors.ts';
+import { requireMatch } from '../../text/etag.ts';
+import { findByIds, type FindRecords, type UpdateRecord } from '../records/finders.ts';
+import type { Pipeline, PipelineListItem, PipelinePatch, StageStatus, Visibility } from '../../schemas/pipelines.ts';
 import { stageProjection } from './stages.ts';
 
 export interface NewStage {
@@ -32,14 +34,73 @@ export async function createPipeline(sql: Transaction, customerId: string, given
     insert into pipelines (customer_id, name, description, currency, visibility)
     values (${customerId}, ${given.name}, ${given.description}, ${given.currency}, ${given.visibility})
     returning id`;
-  const stages = given.stages.map((stage, index) => ({ ...stage, position: index + 1 }));
-  await sql`
-    insert into stages (customer_id, pipeline_id, position, name, probability_percentage, status)
-    select ${customerId}, ${pipeline.id}, position, name, probability_percentage, status
-    from jsonb_to_recordset(${sql.json(stages)})
-      as given (position integer, name text, probability_percentage integer, status text)`;
+  await insertStages(sql, customerId, pipeline.id, withPositions(given.stages));
   return pipeline.id;
 }
+
+const withPositions = <Stage extends NewStage>(stages: readonly Stage[]): (Stage & { position: number })[] =>
+  stages.map((stage, index) => ({ ...stage, name: stage.name.trim(), position: index + 1 }));
+
+const insertStages = (
+  sql: Transaction,
+  customerId: string,
+  pipelineId: string,
+  stages: readonly (NewStage & { position: number })[],
+) => sql`
+  insert into stages (customer_id, pipeline_id, position, name, probability_percentage, status)
+  select ${customerId}, ${pipelineId}, position, name, probability_percentage, status
+  from jsonb_to_recordset(${sql.json(stages as never)})
+    as given (position integer, name text, probability_percentage integer, status text)`;
+
+/**
+ * Changes a pipeline and its stages.
+ * @throws DomainError `not_found`, also of a stage; `precondition_failed` if `ifMatch` is not the pipeline's ETag;
+ * `conflict` if a stage that is deleted has opportunities
+ */
+export const updatePipeline: UpdateRecord<PipelinePatch> = async (sql, customerId, id, patch, ifMatch) => {
+  const [locked] = await sql`
+    select id
+    from pipelines
+    where customer_id = ${customerId}
+      and id = ${id}
+    for no key update`;
+  const [current] = await findPipelines(sql, customerId, [id]);
+  if (!locked || !current) throw notFound('pipeline');
+  requireMatch(ifMatch, current);
+  const stages = withPositions(patch.stages);
+  const [kept, added] = [stages.filter((one) => one.id !== undefined), stages.filter((one) => one.id === undefined)];
+  if (kept.some((one) => !current.stages.some((stage) => stage.id === one.id))) throw notFound('stage');
+  await sql`
+    update pipelines
+    set name = ${patch.name.trim()}, visibility = ${patch.visibility}, updated_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and id = ${id}`;
+  await sql`
+    delete from stages
+    where customer_id = ${customerId}
+      and pipeline_id = ${id}
+      and id <> all(${kept.map((stage) => stage.id!)}::uuid[])`;
+  // Two stages cannot have one position, not even between the rows of one update.
+  await sql`
+    update stages
+    set position = -position
+    where customer_id = ${customerId}
+      and pipeline_id = ${id}`;
+  await sql`
+    update stages s
+    set
+      position = given.position,
+      name = given.name,
+      probability_percentage = given.probability_percentage,
+      status = given.status,
+      updated_at = (select clock_timestamp())
+    from jsonb_to_recordset(${sql.json(kept)})
+      as given (id uuid, position integer, name text, probability_percentage integer, status text)
+    where s.customer_id = ${customerId}
+      and s.pipeline_id = ${id}
+      and s.id = given.id`;
+  await insertStages(sql, customerId, id, added);
+};
 
 /** Newest first, without visibility, stages and times. */
 export const listPipelines = (sql: Sql, customerId: string): Promise<PipelineListItem[]> =>

@@ -1,7 +1,7 @@
-import type { Queryable, Sql, Transaction } from '../../database/db.ts';
-import { notFound } from '../../errors.ts';
-import { requireMatch } from '../../text/etag.ts';
-import { constant, join } from '../../filters/sql.ts';
+import type { Locked, Transaction } from '../../database/db.ts';
+import { productSource } from '../../filters/columns.ts';
+import { constant, type FragmentMaker } from '../../filters/sql.ts';
+import { productFileFields } from '../../schemas/files.ts';
 import {
   productFields,
   type Product,
@@ -10,49 +10,54 @@ import {
   type ProductPatch,
 } from '../../schemas/products.ts';
 import { normalise } from '../../text/normalise.ts';
+import { recordReads } from '../crm/record-reads.ts';
+import { assignExternalIds } from '../records/batch-external-ids.ts';
+import { canonicalOf, lockMatching, productTable, readBatch, type BatchRecords } from '../records/batch-matches.ts';
 import {
-  findByIds,
-  type CreateRecord,
-  type DeleteRecord,
-  type FindRecords,
-  type UpdateRecord,
-} from '../records/finders.ts';
-import { withLastWrites } from '../records/last-writes.ts';
-import { isAfter, limitAndOffset, type PageById } from '../records/paging.ts';
+  addEvents,
+  setColumns,
+  setDeleted,
+  setUnchanged,
+  writeItems,
+  type WrittenTable,
+} from '../records/batch-rows.ts';
+import {
+  alive,
+  endIfAtomic,
+  openItems,
+  outcomesOf,
+  requireSingleMatch,
+  singleWrites,
+  withRepeats,
+  type Batch,
+  type Item,
+  type Outcome,
+  type ReadOutcome,
+} from '../records/batches.ts';
+import { lockBulk } from '../records/bulk-lock.ts';
+import { findByIds, type FindRecords } from '../records/finders.ts';
+import type { LastWrites } from '../records/last-writes.ts';
 
 type ProductColumns = Pick<Product, (typeof productFields)[number]>;
+type ProductItem = Item<ProductColumns>;
 
-const projection = (sql: Queryable) => sql`
-  p.id,
-  ${sql(productFields.map((column) => `p.${column}`))},
-  p.created_at,
-  p.updated_at`;
+const projection = (sql: FragmentMaker) =>
+  constant(sql, `p.id, ${productFields.map((name) => `p.${name}`).join(', ')}, p.created_at, p.updated_at`);
 
-/** Newest first, with the numbers of opportunities and pipelines that use each. */
-export const listProducts = (sql: Sql, customerId: string, paginate?: PageById): Promise<ProductListItem[]> =>
-  sql<ProductListItem[]>`
-    select
+/** With the numbers of opportunities and pipelines that use each. */
+export const { list: listProducts } = recordReads<ProductListItem>({
+  source: productSource,
+  projection,
+  fields: productFileFields,
+  title: 'Products',
+  listed: (sql, customerId) => {
+    const used = sql`from opportunity_lines l where l.customer_id = ${customerId}::uuid and l.product_id = p.id`;
+    return sql`
       ${projection(sql)},
-      used.opportunities_count,
-      used.pipelines_count
-    from products p
-    cross join lateral (
-      select count(*) as opportunities_count, count(distinct l.pipeline_id) as pipelines_count
-      from opportunity_lines l
-      where l.customer_id = ${customerId}
-        and l.product_id = p.id
-    ) used
-    where p.customer_id = ${customerId}
-      and p.id = any(array(
-        select id
-        from products
-        where customer_id = ${customerId}
-          and deleted_at is null
-          and ${isAfter(sql, 'id', paginate)}
-        order by id desc
-        ${limitAndOffset(sql, paginate)}
-      ))
-    order by p.id desc`;
+      (select count(*) ${used}) as opportunities_count,
+      (select count(distinct l.pipeline_id) ${used}) as pipelines_count`;
+  },
+});
 
 /** In any order, without unknown ids. */
 export const findProducts: FindRecords<Product> = (sql, customerId, ids) =>
@@ -67,99 +72,115 @@ export const findProducts: FindRecords<Product> = (sql, customerId, ids) =>
         and p.deleted_at is null`,
   );
 
-/** Without the currency: its default comes from the customer's subscription. */
-const insertedFields = productFields.filter((field) => field !== 'currency');
-
 /**
- * Without a currency, the product gets that of the customer's subscription.
- * @returns its id
+ * Write one product. Without a currency, a new one gets that of the customer's subscription. A new price does not change
+ * the lines of opportunities.
+ * @throws DomainError `not_found`, `conflict`, `precondition_failed`
  */
-export const createProduct: CreateRecord<ProductCreate> = (sql, customerId, body) =>
-  withLastWrites(sql, customerId, async (last) => {
-    const id = await insertProduct(sql, customerId, body);
-    last.created('product', { id });
-    return id;
-  });
+export const {
+  create: createProduct,
+  update: updateProduct,
+  remove: deleteProduct,
+} = singleWrites<ProductCreate, ProductPatch>('product', (...given) => writeProductBatch(...given));
 
-async function insertProduct(sql: Transaction, customerId: string, body: ProductCreate): Promise<string> {
-  const given: Omit<ProductColumns, 'currency'> & Partial<ProductColumns> = { active: true, ...normalise(body) };
-  const { currency = null, ...columns } = given;
-  const values = insertedFields.map((field) => sql`${columns[field]}`);
-  const [product] = await sql<{ id: string }[]>`
-    insert into products (customer_id, currency, ${constant(sql, insertedFields.join(', '))})
-    select customer_id, coalesce(${currency}, upper(currency)), ${join(sql, values, ',', '')}
-    from subscriptions
+const products: BatchRecords<ProductColumns, Product> = {
+  ...productTable,
+  // A transaction that adds a line locks the product's row too. So no line can appear before a deletion.
+  lock: (sql, customerId, ids, operation) => sql<Locked<ProductColumns>[]>`
+    select id, ${sql(productFields)}
+    from products
     where customer_id = ${customerId}
-    returning id`;
-  return product!.id;
+      and id = any(${ids}::uuid[])
+      and deleted_at is null
+    order by id
+    for ${sql.unsafe(operation === 'delete' ? 'update' : 'no key update')}`,
+  find: findProducts,
+};
+
+/** Writes a batch of products, as `writeContactBatch` does contacts. */
+export async function writeProductBatch(
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  last: LastWrites,
+): Promise<Outcome[]> {
+  if (!batch.single) await lockBulk(sql, customerId);
+  return withRepeats(sql, last, async (attempt, own) => {
+    const items = openItems<ProductColumns>(batch, canonicalOf(batch.match));
+    await lockMatching(attempt, customerId, products, batch, items);
+    await requireSingleMatch(batch, items, (ids) => findProducts(attempt, customerId, ids));
+    if (batch.operation === 'delete') await remove(attempt, customerId, batch, items, own);
+    else {
+      const blank = await blankProduct(attempt, customerId, alive(items));
+      for (const item of alive(items))
+        setColumns(products, batch, item, (body, stored = blank) => ({ ...stored, ...normalise(body) }));
+      await assignExternalIds(attempt, customerId, products, batch, items);
+      endIfAtomic(batch, items);
+      await write(attempt, customerId, items, own);
+    }
+    return outcomesOf(items);
+  });
 }
 
-/**
- * Updates the fields that `patch` contains. Existing lines keep the old price.
- * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the product's ETag
- */
-export const updateProduct: UpdateRecord<ProductPatch> = async (sql, customerId, id, patch, ifMatch) => {
-  const current = await lockProduct(sql, customerId, id, 'no key update', ifMatch);
-  if (Object.keys(patch).length === 0) return;
-  const columns = normalise(patch);
+export const readProductBatch = (
+  sql: Transaction,
+  customerId: string,
+  batch: Pick<Batch, 'match' | 'items'>,
+): Promise<ReadOutcome<Product>[]> => readBatch(sql, customerId, products, batch);
+
+/** Returns the columns of a new product. Reads the subscription's currency only if an item needs it. */
+async function blankProduct(
+  sql: Transaction,
+  customerId: string,
+  items: readonly ProductItem[],
+): Promise<ProductColumns> {
+  const blank = { name: '', currency: '', price: 0, unit: '', active: true, external_id: null };
+  if (items.every(({ stored, body }) => stored || body['currency'] !== undefined)) return blank;
+  const [subscription] = await sql<{ currency: string }[]>`
+    select upper(currency) as currency
+    from subscriptions
+    where customer_id = ${customerId}`;
+  return { ...blank, currency: subscription!.currency };
+}
+
+const written: WrittenTable<ProductColumns> = { name: 'products', columns: productFields };
+
+async function write(
+  sql: Transaction,
+  customerId: string,
+  items: readonly ProductItem[],
+  last: LastWrites,
+): Promise<void> {
+  setUnchanged(items);
+  const changes = await writeItems(sql, customerId, written, items, (columns) => ({ ...columns }));
+  addEvents(last, 'product', changes);
+}
+
+/** Products in use are only marked as deleted, because opportunities still show their names. */
+async function remove(
+  sql: Transaction,
+  customerId: string,
+  batch: Batch,
+  items: readonly ProductItem[],
+  last: LastWrites,
+): Promise<void> {
+  endIfAtomic(batch, items);
+  const removed = alive(items).map(({ stored }) => stored!);
+  const ids = setDeleted(items);
   await sql`
-    update products
-    set ${sql(columns)}, updated_at = (select clock_timestamp())
-    where customer_id = ${customerId}
-      and id = ${id}`;
-  await withLastWrites(sql, customerId, async (last) => last.updated('product', { id }, current, columns));
-};
-
-/**
- * Deletes a product. One in use is only marked as deleted, because opportunities still show its name.
- * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the product's ETag
- */
-export const deleteProduct: DeleteRecord = async (sql, customerId, id, ifMatch) => {
-  // A transaction that adds a line locks the product's row too. So no line with this product can appear before the
-  // deletion.
-  const product = await lockProduct(sql, customerId, id, 'update', ifMatch);
-  await removeProduct(sql, customerId, id);
-  await withLastWrites(sql, customerId, async (last) => last.deleted('product', { id }, product));
-};
-
-async function removeProduct(sql: Transaction, customerId: string, id: string): Promise<void> {
-  const kept = await sql`
     update products p
     set deleted_at = (select clock_timestamp())
     where p.customer_id = ${customerId}
-      and p.id = ${id}
+      and p.id = any(${ids}::uuid[])
       and exists (
         select 1 from opportunity_lines l
         where l.customer_id = ${customerId}
           and l.product_id = p.id
       )`;
-  if (kept.count > 0) return;
   await sql`
     delete from products
     where customer_id = ${customerId}
-      and id = ${id}`;
-}
-
-/**
- * Locks a product until the transaction ends, and returns its columns. With `strength = 'update'`, it cannot be added to an opportunity until
- * then.
- * @throws DomainError `not_found`; `precondition_failed` if `ifMatch` is not the product's ETag
- */
-async function lockProduct(
-  sql: Transaction,
-  customerId: string,
-  id: string,
-  strength: 'update' | 'no key update',
-  ifMatch: string | undefined,
-): Promise<ProductColumns> {
-  const [product] = await sql<ProductColumns[]>`
-    select ${sql(productFields)}
-    from products
-    where customer_id = ${customerId}
-      and id = ${id}
-      and deleted_at is null
-    for ${sql.unsafe(strength)}`;
-  if (!product) throw notFound('product');
-  if (ifMatch !== undefined) requireMatch(ifMatch, (await findProducts(sql, customerId, [id]))[0]!);
-  return product;
+      and id = any(${ids}::uuid[])
+      and deleted_at is null`;
+  for (const { id, ...values } of removed) last.deleted('product', { id, external_id: values.external_id }, values);
 }

@@ -3,7 +3,7 @@ import { highestId } from '../../database/wire-types.ts';
 import type { DeliveriesQuery, Delivery } from '../../schemas/events/webhooks.ts';
 import { isAfter, limitAndOffset, type PageById } from '../records/paging.ts';
 
-/** Newest first. */
+/** The tries that ended, newest first. */
 export const listDeliveries = (
   sql: Sql,
   customerId: string,
@@ -15,6 +15,7 @@ export const listDeliveries = (
     from webhook_deliveries
     where customer_id = ${customerId}
       and endpoint_id = ${endpointId}
+      and due_at is null
       and ${isAfter(sql, 'id', paginate)}
       ${filters?.ok === undefined ? sql`` : filters.ok ? sql`and ok` : sql`and not ok`}
     order by id desc

@@ -14,10 +14,20 @@ import { newestPlace, type FeedPosition } from '../events/feed.ts';
 export const settingsColumns = (sql: Queryable) => sql`
   e.id, e.url, e.types, e.bulk, e.description, e.active, e.created_at`;
 
-/** An endpoint as a response shows it, except for the number of waiting events in the feed. */
+/** The endpoint `e` wants the row `j` of the journal, and no delivery was made of it yet. */
+export const isAhead = (sql: Queryable) => sql`
+  e.ahead @> j.position
+  and j.type = any(e.types)
+  and (e.bulk or j.source not in ('import', 'job') or j.type like '%.ended')`;
+
+/** An endpoint as a response shows it, except for the number of waiting events. */
 export interface EndpointState extends Omit<Endpoint, 'waiting'> {
-  position: number;
-  set_aside: number;
+  /** Deliveries that are not done. */
+  pending: number;
+  /** First position of the feed that still has to be turned into deliveries. Null: there is none. */
+  begins_at: number | null;
+  /** The position after the last of these. Null: they go on without end. */
+  ends_at: number | null;
 }
 
 /** Newest first. */
@@ -25,11 +35,39 @@ export const listEndpoints = (sql: Queryable, customerId: string, only?: string)
   sql<EndpointState[]>`
     select
       ${settingsColumns(sql)}, e.disabled_reason, e.last_success_at, e.last_failure_at, e.failing_since, e.given_up,
-      e.position, e.set_aside
+      e.pending, lower(e.ahead) as begins_at, upper(e.ahead) as ends_at
     from webhook_endpoints e
     where e.customer_id = ${customerId}
       ${only === undefined ? sql`` : sql`and e.id = ${only}`}
     order by e.id desc`;
+
+/** Events are counted up to here; one more says that there are more. */
+const mostCounted = 10_000;
+
+/** Counts the events that an endpoint is to get and has not got yet, up to 10,001. */
+export async function countWaiting(
+  sql: Sql,
+  customerId: string,
+  { id, types, pending, begins_at: beginsAt, ends_at: endsAt }: EndpointState,
+): Promise<number> {
+  if (beginsAt === null) return pending;
+  const [row] = await sql<[{ waiting: number }]>`
+    select count(*) as waiting
+    from (
+      select 1
+      from journal j
+      join webhook_endpoints e on e.customer_id = j.customer_id
+      where j.customer_id = ${customerId}
+        and j.position >= ${beginsAt}
+        ${endsAt === null ? sql`` : sql`and j.position < ${endsAt}`}
+        and j.type = any(${types as string[]}::text[])
+        and e.customer_id = ${customerId}
+        and e.id = ${id}
+        and ${isAhead(sql)}
+      limit ${mostCounted + 1}
+    ) few`;
+  return Math.min(pending + row.waiting, mostCounted + 1);
+}
 
 /** @throws DomainError `not_found` */
 export async function requireEndpoint(sql: Queryable, customerId: string, id: string): Promise<EndpointState> {
@@ -46,7 +84,7 @@ export interface NewEndpoint {
   /** Encrypted. */
   secret: Buffer;
   /** End of the feed: nothing before it is sent. */
-  end: FeedPosition;
+  end: number;
   /** The key that makes the endpoint; null: no key does. */
   apiKeyId: string | null;
 }
@@ -69,17 +107,13 @@ export async function createEndpoint(
   if (count >= maxEndpoints) throw conflict(`A customer can have at most ${maxEndpoints} webhook endpoints`);
   const [row] = await sql<[EndpointSettings]>`
     insert into webhook_endpoints as e (
-      customer_id, url, types, bulk, description, secret, first_position, position, position_id, api_key_id
+      customer_id, url, types, bulk, description, secret, first_position, ahead, api_key_id
     )
     values (
       ${customerId}, ${given.url}, ${given.types}::text[], ${given.bulk}, ${given.description}, ${given.secret},
-      ${given.end.position}, ${given.end.position}, ${given.end.id}, ${given.apiKeyId}
+      ${given.end}, ${rangeBehind(sql, given.end)}, ${given.apiKeyId}
     )
     returning ${settingsColumns(sql)}`;
-  await sql`
-    insert into webhook_customers (customer_id)
-    values (${customerId})
-    on conflict (customer_id) do nothing`;
   await record(sql, 'webhook.created', customerId, row, by);
   return row;
 }
@@ -88,15 +122,16 @@ export async function createEndpoint(
 const lockEndpoints = (sql: Transaction, customerId: string) =>
   sql`select pg_advisory_xact_lock(hashtextextended(${`webhooks:${customerId}`}, 0))`;
 
-/** What decides how a change is made. */
-interface Before {
-  url: string;
-  active: boolean;
-  inactive_from: number | null;
-}
+/** The positions behind `after`, up to `end`. Null: all that will be. */
+export const rangeBehind = (sql: Queryable, after: number, end: number | null = null) => sql`
+  int8multirange(int8range(${after}::bigint + 1, ${end}::bigint + 1))`;
+
+/** The positions up to `end`. */
+export const rangeUpTo = (sql: Queryable, end: number) => sql`int8multirange(int8range(null, ${end}::bigint + 1))`;
 
 /**
- * Changes an endpoint. A new URL, or activating it, makes what is set aside due at once.
+ * Changes an endpoint. A new URL, or activating it, makes the deliveries that wait due at once. Those that it does not want
+ * any more are removed.
  * @param end end of the feed: an inactive endpoint gets nothing of what is recorded from here on
  * @throws DomainError `not_found`
  */
@@ -104,11 +139,11 @@ export async function changeEndpoint(
   sql: Transaction,
   customerId: string,
   id: string,
-  { change, end }: { change: EndpointChange; end: number },
+  { change, end, apiKeyId }: { change: EndpointChange; end: number; apiKeyId: string | null },
   by: Actor,
 ): Promise<EndpointSettings> {
-  const [before] = await sql<Before[]>`
-    select url, active, inactive_from
+  const [before] = await sql<{ url: string; active: boolean }[]>`
+    select url, active
     from webhook_endpoints
     where customer_id = ${customerId}
       and id = ${id}
@@ -116,43 +151,62 @@ export async function changeEndpoint(
   if (!before) throw notFound('webhook endpoint');
   const active = change.active ?? before.active;
   const isFresh = (active && !before.active) || (change.url ?? before.url) !== before.url;
-  const gap =
-    active && before.inactive_from !== null && before.inactive_from < end ? [[before.inactive_from, end]] : [];
-  const inactiveFrom = active ? null : (before.inactive_from ?? end);
+  const ahead =
+    active === before.active
+      ? sql`ahead`
+      : active
+        ? sql`ahead + ${rangeBehind(sql, end)}`
+        : sql`ahead * ${rangeUpTo(sql, end)}`;
   const [row] = await sql<[EndpointSettings]>`
     update webhook_endpoints e
     set
       url = coalesce(${change.url ?? null}, url),
+      api_key_id = coalesce(${change.url === undefined ? null : apiKeyId}, api_key_id),
       types = coalesce(${change.types ?? null}::text[], types),
       bulk = coalesce(${change.bulk ?? null}::boolean, bulk),
       description = coalesce(${change.description ?? null}, description),
       active = ${active},
       disabled_reason = case when ${active} then null else disabled_reason end,
-      inactive_from = ${inactiveFrom}::bigint,
-      gaps = gaps || ${sql.json(gap)},
+      ahead = ${ahead},
       failures_in_row = case when ${isFresh} then 0 else failures_in_row end,
       failing_since = case when ${isFresh} then null else failing_since end
     where customer_id = ${customerId}
       and id = ${id}
     returning ${settingsColumns(sql)}`;
-  if (isFresh) await makeRetriesDue(sql, customerId, id);
+  if (change.types)
+    await sql`
+      delete from webhook_deliveries
+      where customer_id = ${customerId}
+        and endpoint_id = ${id}
+        and due_at is not null
+        and type <> all(${change.types}::text[])`;
+  if (change.bulk === false)
+    await sql`
+      delete from webhook_deliveries d
+      using journal j
+      where d.customer_id = ${customerId}
+        and d.endpoint_id = ${id}
+        and d.due_at is not null
+        and d.type not like '%.ended'
+        and j.customer_id = ${customerId}
+        and j.position = d.position
+        and j.source in ('import', 'job')`;
+  if (isFresh)
+    await sql`
+      update webhook_deliveries
+      set due_at = now()
+      where customer_id = ${customerId}
+        and endpoint_id = ${id}
+        and due_at > now()`;
+  if (isFresh || change.types || change.bulk === false)
+    await sql`
+      update webhook_endpoints
+      set next_at = now()
+      where customer_id = ${customerId}
+        and id = ${id}
+        and pending > 0`;
   if (Object.keys(change).length > 0) await record(sql, 'webhook.changed', customerId, row, by);
   return row;
-}
-
-async function makeRetriesDue(sql: Transaction, customerId: string, id: string): Promise<void> {
-  await sql`
-    update webhook_retries
-    set due_at = now()
-    where customer_id = ${customerId}
-      and endpoint_id = ${id}
-      and due_at > now()`;
-  await sql`
-    update webhook_endpoints
-    set retry_at = now()
-    where customer_id = ${customerId}
-      and id = ${id}
-      and set_aside > 0`;
 }
 
 /** How long the previous secret signs deliveries too. */
@@ -160,14 +214,14 @@ const previousSecretTime = '24 hours';
 
 /**
  * Replaces the secret. For 24 hours deliveries are signed with both.
- * @param secret encrypted
+ * @param given `secret`: encrypted; `apiKeyId`: the key that rotates it, whose revocation then disables the endpoint
  * @throws DomainError `not_found`
  */
 export async function rotateEndpoint(
   sql: Transaction,
   customerId: string,
   id: string,
-  secret: Buffer,
+  { secret, apiKeyId }: { secret: Buffer; apiKeyId: string | null },
   by: Actor,
 ): Promise<EndpointSettings> {
   const [row] = await sql<EndpointSettings[]>`
@@ -175,7 +229,8 @@ export async function rotateEndpoint(
     set
       previous_secret = secret,
       previous_until = now() + ${previousSecretTime}::interval,
-      secret = ${secret}
+      secret = ${secret},
+      api_key_id = coalesce(${apiKeyId}, api_key_id)
     where customer_id = ${customerId}
       and id = ${id}
     returning ${settingsColumns(sql)}`;
@@ -192,11 +247,16 @@ export async function deleteEndpoint(sql: Transaction, customerId: string, id: s
       and id = ${id}
     returning ${settingsColumns(sql)}`;
   if (!row) throw notFound('webhook endpoint');
+  await sql`
+    delete from webhook_deliveries
+    where customer_id = ${customerId}
+      and endpoint_id = ${id}
+      and due_at is not null`;
   await record(sql, 'webhook.deleted', customerId, row, by);
 }
 
 /**
- * Begins to send again what the feed has after `from`.
+ * Begins to send again what the feed has behind `from`. What comes later is sent after it.
  * @param end end of the feed
  * @throws DomainError `not_found`; `conflict` if a replay is under way
  */
@@ -204,20 +264,31 @@ export async function startReplay(
   sql: Transaction,
   customerId: string,
   id: string,
-  { from, end }: { from: FeedPosition; end: FeedPosition },
+  { from, end }: { from: number; end: number },
 ): Promise<void> {
-  const [row] = await sql<{ is_under_way: boolean; first_position: number }[]>`
-    select replay_position is not null as is_under_way, first_position
+  const [row] = await sql<{ first_position: number; replay_end: number | null; begins_at: number | null }[]>`
+    select first_position, replay_end, lower(ahead) as begins_at
     from webhook_endpoints
     where customer_id = ${customerId}
       and id = ${id}
     for no key update`;
   if (!row) throw notFound('webhook endpoint');
-  if (row.is_under_way) throw conflict('A replay of this endpoint is under way');
-  if (Math.max(from.position, row.first_position) >= end.position) return;
+  const [untried] = await sql`
+    select 1
+    from webhook_deliveries
+    where customer_id = ${customerId}
+      and endpoint_id = ${id}
+      and due_at is not null
+      and attempt = 1
+      and position <= ${row.replay_end}::bigint
+    limit 1`;
+  if (untried || (row.begins_at ?? Infinity) <= (row.replay_end ?? 0))
+    throw conflict('A replay of this endpoint is under way');
+  const begin = Math.max(from, row.first_position);
+  if (begin >= end) return;
   await sql`
     update webhook_endpoints
-    set replay_position = ${from.position}, replay_id = ${from.id}, replay_end = ${end.position}
+    set ahead = ahead + ${rangeBehind(sql, begin, end)}, replay_end = ${end}
     where customer_id = ${customerId}
       and id = ${id}`;
 }
@@ -227,7 +298,7 @@ export async function disableEndpointsOf(sql: Transaction, customerId: string, a
   const [end] = await sql<[FeedPosition]>`${newestPlace(sql, customerId)}`;
   const rows = await sql<Pick<EndpointSettings, 'id' | 'url'>[]>`
     update webhook_endpoints
-    set active = false, disabled_reason = 'revoked', inactive_from = ${end.position}
+    set active = false, disabled_reason = 'revoked', ahead = ahead * ${rangeUpTo(sql, end.position)}
     where customer_id = ${customerId}
       and api_key_id = ${apiKeyId}
       and active
@@ -260,19 +331,8 @@ export async function requireAddress(
   return row;
 }
 
-/** Returns the encrypted secrets that sign deliveries of an endpoint now, or undefined if it is inactive or deleted. */
-export async function findSecrets(sql: Sql, customerId: string, id: string): Promise<Buffer[] | undefined> {
-  const [row] = await sql<Pick<EndpointAddress, 'secrets'>[]>`
-    select ${secretsOf(sql)} as secrets
-    from webhook_endpoints e
-    where e.customer_id = ${customerId}
-      and e.id = ${id}
-      and e.active`;
-  return row?.secrets;
-}
-
 /** The secrets with which the endpoint `e` has its deliveries signed now. */
-const secretsOf = (sql: Queryable) => sql`
+export const secretsOf = (sql: Queryable) => sql`
   case when e.previous_until > now() then array[e.secret, e.previous_secret] else array[e.secret] end`;
 
 /** Records that the service has disabled an endpoint. */

@@ -3,13 +3,18 @@ import { liveCompanies } from '../../../filters/live.ts';
 import { constant } from '../../../filters/sql.ts';
 import { companyFields, type Company } from '../../../schemas/companies.ts';
 import type { Merge } from '../../../schemas/clean-data/merges.ts';
-import { RecordsChanged, withRepeats } from '../../records/batches.ts';
+import { withRepeats } from '../../records/batches.ts';
 import { lockContactsOfCompanies } from '../../records/contact-locks.ts';
 import { withLastWrites, type LastWrites } from '../../records/last-writes.ts';
 import { rememberMerge } from '../../records/merged-records.ts';
-import { lockValues } from '../../records/value-locks.ts';
-import { countOfCompanies } from '../../sales/moved-opportunities.ts';
-import { byCompany, moveOpportunities, type MovedRecord } from '../../sales/opportunities.ts';
+import { lockBulk } from '../../records/bulk-lock.ts';
+import { countActivitiesOf, moveActivities } from '../../memberships/activity-links.ts';
+import {
+  byCompany,
+  countOfCompanies,
+  moveOpportunities,
+  type MovedRecord,
+} from '../../memberships/moved-opportunities.ts';
 import { encodedCompany, lockCompanyRows, removeCompanies, type CompanyColumns } from '../companies.ts';
 import { mergedCustomFields, mergedFields, mergedVerification } from './merged-values.ts';
 import { choicesOf, idsOf, inOrder, requireDistinct, requireEqual, requireFew, type SafeMerge } from './merges.ts';
@@ -18,7 +23,7 @@ type StoredCompany = CompanyColumns &
   Pick<Company, 'score' | 'verification_status'> & { id: string; last_verified: string | null };
 
 /**
- * Merges companies: the first one gets the values that it lacks, and the contacts and opportunities of the others, which
+ * Merges companies: the first one gets the values that it lacks, and the contacts, opportunities and activities of the others, which
  * are deleted.
  * @throws DomainError `validation_failed` if the ids of the request contradict each other
  * @throws DomainError `not_found` with the JSON pointer of every id that is no company of the customer
@@ -26,22 +31,14 @@ type StoredCompany = CompanyColumns &
  */
 export function mergeCompanies(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
   requireDistinct(merge);
-  return withLastWrites(sql, customerId, (last) =>
-    withRepeats(sql, last, (attempt, own) => mergeAll(attempt, customerId, merge, own)),
-  );
+  return withLastWrites(sql, customerId, async (last) => {
+    await lockBulk(sql, customerId);
+    return withRepeats(sql, last, (attempt, own) => mergeAll(attempt, customerId, merge, own));
+  });
 }
 
-// The order of locks is that of value-locks.ts. Which values to lock is known only when the companies are read, so they
-// are read before they are locked, and compared afterwards.
 async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, last: LastWrites): Promise<void> {
-  const seen = inOrder('company', merge, await readCompanies(sql, customerId, idsOf(merge)));
-  const externalIds = seen.flatMap(({ external_id }) => external_id ?? []);
-  await lockValues(
-    sql,
-    customerId,
-    externalIds.map((value) => ({ kind: 'external_id', value })),
-  );
-  const records = await lockRecords(sql, customerId, merge, seen);
+  const records = await lockRecords(sql, customerId, merge);
   requireEqual(merge, records);
   const [kept, ...others] = records;
   const merged = mergedCompany(records, merge);
@@ -49,22 +46,28 @@ async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, 
   requireFew('company', {
     contacts: await countOfCompanies(sql, customerId, 'contacts', gone),
     opportunities: await countOfCompanies(sql, customerId, 'opportunities', gone),
+    activities: await countActivitiesOf(sql, customerId, 'company', gone),
   });
-  last.updated('company', { id: kept.id, external_id: merged.external_id }, kept, merged);
   const contacts = await moveContacts(sql, customerId, { to: kept.id, from: gone });
   const opportunities = await moveOpportunities(sql, customerId, gone, kept.id);
-  const moved = new Map(
-    gone.map((id) => [id, { moved: { contacts: contacts.get(id), opportunities: opportunities.get(id) } }]),
-  );
-  await removeCompanies(sql, customerId, gone, last, { merged_into: kept.id }, moved);
-  await updateMerged(sql, customerId, kept.id, merged);
-  await rememberMerge(
+  // Told before the records: an undo takes these back together, and first. Locked after contacts and opportunities.
+  await moveActivities(sql, customerId, 'company', { to: kept.id, from: gone }, last);
+  const isTold = last.updated('company', { id: kept.id, external_id: merged.external_id }, kept, merged);
+  const earlier = await rememberMerge(
     sql,
     customerId,
     'company',
     { id: kept.id, before: kept.external_id, after: merged.external_id },
     others.map(({ id, external_id }) => ({ id, external_id, prospect_id: null })),
   );
+  const moved = new Map(
+    gone.map((id) => [
+      id,
+      { moved: { contacts: contacts.get(id), opportunities: opportunities.get(id), merged: earlier.get(id) } },
+    ]),
+  );
+  await removeCompanies(sql, customerId, gone, last, { merged_into: kept.id, moved });
+  await updateMerged(sql, customerId, kept.id, merged, isTold);
 }
 
 const readCompanies = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredCompany[]> => sql<
@@ -77,20 +80,19 @@ const readCompanies = (sql: Transaction, customerId: string, ids: readonly strin
 /**
  * Locks the companies and returns their current values, in the order of the request. Other transactions cannot add
  * contacts or opportunities to them until this one ends.
- * @throws RecordsChanged if a company now has another external id, or was deleted
+ * @throws DomainError `not_found` with the JSON pointer of every id that is no company of the customer
  */
 async function lockRecords(
   sql: Transaction,
   customerId: string,
   merge: Merge,
-  seen: readonly StoredCompany[],
 ): Promise<[Locked<StoredCompany>, ...Locked<StoredCompany>[]]> {
   const ids = idsOf(merge);
-  const locked = await lockCompanyRows(sql, customerId, ids, 'update');
-  if (locked.length < ids.length) throw new RecordsChanged();
-  const records = inOrder('company', merge, await readCompanies(sql, customerId, ids));
-  if (records.some((record, i) => record.external_id !== seen[i]!.external_id)) throw new RecordsChanged();
-  return records as [Locked<StoredCompany>, ...Locked<StoredCompany>[]];
+  await lockCompanyRows(sql, customerId, ids, 'update');
+  return inOrder('company', merge, await readCompanies(sql, customerId, ids)) as [
+    Locked<StoredCompany>,
+    ...Locked<StoredCompany>[],
+  ];
 }
 
 /** @throws DomainError `conflict` if the company would exceed a limit */
@@ -128,11 +130,13 @@ async function moveContacts(
   return byCompany(moved);
 }
 
+/** @param isTold the journal gets a row of the record: else its `updated_at` stays */
 async function updateMerged(
   sql: Transaction,
   customerId: string,
   id: string,
   { id: _id, score, verification_status, last_verified, ...columns }: StoredCompany,
+  isTold: boolean,
 ): Promise<void> {
   await sql`
     update companies
@@ -141,7 +145,7 @@ async function updateMerged(
       score = ${score},
       verification_status = ${verification_status},
       last_verified = ${last_verified},
-      updated_at = (select clock_timestamp())
+      updated_at = ${isTold ? sql`(select clock_timestamp())` : sql`updated_at`}
     where customer_id = ${customerId}
       and id = ${id}`;
 }

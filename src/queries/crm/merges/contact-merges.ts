@@ -2,16 +2,23 @@ import type { Locked, LockedId, Transaction } from '../../../database/db.ts';
 import { constant } from '../../../filters/sql.ts';
 import { contactFields, type Contact } from '../../../schemas/contacts.ts';
 import type { Merge } from '../../../schemas/clean-data/merges.ts';
-import { fold } from '../../../text/fold.ts';
 import { RecordsChanged, withRepeats } from '../../records/batches.ts';
 import { withLastWrites, type LastWrites } from '../../records/last-writes.ts';
 import { rememberMerge } from '../../records/merged-records.ts';
-import type { LockedValue } from '../../records/value-locks.ts';
+import { lockBulk } from '../../records/bulk-lock.ts';
 import { addToLists, findManualLists } from '../../memberships/list-members.ts';
-import { countOpportunitiesOfContacts, moveOpportunityContacts } from '../../sales/moved-opportunities.ts';
-import type { PlaceInOpportunity } from '../../sales/opportunity-contacts.ts';
+import { countActivitiesOf, moveActivities } from '../../memberships/activity-links.ts';
+import { countOpportunitiesOfContacts, moveOpportunityContacts } from '../../memberships/moved-opportunities.ts';
+import type { PlaceInOpportunity } from '../../memberships/opportunity-contacts.ts';
 import { lockCompanies } from '../company-names.ts';
-import { encodedContact, lockContactRows, removeContacts, serviceColumns, type ContactColumns } from '../contacts.ts';
+import {
+  companyAfter,
+  encodedContact,
+  lockContactRows,
+  removeContacts,
+  serviceColumns,
+  type ContactColumns,
+} from '../contacts.ts';
 import {
   firstOf,
   mergedCustomFields,
@@ -20,7 +27,16 @@ import {
   unitedPhones,
   verificationOf,
 } from './merged-values.ts';
-import { choicesOf, idsOf, inOrder, requireDistinct, requireEqual, requireFew, type SafeMerge } from './merges.ts';
+import {
+  choicesOf,
+  idsOf,
+  inOrder,
+  requireDistinct,
+  requireEqual,
+  requireFew,
+  type Moved,
+  type SafeMerge,
+} from './merges.ts';
 
 /** Columns of a contact that only the service writes. */
 type OwnColumns = Pick<Contact, 'score' | 'verification_status' | 'crm_synced_at' | 'removal_requested_at'> & {
@@ -32,46 +48,52 @@ type StoredContact = ContactColumns & OwnColumns & { id: string };
 
 /**
  * Merges contacts: the first one gets the values that it lacks, the lists to which the others were added by hand, and
- * their opportunities. The others are deleted.
+ * their opportunities and activities. The others are deleted.
  * @throws DomainError `validation_failed` if the ids of the request contradict each other
  * @throws DomainError `not_found` with the JSON pointer of every id that is no contact of the customer
- * @throws DomainError `conflict` if the records are not equal, the merged contact would exceed a limit, or too many opportunities would move
+ * @throws DomainError `conflict` if the records are not equal, the merged contact would exceed a limit, or too many opportunities or activities would move
  */
 export function mergeContacts(sql: Transaction, customerId: string, merge: SafeMerge): Promise<void> {
   requireDistinct(merge);
-  return withLastWrites(sql, customerId, (last) =>
-    withRepeats(sql, last, (attempt, own) => mergeAll(attempt, customerId, merge, own)),
-  );
+  return withLastWrites(sql, customerId, async (last) => {
+    await lockBulk(sql, customerId);
+    return withRepeats(sql, last, (attempt, own) => mergeAll(attempt, customerId, merge, own));
+  });
 }
 
-// The order of locks is that of value-locks.ts. Which values and companies to lock is known only when the contacts are
-// read, so they are read before they are locked, and compared afterwards.
+// Companies are locked before contacts. Which ones is known only when the contacts are read, so they are read before they
+// are locked, and compared afterwards.
 async function mergeAll(sql: Transaction, customerId: string, merge: SafeMerge, last: LastWrites): Promise<void> {
   const seen = inOrder('contact', merge, await readContacts(sql, customerId, idsOf(merge)));
   const { byId: companies } = await lockCompanies(sql, customerId, {
-    names: [],
+    keys: [],
     ids: [...new Set(seen.flatMap(({ company_id }) => company_id ?? []))],
-    values: seen.flatMap(valuesOf),
   });
   const records = await lockRecords(sql, customerId, merge, seen, companies);
   requireEqual(merge, records);
   const [kept, ...others] = records;
   const merged = mergedContact(records, merge);
   const gone = others.map(({ id }) => id);
-  requireFew('contact', { opportunities: await countOpportunitiesOfContacts(sql, customerId, gone) });
-  last.updated('contact', { id: kept.id, external_id: merged.external_id }, kept, merged);
+  requireFew('contact', {
+    opportunities: await countOpportunitiesOfContacts(sql, customerId, gone),
+    activities: await countActivitiesOf(sql, customerId, 'contact', gone),
+  });
   const lists = await moveManualLists(sql, customerId, { to: kept.id, from: gone });
   const places = await moveOpportunityContacts(sql, customerId, { to: kept.id, from: gone });
-  const moved = new Map(gone.map((id) => [id, movedOf(kept.id, id, lists, places)]));
-  await removeContacts(sql, customerId, gone, last, { merged_into: kept.id }, moved);
-  await updateMerged(sql, customerId, kept.id, merged);
-  await rememberMerge(
+  // Told before the records: an undo takes these back together, and first. Locked after the opportunities.
+  await moveActivities(sql, customerId, 'contact', { to: kept.id, from: gone }, last);
+  const isTold = last.updated('contact', { id: kept.id, external_id: merged.external_id }, kept, merged);
+  const ownMerges = await findMergesInto(sql, customerId, kept.id);
+  const earlier = await rememberMerge(
     sql,
     customerId,
     'contact',
     { id: kept.id, before: kept.external_id, after: merged.external_id },
     others.map(({ id, external_id, prospect_id }) => ({ id, external_id, prospect_id })),
   );
+  const moved = new Map(gone.map((id) => [id, movedOf(kept.id, id, { lists, places, earlier, ownMerges })]));
+  await removeContacts(sql, customerId, gone, last, { merged_into: kept.id, moved });
+  await updateMerged(sql, customerId, kept.id, merged, isTold);
 }
 
 const readContacts = (sql: Transaction, customerId: string, ids: readonly string[]): Promise<StoredContact[]> => sql<
@@ -82,18 +104,9 @@ const readContacts = (sql: Transaction, customerId: string, ids: readonly string
   where customer_id = ${customerId}
     and id = any(${ids as string[]}::uuid[])`;
 
-/** The values by which other transactions may search for a contact before they create one. */
-function valuesOf({ external_id, work_email, prospect_id }: StoredContact): LockedValue[] {
-  const values: LockedValue[] = [];
-  if (external_id !== null) values.push({ kind: 'external_id', value: external_id });
-  if (work_email !== '') values.push({ kind: 'work_email', value: fold(work_email) });
-  if (prospect_id !== null) values.push({ kind: 'prospect_id', value: prospect_id });
-  return values;
-}
-
 /**
  * Locks the contacts and returns their current values, in the order of the request. A deleted company counts as none.
- * @throws RecordsChanged if a contact now has other values to lock, or was deleted
+ * @throws RecordsChanged if a contact now has another company, or was deleted
  */
 async function lockRecords(
   sql: Transaction,
@@ -107,14 +120,12 @@ async function lockRecords(
   if (locked.length < ids.length) throw new RecordsChanged();
   // A new statement, because the columns that are read with the lock may be older than the lock.
   const records = inOrder('contact', merge, await readContacts(sql, customerId, ids));
-  for (const [i, record] of records.entries()) if (lockedBy(record) !== lockedBy(seen[i]!)) throw new RecordsChanged();
+  if (records.some(({ company_id }, i) => company_id !== seen[i]!.company_id)) throw new RecordsChanged();
   return records.map((record) => ({
     ...record,
     company_id: record.company_id !== null && companies.has(record.company_id) ? record.company_id : null,
   })) as [Locked<StoredContact>, ...Locked<StoredContact>[]];
 }
-
-const lockedBy = (record: StoredContact): string => JSON.stringify([valuesOf(record), record.company_id]);
 
 /** @throws DomainError `conflict` if the contact would exceed a limit */
 function mergedContact(records: readonly [StoredContact, ...StoredContact[]], merge: Merge): StoredContact {
@@ -154,26 +165,66 @@ async function moveManualLists(
   return lists;
 }
 
+/** A contact that was merged into another one, with its places in opportunities. */
+interface MergedContact {
+  id: string;
+  opportunities: PlaceInOpportunity[];
+  moved: Moved;
+}
+
+/** Returns the contacts that merges have merged into this one, as far as the journal has them. */
+export const findMergesInto = (sql: Transaction, customerId: string, id: string): Promise<MergedContact[]> => sql<
+  MergedContact[]
+>`
+  select distinct on (m.id)
+    m.id, coalesce(j.before -> 'opportunities', '[]') as opportunities, coalesce(j.before -> 'moved', '{}') as moved
+  from merged_records m
+  join journal j
+    on j.customer_id = ${customerId}
+    and j.record_id = m.id
+    and j.data ->> 'merged_into' = ${id}
+  where m.customer_id = ${customerId}
+    and m.merged_into = ${id}
+  order by m.id, j.position desc`;
+
+interface BeforeMerge {
+  lists: ReadonlyMap<string, string[]>;
+  places: ReadonlyMap<string, PlaceInOpportunity[]>;
+  /** The ids of what was merged into a contact before. */
+  earlier: ReadonlyMap<string, string[]>;
+  /** The merges into the contact that stays. */
+  ownMerges: readonly { moved: Moved }[];
+}
+
 /**
- * Returns what the undo of a merge needs of a merged contact: its places in opportunities, and the lists and
- * opportunities in which the one that stays was not, and its own places.
+ * Returns what the undo of a merge needs of a merged contact: its places in opportunities, and what the merge has moved.
+ * Where the contact that stays is only because of an earlier merge, it is because of this one, too.
  */
 function movedOf(
   keptId: string,
   id: string,
-  lists: ReadonlyMap<string, string[]>,
-  places: ReadonlyMap<string, PlaceInOpportunity[]>,
-) {
-  const [ownLists, ownPlaces] = [new Set(lists.get(keptId)), new Set(places.get(keptId)?.map((place) => place.id))];
+  { lists, places, earlier, ownMerges }: BeforeMerge,
+): { opportunities: PlaceInOpportunity[]; moved: Moved } {
+  const own = places.get(keptId) ?? [];
+  const ownOf = (name: 'lists' | 'opportunities', ids: readonly string[] = []): Set<string> =>
+    new Set(ids).difference(new Set(ownMerges.flatMap(({ moved }) => moved[name] ?? [])));
+  const ownLists = ownOf('lists', lists.get(keptId));
+  const ownOpportunities = ownOf(
+    'opportunities',
+    own.map((place) => place.id),
+  );
   const opportunities = places.get(id) ?? [];
+  const merged = earlier.get(id);
   const moved = {
     lists: lists.get(id)?.filter((list) => !ownLists.has(list)) ?? [],
-    opportunities: opportunities.map((place) => place.id).filter((one) => !ownPlaces.has(one)),
-    places: places.get(keptId) ?? [],
+    opportunities: opportunities.map((place) => place.id).filter((one) => !ownOpportunities.has(one)),
+    places: own,
+    ...(merged && { merged }),
   };
   return { opportunities, moved };
 }
 
+/** @param isTold the journal gets a row of the record: else its `updated_at` stays */
 async function updateMerged(
   sql: Transaction,
   customerId: string,
@@ -188,18 +239,21 @@ async function updateMerged(
     removal_requested_at,
     ...columns
   }: StoredContact,
+  isTold: boolean,
 ): Promise<void> {
+  const { company_id, ...encoded } = encodedContact(sql, customerId, columns);
   await sql`
-    update contacts
+    update contacts r
     set
-      ${sql(encodedContact(sql, customerId, columns))},
+      ${sql(encoded)},
+      company_id = ${companyAfter(sql, customerId, 'r', sql`${company_id}::uuid`)},
       prospect_id = ${prospect_id},
       score = ${score},
       verification_status = ${verification_status},
       last_verified = ${last_verified},
       crm_synced_at = ${crm_synced_at},
       removal_requested_at = ${removal_requested_at},
-      updated_at = (select clock_timestamp())
+      updated_at = ${isTold ? sql`(select clock_timestamp())` : sql`r.updated_at`}
     where customer_id = ${customerId}
       and id = ${id}`;
 }

@@ -1,10 +1,24 @@
 import { conflict, missingReferences, validationFailed } from '../../../errors.ts';
 import { maxMovedRecords, type Merge } from '../../../schemas/clean-data/merges.ts';
 import { escapePointer } from '../../../text/json-pointer.ts';
+import type { PlaceInOpportunity } from '../../memberships/opportunity-contacts.ts';
 import type { Choices } from './merged-values.ts';
 
 /** A merge, and the fields in which its records must be equal. */
 export type SafeMerge = Merge & { equal?: readonly string[] };
+
+/** What a merge has moved from a record to the one that stays. The journal keeps it with the record's deletion. */
+export interface Moved {
+  /** The lists and opportunities in which a contact that stays is because of merges alone. */
+  lists?: string[];
+  opportunities?: string[];
+  /** Where the contact that stays was in opportunities. */
+  places?: PlaceInOpportunity[];
+  /** The contacts of a company. Its opportunities are above. */
+  contacts?: string[];
+  /** Ids of what had been merged into the record before. */
+  merged?: string[];
+}
 
 /** Returns the ids of all records of a merge. The first is the one that stays. */
 export const idsOf = ({ id, merge_ids }: Merge): string[] => [id, ...merge_ids];

@@ -77,3 +77,42 @@ const touch = (sql: Transaction, customerId: string, ids: LockedId[]) => sql`
   set updated_at = greatest(updated_at, (select clock_timestamp()))
   where customer_id = ${customerId}
     and id = any(${ids}::uuid[])`;
+
+/** A record, and the company that it had. */
+export interface MovedRecord {
+  id: string;
+  company_id: string;
+}
+
+export const byCompany = (moved: readonly MovedRecord[]): Map<string, string[]> =>
+  new Map(
+    Array.from(
+      Map.groupBy(moved, ({ company_id }) => company_id),
+      ([company, records]) => [company, records.map(({ id }) => id)],
+    ),
+  );
+
+/** Gives the opportunities of companies to another company. Returns their ids, by company. */
+export async function moveOpportunities(
+  sql: Transaction,
+  customerId: string,
+  companyIds: readonly string[],
+  to: LockedId,
+): Promise<Map<string, string[]>> {
+  const moved = await sql<MovedRecord[]>`
+    with held as (
+      select id, company_id
+      from opportunities
+      where customer_id = ${customerId}
+        and company_id = any(${companyIds as string[]}::uuid[])
+      order by id
+      for no key update
+    )
+    update opportunities o
+    set company_id = ${to}, updated_at = (select clock_timestamp())
+    from held
+    where o.customer_id = ${customerId}
+      and o.id = held.id
+    returning o.id, held.company_id`;
+  return byCompany(moved);
+}

@@ -1,33 +1,5 @@
 import type { LockedId, Transaction } from '../../database/db.ts';
 
-/** Replaces the contacts of an opportunity. The new contacts are locked. */
-export async function setContacts(
-  sql: Transaction,
-  customerId: string,
-  opportunityId: LockedId,
-  contactIds: string[],
-): Promise<void> {
-  await sql`
-    delete from opportunity_contacts
-    where customer_id = ${customerId}
-      and opportunity_id = ${opportunityId}`;
-  await addContacts(sql, customerId, opportunityId, contactIds);
-}
-
-/** Adds contacts in order, duplicates once, to an opportunity that has none yet. */
-export async function addContacts(
-  sql: Transaction,
-  customerId: string,
-  opportunityId: LockedId,
-  contactIds: string[],
-): Promise<void> {
-  const distinct = [...new Set(contactIds)];
-  await sql`
-    insert into opportunity_contacts (customer_id, opportunity_id, contact_id, position)
-    select ${customerId}, ${opportunityId}, contact_id, position
-    from unnest(${distinct}::uuid[]) with ordinality as given (contact_id, position)`;
-}
-
 /** Where a contact stands in an opportunity. */
 export interface PlaceInOpportunity {
   id: string;

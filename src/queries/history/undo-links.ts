@@ -1,0 +1,211 @@
+import type { Transaction } from '../../database/db.ts';
+import { constant } from '../../filters/sql.ts';
+import { findMergesInto } from '../crm/merges/contact-merges.ts';
+import type { Moved } from '../crm/merges/merges.ts';
+import type { PlaceInOpportunity } from '../memberships/opportunity-contacts.ts';
+import type { Effect } from './effects.ts';
+
+/** What the journal keeps of the links of a deleted contact. */
+interface Links {
+  list_ids?: string[];
+  opportunities?: PlaceInOpportunity[];
+}
+
+/** Returns what a merge has moved from a record that it deleted. */
+export const movedOf = ({ before }: Effect): Moved => (before['moved'] as Moved | undefined) ?? {};
+
+/** Locks those of the rows that exist, also if they are deleted. */
+export async function lockPresent(
+  sql: Transaction,
+  customerId: string,
+  table: 'companies' | 'lists' | 'opportunities',
+  ids: readonly string[],
+): Promise<string[]> {
+  if (ids.length === 0) return [];
+  const rows = await sql<{ id: string }[]>`
+    select id
+    from ${constant(sql, table)}
+    where customer_id = ${customerId}
+      and id = any(${[...new Set(ids)]}::uuid[])
+    order by id
+    for key share`;
+  return rows.map(({ id }) => id);
+}
+
+/**
+ * Gives restored contacts their lists and opportunities back, as far as these exist. What a merge has moved moves back
+ * where the contact that stayed still has it; if that contact is gone, all moves back.
+ * @param effects the deletions
+ */
+export async function restoreLinks(sql: Transaction, customerId: string, effects: readonly Effect[]): Promise<void> {
+  const merges = effects.filter(({ merged_into }) => merged_into !== null);
+  const staying = await findLinks(sql, customerId, [...new Set(merges.map(({ merged_into }) => merged_into!))]);
+  const isLeft = (effect: Effect, name: keyof CurrentLinks, id: string): boolean => {
+    const current = staying.get(effect.merged_into);
+    return current === undefined || !movedOf(effect)[name]?.includes(id) || current[name].includes(id);
+  };
+  const lists = effects.flatMap((effect) =>
+    ((effect.before as Links).list_ids ?? [])
+      .filter((id) => isLeft(effect, 'lists', id))
+      .map((id) => ({ id, contact: effect.id })),
+  );
+  const places = effects.flatMap((effect) =>
+    ((effect.before as Links).opportunities ?? [])
+      .filter(({ id }) => isLeft(effect, 'opportunities', id))
+      .map((place) => ({ ...place, contact: effect.id })),
+  );
+  await restoreMemberships(sql, customerId, lists);
+  await restorePlaces(sql, customerId, places);
+  const restored = new Set(effects.map(({ id }) => id));
+  for (const effect of merges)
+    if (staying.has(effect.merged_into)) await takeBackLinks(sql, customerId, effect, restored);
+}
+
+/** Ids of what a contact is in. */
+interface CurrentLinks {
+  lists: string[];
+  opportunities: string[];
+}
+
+/** Returns the lists and opportunities of those contacts that exist. */
+async function findLinks(
+  sql: Transaction,
+  customerId: string,
+  ids: readonly string[],
+): Promise<Map<string | null, CurrentLinks>> {
+  if (ids.length === 0) return new Map();
+  const rows = await sql<({ id: string } & CurrentLinks)[]>`
+    select
+      c.id,
+      array(
+        select m.list_id
+        from list_members m
+        where m.customer_id = ${customerId}
+          and m.contact_id = c.id
+      ) as lists,
+      array(
+        select m.opportunity_id
+        from opportunity_contacts m
+        where m.customer_id = ${customerId}
+          and m.contact_id = c.id
+      ) as opportunities
+    from contacts c
+    where c.customer_id = ${customerId}
+      and c.id = any(${ids as string[]}::uuid[])`;
+  return new Map(rows.map(({ id, ...links }) => [id, links]));
+}
+
+async function restoreMemberships(
+  sql: Transaction,
+  customerId: string,
+  members: readonly { id: string; contact: string }[],
+): Promise<void> {
+  const kept = await existing(sql, customerId, 'lists', members);
+  if (kept.length === 0) return;
+  await sql`
+    insert into list_members (customer_id, list_id, contact_id)
+    select ${customerId}, given.list_id, given.contact_id
+    from unnest(
+      ${kept.map(({ id }) => id)}::uuid[],
+      ${kept.map(({ contact }) => contact)}::uuid[]
+    ) as given (list_id, contact_id)
+    on conflict (customer_id, list_id, contact_id) do nothing`;
+}
+
+async function restorePlaces(
+  sql: Transaction,
+  customerId: string,
+  places: readonly (PlaceInOpportunity & { contact: string })[],
+): Promise<void> {
+  const kept = await existing(sql, customerId, 'opportunities', places);
+  if (kept.length === 0) return;
+  await sql`
+    insert into opportunity_contacts (customer_id, opportunity_id, contact_id, position)
+    select ${customerId}, given.opportunity_id, given.contact_id, given.position
+    from unnest(
+      ${kept.map(({ id }) => id)}::uuid[],
+      ${kept.map(({ contact }) => contact)}::uuid[],
+      ${kept.map(({ position }) => position)}::integer[]
+    ) as given (opportunity_id, contact_id, position)
+    on conflict (customer_id, opportunity_id, contact_id) do nothing`;
+}
+
+/** Returns the links to what exists, which is locked. */
+async function existing<T extends { id: string }>(
+  sql: Transaction,
+  customerId: string,
+  table: 'lists' | 'opportunities',
+  links: readonly T[],
+): Promise<T[]> {
+  const ids = links.map(({ id }) => id);
+  const present = new Set(await lockPresent(sql, customerId, table, ids));
+  return links.filter(({ id }) => present.has(id));
+}
+
+/**
+ * Removes the contact that stayed from lists and opportunities in which it is because of the merge alone. In its own
+ * opportunities it gets its place from before, unless another merge or a later update has given it another.
+ * @param restored ids of the contacts whose merges are undone
+ */
+async function takeBackLinks(
+  sql: Transaction,
+  customerId: string,
+  { merged_into: stayed, ...effect }: Effect,
+  restored: ReadonlySet<string>,
+): Promise<void> {
+  const { lists = [], opportunities = [], places = [] } = movedOf({ merged_into: stayed, ...effect });
+  const others = (await findMergesInto(sql, customerId, stayed!)).filter(({ id }) => !restored.has(id));
+  const without = (ids: readonly string[], needed: readonly string[]) => [...new Set(ids).difference(new Set(needed))];
+  await sql`
+    delete from list_members
+    where customer_id = ${customerId}
+      and contact_id = ${stayed}
+      and list_id = any(${without(
+        lists,
+        others.flatMap(({ moved }) => moved.lists ?? []),
+      )}::uuid[])`;
+  await sql`
+    delete from opportunity_contacts
+    where customer_id = ${customerId}
+      and contact_id = ${stayed}
+      and opportunity_id = any(${without(
+        opportunities,
+        others.flatMap(({ moved }) => moved.opportunities ?? []),
+      )}::uuid[])`;
+  const reordered = await sql<{ id: string }[]>`
+    select distinct record_id as id
+    from journal
+    where customer_id = ${customerId}
+      and record_id = any(${places.map(({ id }) => id)}::uuid[])
+      and position > ${effect.last}
+      and after -> 'contacts_ids' is not null`;
+  const own = new Map(places.map(({ id, position }) => [id, position]));
+  for (const { id } of [...reordered, ...others.flatMap((other) => other.opportunities)]) own.delete(id);
+  await sql`
+    update opportunity_contacts m
+    set position = given.position
+    from unnest(${[...own.keys()]}::uuid[], ${[...own.values()]}::integer[]) as given (id, position)
+    where m.customer_id = ${customerId}
+      and m.contact_id = ${stayed}
+      and m.opportunity_id = given.id`;
+}
+
+/** Gives a company back the contacts and opportunities that the one that stayed still has of it. */
+export async function takeBackRecords(sql: Transaction, customerId: string, effect: Effect): Promise<void> {
+  const { contacts: people = [], opportunities = [] } = movedOf(effect);
+  const takeBack = (table: 'contacts' | 'opportunities', ids: string[]) => sql`
+    update ${constant(sql, table)}
+    set company_id = ${effect.id}, updated_at = (select clock_timestamp())
+    where customer_id = ${customerId}
+      and company_id = ${effect.merged_into}
+      and id = any(array(
+        select r.id
+        from ${constant(sql, table)} r
+        where r.customer_id = ${customerId}
+          and r.id = any(${ids}::uuid[])
+        order by r.id
+        for no key update
+      ))`;
+  if (people.length > 0) await takeBack('contacts', people);
+  if (opportunities.length > 0) await takeBack('opportunities', opportunities);
+}
