@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { keepHeapSmall } from './commands/shell/heap.ts';
+import { keepHeapSmall, keepYoungHeapSmall } from './commands/shell/heap.ts';
 import { runProgram } from './commands/shell/program.ts';
 
 /**
@@ -21,4 +21,5 @@ process.once('exit', () => {
 const words = process.argv.slice(2);
 // Before its modules are loaded: the young generation of the heap grows by what they leave, and stays so large.
 if (words[0] === 'work') keepHeapSmall(50);
+if (words[0] === 'serve') keepYoungHeapSmall(true);
 process.exitCode = await runProgram(words, (error) => error === lostOutput);

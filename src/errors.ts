@@ -203,8 +203,13 @@ const constraintErrors: Record<string, () => DomainError> = {
   contacts_assignee_fkey: () => notFound('user', ['/assigned_to']),
   contacts_external_id_key: () => duplicateExternalId('contact'),
   companies_external_id_key: () => duplicateExternalId('company'),
+  products_external_id_key: () => duplicateExternalId('product'),
+  opportunities_external_id_key: () => duplicateExternalId('opportunity'),
+  activities_external_id_key: () => duplicateExternalId('activity'),
   opportunities_price_in_range: () =>
     validationFailed([{ path: '/products', message: 'must have a total of less than 100000000000' }]),
+  opportunities_stage_fkey: () =>
+    conflict('There are opportunities in a stage that would be deleted. Move them to another stage first'),
   users_email_key: () => conflict('A user with this e-mail address exists'),
 };
 

@@ -8,15 +8,9 @@ import {
   rotateApiKey,
   type IssuedRow,
   type KeyVersion,
+  type LimitChanges,
 } from '../queries/accounts/api-keys.ts';
-import {
-  noCaps,
-  type ApiKey,
-  type IssuedKey,
-  type KeyChange,
-  type KeyRequest,
-  type SpendCapChanges,
-} from '../schemas/api-keys.ts';
+import { noCaps, type ApiKey, type IssuedKey, type KeyChange, type KeyRequest } from '../schemas/api-keys.ts';
 import type { Actor } from '../schemas/audit.ts';
 import { usualScopes } from '../schemas/base/scopes.ts';
 import { disableEndpointsOf } from '../queries/webhooks/endpoints.ts';
@@ -26,13 +20,13 @@ import { mintToken, type RawToken } from '../credentials/tokens.ts';
 export type Issued = IssuedKey['data'];
 
 /**
- * Without `permissions`, the key gets the usual scopes.
+ * Issues a key. Without `permissions`, it gets all scopes but those that must be named.
  * @param prefix the beginning of the key's text (`KEY_PREFIX`)
  */
 export async function issueKey(
   sql: Transaction,
   { customerId, userId }: { customerId: string; userId: string },
-  { name, expiration, permissions = [...usualScopes], spend_caps }: KeyRequest,
+  { name, expiration, permissions = [...usualScopes], spend_caps, approve_over = {} }: KeyRequest,
   prefix: string,
   by: Actor,
 ): Promise<Issued> {
@@ -41,6 +35,7 @@ export async function issueKey(
     expiration,
     permissions: [...new Set(permissions)],
     spendCaps: { ...noCaps, ...spend_caps },
+    approveOver: approve_over,
     createdBy: userId,
   };
   const token = mintToken(prefix);
@@ -56,7 +51,7 @@ export async function issueKey(
 export async function replaceKey(
   sql: Transaction,
   before: KeyVersion | undefined,
-  { name, expiration, permissions, spend_caps }: KeyChange,
+  { name, expiration, permissions, spend_caps, approve_over }: KeyChange,
   prefix: string,
   by: Actor,
 ): Promise<Issued> {
@@ -66,6 +61,7 @@ export async function replaceKey(
     expiration,
     permissions: permissions && [...new Set(permissions)],
     spendCaps: spend_caps,
+    approveOver: approve_over,
   };
   const token = mintToken(prefix);
   const row = await rotateApiKey(sql, before, changes, token, by);
@@ -74,17 +70,17 @@ export async function replaceKey(
 }
 
 /**
- * Changes the spend caps of an active key. Pools that are not named keep theirs.
+ * Changes the spend caps of an active key, and what it may do without an approval. What is not named stays.
  * @throws DomainError `not_found`; `conflict` if the key is not active
  */
 export async function capKey(
   sql: Transaction,
   customerId: string,
   id: string,
-  caps: SpendCapChanges,
+  changes: LimitChanges,
   by: Actor,
 ): Promise<ApiKey> {
-  const changed = await changeSpendCaps(sql, customerId, id, caps, by);
+  const changed = await changeSpendCaps(sql, customerId, id, changes, by);
   if (changed) return changed;
   const key = await findApiKey(sql, customerId, id);
   if (!key) throw notFound('API key');
@@ -103,7 +99,7 @@ const withSecret = (row: IssuedRow, token: RawToken): Issued => ({ ...row, key: 
  * @returns true if the customer has this key
  */
 export async function revokeKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
-  const isKnown = await revokeApiKey(sql, customerId, id, by);
-  if (isKnown) await disableEndpointsOf(sql, customerId, id);
-  return isKnown;
+  const found = await revokeApiKey(sql, customerId, id, by);
+  if (found === 'revoked') await disableEndpointsOf(sql, customerId, id);
+  return found !== undefined;
 }

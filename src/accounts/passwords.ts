@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { hash, verify } from '@node-rs/argon2';
+import { noPassword } from '../credentials/no-password.ts';
 import { Gate } from '../limits/gate.ts';
 
 // OWASP's minimum for argon2id (Password Storage Cheat Sheet). Stored hashes contain their own parameters.
@@ -25,13 +26,9 @@ export const hashPassword = (password: string): Promise<string> =>
  * attackers cannot find out which accounts exist.
  */
 export async function verifyPassword(stored: string | undefined, password: string): Promise<boolean> {
-  const right = await gate.runAlone(() => verify(stored ?? decoy, normal(password)));
-  return right && stored !== undefined;
+  const right = await gate.runAlone(() => verify(stored ?? noPassword, normal(password)));
+  return right && stored !== undefined && stored !== noPassword;
 }
 
 /** Normalises to NFKC (NIST SP 800-63B, 3.1.1.2): keyboards encode the same character differently. */
 const normal = (password: string): string => password.normalize('NFKC');
-
-/** The hash of a random password, with which logins of unknown addresses are compared, so that they take as long. */
-export const decoy =
-  '$argon2id$v=19$m=19456,t=2,p=1$DCK8l8LEJDhMKBjKCcIJCQ$+u6E7aaSoOyZjPaYNlnHmDZ5AhwDjTtk6RnzsWu0ljs';

@@ -6,7 +6,7 @@ import { nobody, recordEvent, recordFailedLogin } from '../queries/accounts/audi
 import { createSession } from '../queries/accounts/sessions.ts';
 import { changePassword, findAccount, findAccountByEmail, type Account } from '../queries/accounts/users.ts';
 import type { Actor } from '../schemas/audit.ts';
-import type { Login, PasswordChange, Session } from '../schemas/sessions.ts';
+import type { Login, PasswordChange, Session } from '../schemas/users.ts';
 import { mintToken, sessionPrefix } from '../credentials/tokens.ts';
 
 /**

@@ -1,7 +1,7 @@
-import { randomBytes } from 'node:crypto';
 import { linkPrefix, mintToken, recogniseToken, type RawToken } from '../credentials/tokens.ts';
 import type { Database, Transaction } from '../database/db.ts';
 import { DomainError, notFound, Unauthorized } from '../errors.ts';
+import { noPassword } from '../credentials/no-password.ts';
 import { hashPassword } from './passwords.ts';
 import { recordEvent } from '../queries/accounts/audit.ts';
 import { findLinkedUser, storeLink, type LinkedUser } from '../queries/accounts/password-links.ts';
@@ -40,9 +40,8 @@ export async function userCreation(
   body: UserCreate,
   by: Actor,
 ): Promise<(sql: Transaction) => Promise<IssuedLink>> {
-  const passwordHash = await hashPassword(randomBytes(32).toString('base64'));
   return async (sql) => {
-    const user = await createUser(sql, customerId, { ...body, name: body.name.trim(), passwordHash }, by);
+    const user = await createUser(sql, customerId, { ...body, name: body.name.trim(), passwordHash: noPassword }, by);
     if (!user) throw addressTaken();
     return issueLink(sql, { customerId, userId: user.id, by });
   };

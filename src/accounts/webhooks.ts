@@ -1,10 +1,11 @@
 import type { Database, Transaction } from '../database/db.ts';
-import { forbidden, notFound, validationFailed } from '../errors.ts';
+import { forbidden, notFound, Unauthorized, validationFailed } from '../errors.ts';
 import type { Config } from '../process/config.ts';
+import { lockUnrevokedKey } from '../queries/accounts/api-keys.ts';
 import { findEnd, findPlaceAt } from '../queries/events/feed.ts';
-import { countWaiting } from '../queries/webhooks/backlog.ts';
 import {
   changeEndpoint,
+  countWaiting,
   createEndpoint,
   listEndpoints,
   requireAddress,
@@ -62,10 +63,10 @@ export async function showEndpoints({
 }: Pick<Management, 'db' | 'customerId' | 'key'>): Promise<Endpoint[]> {
   const all = await db.lookup((sql) => listEndpoints(sql, customerId));
   const states = all.filter((one) => isVisible({ ...(key && { key }) }, one));
-  const inFeed = await db.search((sql) => Promise.all(states.map((state) => countWaiting(sql, customerId, state))));
-  return states.map(({ position: _position, set_aside, ...shown }, i) => ({
+  const waiting = await db.search((sql) => Promise.all(states.map((state) => countWaiting(sql, customerId, state))));
+  return states.map(({ begins_at: _beginsAt, ends_at: _endsAt, pending: _pending, ...shown }, i) => ({
     ...shown,
-    waiting: inFeed[i]! + set_aside,
+    waiting: waiting[i]!,
   }));
 }
 
@@ -86,17 +87,21 @@ export async function endpointCreation(
   requireTarget(config, url);
   const secret = newSecret();
   const sealed = box.seal(customerId, secret);
-  const end = await findEnd(db, customerId);
+  const { position: end } = await findEnd(db, customerId);
   const given = { url, types: [...new Set(types)], bulk, description, secret: sealed, end, apiKeyId: key?.id ?? null };
-  return async (sql) => withSecret(await createEndpoint(sql, customerId, given, by), secret);
+  return async (sql) => {
+    await requireKey(sql, { customerId, ...(key && { key }) });
+    return withSecret(await createEndpoint(sql, customerId, given, by), secret);
+  };
 }
 
 /** Returns what gives an endpoint a new secret. For 24 hours deliveries are signed with the previous one too. */
-export function secretRotation({ config, customerId, by }: Omit<Management, 'db'>, id: string): Issue {
+export function secretRotation({ config, customerId, by, key }: Omit<Management, 'db'>, id: string): Issue {
   const box = requireSecretBox(config.WEBHOOK_SECRET_KEY);
   const secret = newSecret();
   const sealed = box.seal(customerId, secret);
-  return async (sql) => withSecret(await rotateEndpoint(sql, customerId, id, sealed, by), secret);
+  return async (sql) =>
+    withSecret(await rotateEndpoint(sql, customerId, id, { secret: sealed, apiKeyId: key?.id ?? null }, by), secret);
 }
 
 const withSecret = ({ created_at, ...settings }: EndpointSettings, secret: string): Issued => ({
@@ -114,7 +119,21 @@ export async function updateEndpoint(
   if (given.url !== undefined) requireTarget(config, given.url);
   const change = { ...given, ...(types && { types: [...new Set(types)] }) };
   const end = change.active === undefined ? 0 : (await findEnd(db, customerId)).position;
-  return db.transaction((sql) => changeEndpoint(sql, customerId, id, { change, end }, by));
+  return db.transaction(async (sql) => {
+    await requireKey(sql, { customerId, ...(key && { key }) });
+    return changeEndpoint(sql, customerId, id, { change, end, apiKeyId: key?.id ?? null }, by);
+  });
+}
+
+/**
+ * A key that is revoked while its request arrives must leave no endpoint behind.
+ * @throws DomainError `unauthorized`
+ */
+async function requireKey(
+  sql: Transaction,
+  { customerId, key }: Pick<Management, 'customerId' | 'key'>,
+): Promise<void> {
+  if (key && !(await lockUnrevokedKey(sql, customerId, key.id))) throw new Unauthorized('key', 'revoked');
 }
 
 /** @throws DomainError `validation_failed` if no endpoint may be at this URL */
@@ -130,9 +149,9 @@ export async function replayEndpoint(
   from: string,
 ): Promise<void> {
   await db.lookup((sql) => requireEndpoint(sql, customerId, id));
-  const end = await findEnd(db, customerId);
-  const place = { id: null, ...(await findPlaceAt(db, customerId, from)) };
-  await db.transaction((sql) => startReplay(sql, customerId, id, { from: place, end }));
+  const { position: end } = await findEnd(db, customerId);
+  const { position: begin } = await findPlaceAt(db, customerId, from);
+  await db.transaction((sql) => startReplay(sql, customerId, id, { from: begin, end }));
 }
 
 const testMs = 8_000;

@@ -3,7 +3,7 @@ import type { InjectOptions } from 'fastify';
 import type { InsideAnswer } from '../plugins/inside-calls.ts';
 import { tools, type Arguments, type ToolName } from './tools.ts';
 import { AgentError, errorText } from './agent-error.ts';
-import { companyRow, contactRow, itemRow, listRow, pageText, prospectRow, type Row } from './compact.ts';
+import { companyRow, contactRow, itemRow, listRow, pageText, prospectRow, taskRow, type Row } from './compact.ts';
 
 /**
  * Sends a request to a route of this service with the caller's key.
@@ -110,6 +110,20 @@ export const runs: { readonly [N in ToolName]: Run<N> } = {
   list_lists: (send, args) => page(send, post('/list-contact/list', paging(args)), 'lists', listRow),
   add_to_list: async (send, args) =>
     JSON.stringify((await send(post('/list-contact-details/add-contacts', args))).body),
+  add_note: async (send, { request_id, ...activity }) => {
+    if (request_id !== undefined) return once(send, request_id, '/activities', activity);
+    return JSON.stringify((await send(post('/activities', activity))).body);
+  },
+  list_tasks: (send, { company_id, assigned_to, contact_id, opportunity_id, is_overdue, ...rest }) => {
+    const of = { assigned_to, contact_id, opportunity_id, company_or_its_contacts: company_id };
+    const filters = { ...of, is_overdue, is_done: false };
+    const body = { filters, order_by: { due_at: 'ASC' }, paginate: paging(rest) };
+    return page(send, post('/activities/list', body), 'tasks', taskRow);
+  },
+  complete_task: async (send, { id }) => {
+    const done = { done_at: new Date().toISOString() };
+    return JSON.stringify((await send({ ...post(`/activities/${id}`, done), method: 'PATCH' })).body);
+  },
   search_prospects: (send, { filters = {}, all_contacts = false, ...rest }) =>
     page(send, post('/prospect/list', { filters, all_contacts, paginate: paging(rest) }), 'prospects', prospectRow),
   estimate_unlock: async (send, args) => {

@@ -1,3 +1,4 @@
+import type { Activity } from '../schemas/activities.ts';
 import type { Contact } from '../schemas/contacts.ts';
 import type { Company } from '../schemas/companies.ts';
 import type { JobItem } from '../schemas/jobs.ts';
@@ -36,6 +37,17 @@ export const listRow = (list: List): Row => ({
   name: list.name,
   contacts_count: list.contacts_count,
   has_rules: list.rules.length > 0,
+});
+
+export const taskRow = (task: Activity): Row => ({
+  id: task.id,
+  title: task.title,
+  body: task.body,
+  due_at: task.due_at,
+  contact_id: task.contact_id,
+  company_id: task.company_id,
+  opportunity_id: task.opportunity_id,
+  assigned_to: task.assigned_to,
 });
 
 export const prospectRow = (prospect: Prospect): Row => ({

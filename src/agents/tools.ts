@@ -1,6 +1,9 @@
 import { Type, type Static, type TObject, type TProperties } from '@sinclair/typebox';
-import { ContactCreate, ContactPatch } from '../schemas/contacts.ts';
-import { companyFilterFields, contactFilterFields, orderable, type FilterFields } from '../schemas/filters.ts';
+import { ActivityCreate } from '../schemas/activities.ts';
+import { namesWhere } from '../schemas/base/field-table.ts';
+import { companyFilterFields } from '../schemas/companies.ts';
+import { ContactCreate, contactFilterFields, ContactPatch, contactTable } from '../schemas/contacts.ts';
+import { indexed, type FilterFields } from '../schemas/filters.ts';
 import { UnlockContacts, UnlockSelectedContacts, VerifyEmail } from '../schemas/jobs.ts';
 import { MembersByHand } from '../schemas/lists.ts';
 import { ProspectFilters, ProspectQuery } from '../schemas/prospects.ts';
@@ -22,7 +25,7 @@ export interface Tool {
 export const toolPage = 50;
 
 const limit = Type.Optional(Type.Integer({ minimum: 1, maximum: toolPage, default: 10 }));
-const cursor = Type.Optional(Type.String({ maxLength: 4096, description: '`next_cursor` of the page before.' }));
+const cursor = Type.Optional(Type.String({ maxLength: 4096 }));
 
 const anObject = <T>(description: string) => Type.Optional(Type.Unsafe<T>({ type: 'object', description }));
 
@@ -31,9 +34,7 @@ const filters = (fields: FilterFields, how: string) =>
 
 const order = (fields: FilterFields) =>
   anObject<Record<string, string>>(
-    `{field: "ASC" | "DESC"}. Newest first without it. Fastest: ${orderable(fields)
-      .filter((name) => ['created_at', 'updated_at', 'last_name', 'company_name', 'score'].includes(name))
-      .join(', ')}.`,
+    `{field: "ASC" | "DESC"}. Newest first without it. Fastest: ${indexed(fields).join(', ')}.`,
   );
 
 const text = (description: string) => Type.String({ minLength: 1, maxLength: 256, description });
@@ -46,7 +47,8 @@ const brief = <P extends TProperties>(properties: P, isDescribed = true): P =>
     ]),
   ) as P;
 
-const optional = <P extends TProperties>(schema: TObject<P>) => brief(Type.Partial(schema).properties);
+const optional = <P extends TProperties>(schema: TObject<P>, isDescribed = true) =>
+  brief(Type.Partial(schema).properties, isDescribed);
 
 const spending = {
   max_credits: Type.Integer({
@@ -57,8 +59,7 @@ const spending = {
   request_id: Type.String({
     minLength: 1,
     maxLength: 255,
-    description:
-      'A text that you choose anew for each intent. The same one with the same arguments returns the first answer again.',
+    description: 'A text that you choose anew for each intent: the same one returns the first answer again.',
   }),
 };
 
@@ -69,13 +70,16 @@ const which = {
   ...optional(Type.Pick(UnlockSelectedContacts, ['ids'])),
 };
 
+/** What tools can write of a contact beside names and `work_email`. */
+const toolFields = namesWhere(contactTable, ({ isInTools }) => isInTools) as (keyof ContactPatch)[];
+
 /** The tools by name. Each calls one route, or two. None deletes, exports in bulk, or touches keys. */
 export const tools = {
   search_contacts: {
     title: 'Search contacts',
     description:
-      'Finds contacts of the CRM. Example: {"search": "miller", "filters": {"location_country": ["DE", "AT"]}, "limit": 10}. ' +
-      'Texts are shortened; get_contact shows all of one contact.',
+      'Finds contacts of the CRM. Example: {"search": "miller", "filters": {"job_title": {"contains": "engineer"}}}. ' +
+      'Texts are shortened; get_contact shows all.',
     scopes: ['contacts:read'],
     effect: 'reads',
     input: Strict({
@@ -83,7 +87,7 @@ export const tools = {
       filters: filters(
         contactFilterFields,
         'Conditions by field, joined by AND: a value (equal), an array (any of), or an object of eq, ne, in, not_in, contains, ' +
-          'not_contains, starts_with, ends_with, gt, gte, lt, lte, between, is_null. Example: {"job_title": {"contains": "engineer"}}.',
+          'not_contains, starts_with, ends_with, gt, gte, lt, lte, between, is_null.',
       ),
       order_by: order(contactFilterFields),
       limit,
@@ -100,55 +104,26 @@ export const tools = {
   create_contact: {
     title: 'Create a contact',
     description:
-      'Creates a contact. Its company is found by name or created. Example: {"first_name": "Ada", "last_name": "Lovelace", ' +
-      '"work_email": "ada@example.com", "company": {"name": "Analytical Engines"}}. Search first: addresses may occur twice.',
+      'Creates a contact. Its company is found or created. Example: {"first_name": "Ada", "last_name": "Lovelace", ' +
+      '"work_email": "ada@example.com", "company": {"name": "Acme"}}. Search first: addresses may occur twice.',
     scopes: ['contacts:create'],
     effect: 'adds',
     input: Strict({
-      ...brief(Type.Pick(ContactCreate, ['first_name', 'last_name', 'work_email']).properties),
-      ...optional(
-        Type.Pick(ContactCreate, [
-          'phone_numbers',
-          'job_title',
-          'company',
-          'list_ids',
-          'location_country',
-          'location_locality',
-          'industry',
-          'profnet_url',
-          'external_id',
-          'custom_fields',
-        ]),
-      ),
+      ...brief(Type.Pick(ContactCreate, ['first_name', 'last_name', 'work_email']).properties, false),
+      ...optional(Type.Pick(ContactCreate, toolFields), false),
       request_id: Type.Optional(spending.request_id),
     }),
   },
   update_contact: {
     title: 'Change a contact',
     description:
-      'Changes the fields that are sent; others stay. null clears a field. Fields as in create_contact. Example: {"id": "0197…", "job_title": "CTO", ' +
+      'Changes the fields that are sent; others stay. null clears a field. Example: {"job_title": "CTO", ' +
       '"custom_fields": {"plan": "gold"}}.',
     scopes: ['contacts:update'],
     effect: 'overwrites',
     input: Strict({
       id: Uuid('Id of the contact.'),
-      ...brief(
-        Type.Pick(ContactPatch, [
-          'first_name',
-          'last_name',
-          'work_email',
-          'phone_numbers',
-          'mobile_phone',
-          'job_title',
-          'company',
-          'location_country',
-          'location_locality',
-          'industry',
-          'profnet_url',
-          'custom_fields',
-        ]).properties,
-        false,
-      ),
+      ...optional(Type.Pick(ContactPatch, ['first_name', 'last_name', 'work_email', ...toolFields]), false),
     }),
   },
   search_companies: {
@@ -166,22 +141,67 @@ export const tools = {
   },
   list_lists: {
     title: 'List the contact lists',
-    description: 'Returns the contact lists with their number of members, newest first.',
+    description: 'Returns the contact lists with their size, newest first.',
     scopes: ['list_contacts:read'],
     effect: 'reads',
     input: Strict({ limit, cursor }),
   },
   add_to_list: {
     title: 'Add contacts to a list',
-    description: 'Adds existing contacts to a list. A contact that is in it already is not an error.',
+    description: 'Adds existing contacts to a list; members stay.',
     scopes: ['list_contact_details:update'],
     effect: 'adds',
     input: Strict(brief(MembersByHand.properties)),
   },
+  add_note: {
+    title: 'Add a note',
+    description:
+      'Adds a note, task, call, meeting or e-mail to a contact, company or opportunity. Example: {"contact_id": "0197…", ' +
+      '"body": "Wants a second engine"}. Only a task has due_at.',
+    scopes: ['activities:create'],
+    effect: 'adds',
+    input: Strict({
+      ...brief(
+        Type.Pick(ActivityCreate, [
+          'contact_id',
+          'company_id',
+          'opportunity_id',
+          'type',
+          'title',
+          'body',
+          'assigned_to',
+          'due_at',
+          'occurred_at',
+        ]).properties,
+        false,
+      ),
+      request_id: Type.Optional(spending.request_id),
+    }),
+  },
+  list_tasks: {
+    title: 'List tasks',
+    description: 'Returns open tasks, the most urgent first.',
+    scopes: ['activities:read'],
+    effect: 'reads',
+    input: Strict({
+      ...optional(Type.Pick(ActivityCreate, ['assigned_to', 'contact_id', 'opportunity_id']), false),
+      company_id: Type.Optional(Uuid('Tasks of this company and its contacts.')),
+      is_overdue: Type.Optional(Type.Boolean()),
+      limit,
+      cursor,
+    }),
+  },
+  complete_task: {
+    title: 'Complete a task',
+    description: 'Marks a task as done now.',
+    scopes: ['activities:update'],
+    effect: 'overwrites',
+    input: Strict({ id: Uuid('Id of the task.') }),
+  },
   search_prospects: {
     title: 'Search the prospect catalog',
     description:
-      'Finds people in the catalog whom the customer has not unlocked yet; e-mail addresses and phone numbers are masked. ' +
+      'Finds people whom the customer has not unlocked yet; e-mail addresses and phone numbers are masked. ' +
       'Example: {"filters": {"job_title": ["head of purchasing"], "location_locality": ["Lyon"]}}. With all_contacts: also ' +
       'the unlocked ones, in clear. Free.',
     scopes: ['prospect:read'],

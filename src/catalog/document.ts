@@ -18,7 +18,7 @@ export interface CatalogDocument {
   keys: string[];
 }
 
-/** Every person has these, perhaps empty. Only the postal code may be null. */
+/** Texts that every person has. They can be empty. Only the postal code can be null. */
 export type RequiredField = Exclude<TextField, 'location_postal_code'>;
 
 /** Maximum length of a folded text (UTF-16 units). Longer ones do not fit into a btree index of PostgreSQL. */

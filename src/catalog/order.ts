@@ -1,8 +1,9 @@
 import type { Column } from '../filters/columns.ts';
-import { prospectOrderFields, type Prospect } from '../schemas/prospects.ts';
+import { prospectTable, type Prospect } from '../schemas/prospects.ts';
 import { foldedOf, hasEmail } from './document.ts';
 
-export type SortField = keyof typeof prospectOrderFields.types;
+type Table = typeof prospectTable;
+export type SortField = { [Name in keyof Table]: Table[Name] extends { filter: string } ? Name : never }[keyof Table];
 
 /** Prospects without a value (null) come last in both directions. */
 export interface SortKey {
@@ -48,7 +49,7 @@ export const isNullable = (field: SortField): boolean => field === 'location_pos
 
 export const cursorColumns = (order: ProspectOrder): Column[] =>
   order.map(({ field }) => ({
-    type: prospectOrderFields.types[field],
+    type: prospectTable[field].filter,
     value: field,
     raw: field,
     required: !isNullable(field),

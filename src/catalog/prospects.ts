@@ -92,8 +92,7 @@ export function toSearch(
   customerId: string,
   query: Pick<ProspectQuery, 'filters' | 'order_by' | 'all_contacts'>,
 ): Search {
-  const order =
-    query.order_by === undefined ? bestFirst : (parseOrder(prospectOrderFields, query.order_by) as ProspectOrder);
+  const order = query.order_by === undefined ? bestFirst : (parseOrder(query.order_by) as ProspectOrder);
   return {
     criteria: toCriteria(query.filters ?? {}),
     order,

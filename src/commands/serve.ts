@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import { buildApp } from '../app.ts';
 import type { Demo } from '../demo/load-demo.ts';
-import { startWorkers } from '../jobs/workers.ts';
 import type { OpenServices } from './database.ts';
 import { describeDemo } from './demo.ts';
+import { keepYoungHeapSmall } from './shell/heap.ts';
 import { listenMonitor } from './shell/monitor.ts';
 import { serverAction } from './shell/server-action.ts';
 import { runServices } from './shell/run-services.ts';
@@ -40,6 +40,7 @@ const serve = (options: Options): Promise<Serving> =>
     const app = buildApp(services);
     shutdown.addServer(app);
     if (options.withWorker) {
+      const { startWorkers } = await import('../jobs/workers.ts');
       const workers = await startWorkers({ ...services, log: app.log });
       shutdown.add(() => workers.stop());
     }
@@ -47,6 +48,7 @@ const serve = (options: Options): Promise<Serving> =>
     const { HOST: host, PORT: port, SHUTDOWN_GRACE_MS: graceMs } = services.config;
     shutdown.runAtSignal(app.log, graceMs);
     const url = await app.listen({ host, port });
+    keepYoungHeapSmall(false); // requests need room
     return { url, docs: `${url}/docs`, monitor, demo };
   });
 

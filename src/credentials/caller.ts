@@ -1,3 +1,4 @@
+import type { ApproveOver, ApprovedCall } from '../schemas/base/approvals.ts';
 import type { Scope } from '../schemas/base/scopes.ts';
 import type { EventActor } from '../schemas/events/types.ts';
 import type { Role } from '../schemas/users.ts';
@@ -16,6 +17,10 @@ export interface KeyCaller {
   /** The user who created the key. */
   userId: string;
   scopes: readonly Scope[];
+  /** What one call may do without the approval of an admin. */
+  approveOver: Partial<ApproveOver>;
+  /** The approval with which the service sends the call again. */
+  approved?: ApprovedCall | undefined;
 }
 
 export interface SessionCaller {

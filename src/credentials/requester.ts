@@ -29,6 +29,8 @@ export interface Requester {
   actor?: EventActor;
   /** What the journal calls all changes of the operation. Default: another for each transaction. */
   changeId?: string;
+  /** The id of the request. Jobs and imports that it creates store it. */
+  requestId?: string;
 }
 
 /** The customer id for work of the service itself, such as logins, maintenance and commands. */

@@ -2,10 +2,13 @@ import { faker } from '@faker-js/faker/locale/en';
 import type { Transaction } from '../database/db.ts';
 import { findContacts } from '../queries/crm/contacts.ts';
 import { createList } from '../queries/crm/lists.ts';
+import { writeActivityBatch } from '../queries/activities/activities.ts';
 import { addMembers } from '../queries/memberships/list-members.ts';
 import { createOpportunity } from '../queries/sales/opportunities.ts';
+import { withLastWrites } from '../queries/records/last-writes.ts';
 import { listPipelinesWithStages } from '../queries/sales/pipelines.ts';
 import { createProduct } from '../queries/sales/products.ts';
+import type { ActivityCreate } from '../schemas/activities.ts';
 import type { ListCreate } from '../schemas/lists.ts';
 import { priorities } from '../schemas/opportunities.ts';
 import type { ProductCreate } from '../schemas/products.ts';
@@ -50,7 +53,7 @@ const products: ProductCreate[] = [
   { name: 'Printed handbook', price: 19.99, unit: 'piece', active: false },
 ];
 
-/** Creates lists, products, and opportunities in every stage. Every call creates the same data, apart from dates. */
+/** Creates lists, products, opportunities in every stage, and activities. Every call creates the same data, apart from dates. */
 export async function makeDemoSales(sql: Transaction, team: Team): Promise<void> {
   faker.seed(20_260_102);
   const { customerId, userIds, contactIds } = team;
@@ -65,6 +68,42 @@ export async function makeDemoSales(sql: Transaction, team: Team): Promise<void>
   const [pipeline] = await listPipelinesWithStages(sql, customerId);
   for (const [i, stage] of pipeline!.stages.entries())
     for (let n = 0; n < 6 - i / 2; n += 1) await makeOpportunity(sql, team, stage.id, productIds);
+  await makeActivities(sql, team);
+}
+
+const past: Pick<ActivityCreate, 'type' | 'title' | 'body'>[] = [
+  { type: 'note', body: 'Met at the fair. Wants to replace their spreadsheets before the end of the year.' },
+  { type: 'note', body: 'Budget is approved. Purchasing asks for references in the same industry.' },
+  { type: 'call', title: 'First call', body: 'Twelve seats to begin with. Asked about the import of old data.' },
+  { type: 'call', title: 'No answer', body: '' },
+  { type: 'meeting', title: 'Demo with the team', body: 'They liked the lists. Open point: single sign-on.' },
+  { type: 'email', title: 'Sent the offer', body: 'Team plan with one day of onboarding.' },
+];
+const tasks = ['Call back', 'Send the offer', 'Ask for references', 'Prepare the demo', 'Renew the contract'];
+const dayMs = 86_400_000;
+
+/** What happened with every other contact, and what is to be done, some of it late. */
+async function makeActivities(sql: Transaction, { customerId, userIds, contactIds }: Team): Promise<void> {
+  const ofContact = (contact_id: string, i: number): ActivityCreate[] => {
+    const assigned_to = faker.helpers.arrayElement(userIds);
+    const happened = faker.helpers.arrayElements(past, { min: 1, max: 3 }).map((activity) => ({
+      ...activity,
+      contact_id,
+      occurred_at: faker.date.recent({ days: 90 }).toISOString(),
+    }));
+    if (i % 3 > 0) return happened;
+    const due = Date.now() + faker.number.int({ min: -20, max: 40 }) * dayMs;
+    const isDone = due < Date.now() && i % 2 === 0;
+    const task = { type: 'task' as const, title: faker.helpers.arrayElement(tasks), contact_id, assigned_to };
+    const times = {
+      due_at: new Date(due).toISOString(),
+      ...(isDone && { done_at: new Date(due - dayMs).toISOString() }),
+    };
+    return [...happened, { ...task, ...times }];
+  };
+  const items = contactIds.filter((_, i) => i % 2 === 0).flatMap(ofContact);
+  const batch = { operation: 'create', match: 'id', isAtomic: true, items } as const;
+  await withLastWrites(sql, customerId, (last) => writeActivityBatch(sql, customerId, batch, last));
 }
 
 async function makeOpportunity(sql: Transaction, team: Team, stage_id: string, productIds: string[]): Promise<void> {

@@ -1,8 +1,10 @@
 import type { TSchema } from '@sinclair/typebox';
 import { validationFailed, type Fault } from '../errors.ts';
 import {
+  companyKeys,
   companyParts,
   fieldSets,
+  hasCustomFields,
   importableNames,
   isFileField,
   maxFileFields,
@@ -14,10 +16,10 @@ import {
 } from '../schemas/files.ts';
 import { formats, type Format } from '../schemas/base/formats.ts';
 import { customKey } from '../schemas/filters.ts';
-import { listNames } from '../schemas/fields.ts';
-import type { CustomType } from '../schemas/imports.ts';
+import { listNames } from '../schemas/contacts.ts';
+import { maxAddressLength } from '../text/domains.ts';
 import type { CellType } from './cells.ts';
-import type { DecimalMark } from './values/custom-values.ts';
+import type { Choices, DecimalMark, ReadType } from './values/custom-values.ts';
 import type { ValueKind } from './values/read-value.ts';
 
 /** A column of a CSV file, or a property of each object in an NDJSON file. */
@@ -30,7 +32,9 @@ export interface FileColumn {
   /** How imports read what people write; undefined: only as exports write it. */
   kind?: ValueKind | undefined;
   /** Of a custom field in an import: the type of its values. */
-  customType?: CustomType | undefined;
+  customType?: ReadType | undefined;
+  /** Of a custom field that is declared as a choice. */
+  choices?: Choices | undefined;
   /** Of numbers in a custom field: undefined if the cells of the column do not show it. */
   decimalMark?: DecimalMark | undefined;
   /** The longest text that the field takes (characters). */
@@ -54,29 +58,46 @@ type Path = readonly [field: string, part?: string];
 
 /**
  * Returns the columns of an export.
- * @param customKeys the keys of the custom fields that have a column each, if `selected` is `readable`
+ * @param custom the custom fields that have a column each, if `selected` is `readable`
  * @throws DomainError `validation_failed` with one fault for each invalid field name
  */
 export function columnsOf(
   fields: FileFields,
   selected: GivenFields,
   format: ExportFormat,
-  customKeys: readonly string[] = [],
+  custom: readonly LabelledKey[] = [],
 ): FileColumn[] {
   const { names, faults } = readFields(fields, selected, '/fields');
   if (faults.length > 0) throw validationFailed(faults);
-  const columns = [...names, ...customKeys.map((key) => `custom_fields.${key}`)]
+  const columns = [...names, ...custom.map(({ key }) => `custom_fields.${key}`)]
     .flatMap((name) => (name === 'company' && format !== 'ndjson' ? Object.keys(companyParts) : [name]))
     .map((name) => columnOf(fields, name));
-  return selected === 'readable' && format === 'xlsx' ? columns.map((column) => withTitle(fields, column)) : columns;
+  return selected === 'readable' && format === 'xlsx' ? withTitles(fields, columns, custom) : columns;
 }
 
-/** The header of a custom field is its key, unless that is the title of another column. */
-function withTitle({ labels }: FileFields, column: FileColumn): FileColumn {
-  const key = customKey(column.name);
-  if (key === undefined) return { ...column, header: labels[column.name]! };
-  const isTaken = Object.values(labels).some((label) => label?.toLowerCase() === key.trim().toLowerCase());
-  return isTaken ? column : { ...column, header: key };
+/** A custom field, with what people call it: its key unless it is declared. */
+export interface LabelledKey {
+  key: string;
+  label: string;
+}
+
+/** The header of a custom field is its label, else its key, unless that is the title of another column. */
+function withTitles(
+  { table }: FileFields,
+  columns: readonly FileColumn[],
+  custom: readonly LabelledKey[],
+): FileColumn[] {
+  const labels = new Map(custom.map(({ key, label }) => [key, label]));
+  const isBuiltIn = ({ name }: FileColumn): boolean => customKey(name) === undefined;
+  const folded = (title: string): string => title.trim().toLowerCase();
+  const taken = new Set(columns.filter(isBuiltIn).map(({ name }) => folded(table[name]!.label)));
+  return columns.map((column) => {
+    const key = customKey(column.name);
+    if (key === undefined) return { ...column, header: table[column.name]!.label };
+    const header = [labels.get(key)!, key].find((title) => !taken.has(folded(title))) ?? column.name;
+    taken.add(folded(header));
+    return { ...column, header };
+  });
 }
 
 /** Returns the field names that an export selects, and one fault for each invalid name. */
@@ -107,7 +128,7 @@ export function readFields(
  */
 function faultOf(fields: FileFields, selected: readonly unknown[], name: unknown, i: number): string | undefined {
   if (typeof name !== 'string' || !isFileField(fields, name))
-    return `is not a field; allowed are ${namesOf(fields).join(', ')}, custom_fields.<key>`;
+    return `is not a field; allowed are ${[...namesOf(fields), ...(hasCustomFields(fields) ? ['custom_fields.<key>'] : [])].join(', ')}`;
   if (selected.indexOf(name) < i) return 'is named twice';
   const whole = ['company', 'custom_fields'].find((field) => name.startsWith(`${field}.`) && selected.includes(field));
   return whole === undefined ? undefined : `is a part of ${whole}, which is named too`;
@@ -115,7 +136,10 @@ function faultOf(fields: FileFields, selected: readonly unknown[], name: unknown
 
 /** Returns undefined if an import cannot write such a field. JSON of callers cannot have the key `__proto__` either. */
 export const columnNamed = (fields: FileFields, name: string): FileColumn | undefined =>
-  isFileField(fields, name) && name !== 'custom_fields.__proto__' ? columnOf(fields, name) : undefined;
+  (isFileField(fields, name) && name !== 'custom_fields.__proto__') ||
+  (fields.noun === 'contacts' && Object.hasOwn(companyKeys, name))
+    ? columnOf(fields, name)
+    : undefined;
 
 /** Only in imports: gives a contact's first and last name. */
 export const fullNameColumn: FileColumn = {
@@ -139,16 +163,16 @@ function columnOf(fields: FileFields, name: string): FileColumn {
     const path: Path = [name];
     return { name, header: name, type: 'texts', shown: path, item: path, isNullable: false, mayBeEmpty: true };
   }
-  if (Object.hasOwn(companyParts, name)) {
-    const shown: Path = ['company', companyParts[name as keyof typeof companyParts]];
+  if (Object.hasOwn(partsOfCompany, name)) {
+    const shown: Path = ['company', partsOfCompany[name as keyof typeof partsOfCompany]];
     const item: Path = ['company', name.slice('company.'.length)];
     // Not `name`: all contacts whose company is `-` would get one company.
     return {
       name,
       header: name,
-      type: 'text',
-      kind: 'text',
-      maxLength: 255,
+      type: shown[1] === externalId ? 'exact' : 'text',
+      kind: shown[1] === externalId ? undefined : shown[1] === 'domain' ? 'domain' : 'text',
+      maxLength: shown[1] === 'domain' ? maxAddressLength : 255,
       shown,
       item,
       isNullable: false,
@@ -172,6 +196,7 @@ function columnOf(fields: FileFields, name: string): FileColumn {
 }
 
 const externalId = 'external_id';
+const partsOfCompany = { ...companyParts, ...companyKeys };
 
 const typesOf = (schema: TSchema): string[] => [schema['type']].flat() as string[];
 
@@ -204,7 +229,7 @@ function kindOf(name: string, schema: TSchema): ValueKind | undefined {
   if (name === externalId) return undefined; // read as it is written
   if (Object.hasOwn(kinds, name)) return kinds[name];
   if (name.endsWith('_url')) return 'url';
-  if (schema['format'] === 'email' || schema['format'] === 'country') return schema['format'];
+  if (['email', 'country', 'domain'].includes(schema['format'] as string)) return schema['format'] as ValueKind;
   return typesOf(schema)[0] === 'string' ? 'text' : undefined;
 }
 

@@ -1,5 +1,6 @@
 import { FileRefused } from './file-refused.ts';
 import { countLineBreaks } from './record-formats.ts';
+import { textBlocks } from './text-blocks.ts';
 
 const marks: readonly (readonly [name: string, mark: readonly number[]])[] = [
   ['utf-8', [0xef, 0xbb, 0xbf]],
@@ -20,15 +21,19 @@ export function encodingNamed(label: string): string | undefined {
   }
 }
 
+/**
+ * Decodes text in blocks of up to 64 KiB.
+ * @param chunks of any size
+ * @throws FileRefused if a byte is not valid in the encoding. Of UTF-8, the record with it has the fault instead
+ */
+export const textsOf = (chunks: AsyncIterable<Buffer>, encoding: string): AsyncGenerator<string> =>
+  encoding === 'utf-8' ? textBlocks(chunks) : decoded(chunks, encoding);
+
 /** Bytes. Limits how long decoding a block occupies the event loop. */
 const blockBytes = 64 * 1024;
 
-/**
- * Converts text to UTF-8, without a byte order mark.
- * @param chunks of any size
- * @throws FileRefused if a byte is not valid in the encoding
- */
-export async function* toUtf8(chunks: AsyncIterable<Buffer>, encoding: string): AsyncGenerator<Buffer> {
+/** The byte order mark is left out. */
+async function* decoded(chunks: AsyncIterable<Buffer>, encoding: string): AsyncGenerator<string> {
   const decoder = new TextDecoder(encoding, { fatal: true });
   let lines = 1;
   let endsWithCr = false;
@@ -36,12 +41,12 @@ export async function* toUtf8(chunks: AsyncIterable<Buffer>, encoding: string): 
     for (let at = 0; at < chunk.length; at += blockBytes) {
       const block = chunk.subarray(at, at + blockBytes);
       const text = decode(block, true);
-      yield Buffer.from(text);
+      yield text;
       // A CR at the end of a block and the LF after it are one line break.
       lines += countLineBreaks(text, true) - (endsWithCr && text.startsWith('\n') ? 1 : 0);
       endsWithCr = text.endsWith('\r');
     }
-  yield Buffer.from(decode(new Uint8Array(), false));
+  yield decode(new Uint8Array(), false);
 
   function decode(block: Uint8Array, stream: boolean): string {
     try {

@@ -3,8 +3,6 @@ import { columnNames } from './layout/column-names.ts';
 import { errorsHeaders, recordHeader, type CsvLayout } from './layout/layout.ts';
 import { trimText } from '../text/trim.ts';
 import type { ImportFormat } from '../schemas/imports.ts';
-import { csvFormat, maxSurplus } from './record-formats.ts';
-import type { FileRecord } from './read-records.ts';
 import { unambiguous, type DecimalMark } from './values/custom-values.ts';
 import { csvHeader, csvLines } from './write-records.ts';
 
@@ -17,21 +15,25 @@ const ownColumns = ['_line', '_error', '_warning'];
 /** Why a record was not written, or what was left out of it. */
 export type Message = { error: string; warning?: undefined } | { error?: undefined; warning: string };
 
+/** A record as its file has it. */
+export interface Original {
+  line: number;
+  cells: readonly Cell[];
+}
+
 /**
  * Returns a record's cells, line number and message, then the cells beyond the last header, so that the record fails again
- * until somebody has corrected it. Replaces NUL characters, because PostgreSQL cannot store them.
+ * until somebody has corrected it.
  */
 export function errorsLine(
   layout: CsvLayout | null,
-  { original, line }: Pick<FileRecord, 'original' | 'line'>,
+  record: Original,
   { error = '', warning = '' }: Message,
   format: ImportFormat = 'csv',
 ): string {
-  const cells = originalColumns(layout).map((column) => cellOf(original[column.place], column, format));
-  const further = layout ? original.slice(layout.headers.length) : [];
-  const surplus = further.slice(0, further.findLastIndex(({ text }) => trimText(text) !== '') + 1);
-  const row = [...cells, String(line), error, warning, ...surplus.map(({ text }) => text)];
-  return csvLines([row], row.length, separatorOf(layout)).replaceAll('\0', '\ufffd');
+  const { cells, surplus } = shownCells(layout, record, format);
+  const row = [...cells, String(record.line), error, warning, ...surplus];
+  return csvLines([row], row.length, separatorOf(layout));
 }
 
 /** A record of an import that failed, or has warnings, for programs. */
@@ -44,42 +46,42 @@ export interface Failure {
   record: Record<string, string> | string;
 }
 
-/**
- * Reads the first records of lines that `errorsLine` wrote.
- * @param isLast true if no further text follows
- * @param most maximum number of records
- * @returns `length`: that of the text which was read
- */
-export function readErrorsLines(
+export function failureOf(
   layout: CsvLayout | null,
-  text: string,
-  { isLast, most }: { isLast: boolean; most: number },
-): { failures: Failure[]; length: number } {
-  const columns = originalColumns(layout);
-  const format = csvFormat(separatorOf(layout), columns.length + ownColumns.length + maxSurplus);
-  const failures: Failure[] = [];
-  let at = 0;
-  while (failures.length < most && at < text.length) {
-    const { end, cells } = format.find(text, at, isLast);
-    if (end === undefined) break;
-    at = end;
-    const texts = cells.map((cell) => cell.text);
-    const [line = '', error = '', warning = '', ...surplus] = texts.splice(columns.length);
-    const record = layout
-      ? Object.fromEntries([
-          ...texts.map((cell, i) => [columns[i]!.key, cell] as const),
-          ...surplus.map((cell, i) => [`Column ${layout.headers.length + i + 1}`, cell] as const),
-        ])
-      : texts[0]!;
-    failures.push({
-      line: Number(line),
-      ...(error === '' ? {} : { error }),
-      ...(warning === '' ? {} : { warning }),
-      record,
-    });
-  }
-  return { failures, length: at };
+  record: Original,
+  message: Message,
+  format: ImportFormat = 'csv',
+): Failure {
+  const { cells, surplus } = shownCells(layout, record, format);
+  const texts = cells.map((cell) => (typeof cell === 'string' ? cell : cell.text));
+  const named = originalColumns(layout).map(({ key }, i) => [key, texts[i]!] as const);
+  const further = surplus.map((text, i) => [`Column ${layout!.headers.length + i + 1}`, text] as const);
+  return {
+    line: record.line,
+    ...(message.error === undefined ? { warning: message.warning } : { error: message.error }),
+    record: layout ? Object.fromEntries([...named, ...further]) : texts[0]!,
+  };
 }
+
+/** Returns the cells of the original columns, and the texts beyond the last header. Replaces NUL characters, which few programs read. */
+function shownCells(
+  layout: CsvLayout | null,
+  { cells }: Original,
+  format: ImportFormat,
+): { cells: (string | Cell)[]; surplus: string[] } {
+  const further = layout ? cells.slice(layout.headers.length) : [];
+  return {
+    cells: originalColumns(layout).map((column) => {
+      const cell = cellOf(cells[column.place], column, format);
+      return typeof cell === 'string' ? shownText(cell) : { ...cell, text: shownText(cell.text) };
+    }),
+    surplus: further
+      .slice(0, further.findLastIndex(({ text }) => trimText(text) !== '') + 1)
+      .map(({ text }) => shownText(text)),
+  };
+}
+
+const shownText = (text: string): string => text.toWellFormed().replaceAll('\0', '\ufffd');
 
 interface OriginalColumn {
   /** Its header. */

@@ -15,3 +15,10 @@ export class FileRefused extends Error {
     this.line = line;
   }
 }
+
+/** The file has not even a header line. */
+export class NothingToRead extends FileRefused {
+  constructor() {
+    super('has no header line');
+  }
+}

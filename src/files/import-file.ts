@@ -1,4 +1,5 @@
 import { companyFileFields, contactFileFields, type FileFields } from '../schemas/files.ts';
+import type { DeclaredField } from '../schemas/base/declared-fields.ts';
 import type { MatchField } from '../schemas/batches.ts';
 import type { ImportFormat, InvalidValues, Mapping } from '../schemas/imports.ts';
 import { columnNamed, fullNameColumn, type FileColumn } from './columns.ts';
@@ -23,6 +24,8 @@ export interface ImportFile {
   ignoreUnknown: boolean;
   /** Default: as the format has it. */
   invalidValues?: InvalidValues | undefined;
+  /** What the customer has declared of the custom fields of these records. */
+  declared?: readonly DeclaredField[] | undefined;
 }
 
 const fieldsOf: Record<ImportFile['object'], FileFields> = {
@@ -36,6 +39,10 @@ export const matchOf = ({ mode, match }: ImportFile): MatchField | undefined =>
 
 export const importColumn = (object: ImportFile['object'], field: string): FileColumn | undefined =>
   object === 'contacts' && field === fullNameColumn.name ? fullNameColumn : columnNamed(fieldsOf[object], field);
+
+/** Returns what is declared of the field of a column. */
+export const declaredColumn = ({ declared }: ImportFile, field: string | null): DeclaredField | undefined =>
+  declared?.find(({ key }) => field === `custom_fields.${key}`);
 
 /** What happens to a value that cannot be read: it is left out with a warning, or its record fails. */
 export const invalidValuesOf = ({ format, invalidValues }: ImportFile): InvalidValues =>

@@ -7,7 +7,7 @@ import {
   type FileFields,
   type GivenFields,
 } from '../schemas/files.ts';
-import { columnsOf } from './columns.ts';
+import { columnsOf, type LabelledKey } from './columns.ts';
 import { fileOf } from './write-records.ts';
 
 /** The records that an export selects. Each function reads them anew. */
@@ -22,10 +22,10 @@ export interface ExportedRecords {
   read: (withLists: boolean) => Promise<AsyncGenerator<object[]>>;
   count: () => Promise<number>;
   /**
-   * Returns the keys of their custom fields in alphabetical order.
-   * @param most maximum number of keys to return
+   * Returns their custom fields, in the alphabetical order of the keys.
+   * @param most maximum number of fields to return
    */
-  readKeys: (most: number) => Promise<string[]>;
+  readKeys: (most: number) => Promise<LabelledKey[]>;
 }
 
 /**
@@ -53,7 +53,7 @@ async function requireFew({ count }: ExportedRecords): Promise<void> {
   throw fault('/format', `xlsx holds at most ${most} records, and ${found} match: narrow the filters, or use csv`);
 }
 
-async function readKeys({ readKeys }: ExportedRecords): Promise<string[]> {
+async function readKeys({ readKeys }: ExportedRecords): Promise<LabelledKey[]> {
   const keys = await readKeys(maxReadableKeys + 1);
   if (keys.length <= maxReadableKeys) return keys;
   const most = maxReadableKeys.toLocaleString('en');

@@ -30,9 +30,21 @@ export interface RawRecord {
 /** With its line break (bytes). */
 export const maxRecordBytes = 1024 * 1024;
 
+export const maxColumns = 10_000;
+
+/** Cells beyond the header that a record of a file is read with: they are empty, or the errors file repeats them. */
+export const maxSurplus = 1_000;
+
 export const faultTexts: Record<RecordFault, string> = {
   'too long': `is longer than ${maxRecordBytes / 1024 / 1024} MiB`,
   'text after quote': 'has text after a closing quote',
   'open quote': 'has a quote that is not closed',
   'invalid bytes': 'is not valid UTF-8',
 };
+
+/** A row without values: spreadsheets export it as separators alone. */
+export const isEmpty = ({ cells, cellCount, fault }: RawRecord): boolean =>
+  cells.length > 1 &&
+  cells.length === cellCount &&
+  fault === undefined &&
+  cells.every(({ text }) => text.trim() === '');

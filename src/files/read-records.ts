@@ -8,16 +8,15 @@ import type { Cell } from './cells.ts';
 import { fullNameColumn, type FileColumn } from './columns.ts';
 import { invalidBytes } from './encodings.ts';
 import { FileRefused } from './file-refused.ts';
-import { ignoredFields, importColumn, invalidValuesOf, type ImportFile } from './import-file.ts';
+import { declaredColumn, ignoredFields, importColumn, invalidValuesOf, type ImportFile } from './import-file.ts';
 import { parseCell } from './json.ts';
 import { isIberian } from './layout/header-names.ts';
 import { recordHeader, type CsvLayout } from './layout/layout.ts';
 import { observe } from './layout/settle-layout.ts';
-import { faultTexts, maxRecordBytes, type FilePosition, type RawRecord } from './raw-records.ts';
-import { csvFormat, lineFormat, maxSurplus, rowFormat, type RecordFormat } from './record-formats.ts';
-import { RecordScanner } from './record-scanner.ts';
+import { faultTexts, type RawRecord } from './raw-records.ts';
 import { itemOfCells, removeValue } from './records.ts';
-import { textBlocks } from './text-blocks.ts';
+import type { StoredRow } from './stored-rows.ts';
+import { choicesBy } from './values/custom-values.ts';
 import { quoted, ValueReader } from './values/read-value.ts';
 import { readValues } from './values/values.ts';
 
@@ -31,137 +30,47 @@ export interface FileRecord {
   shown: Record<string, unknown>;
   /** The values that were left out of the item because they cannot be read. */
   warnings: Fault[];
-  /** As in the file. A line of NDJSON is one cell. Empty if the record is too long. */
-  original: readonly Cell[];
   /** Where the record starts, from 1. */
   line: number;
-  next: FilePosition;
-}
-
-/** In one array that `readRecords` yields. */
-const maxRecords = 1_000;
-
-/**
- * Yields an import's records in arrays, from the start or from any record. If the file turns out to be unreadable, the
- * records before the problem are yielded first.
- * @param layout of a CSV file, settled; null for NDJSON
- * @param chunks of the file, from the position `from` on
- * @param from `next` of the record before; at the start, `layout.start` for CSV and `{ bytes: 0, line: 1 }` for NDJSON
- * @throws FileRefused if the file is not valid UTF-8, or if a closing quote is missing
- */
-export async function* readRecords(
-  file: ImportFile,
-  layout: CsvLayout | null,
-  chunks: AsyncIterable<Buffer>,
-  from: FilePosition,
-): AsyncGenerator<FileRecord[]> {
-  const read = layout ? cellReader(file, layout, await ValueReader.load()) : lineReader(file);
-  const footerLine = layout?.footer?.[0]?.line ?? Infinity;
-  for await (const records of scan(formatOf(file, layout), chunks, from, new ItemReader(file, read))) {
-    const wanted = records.filter(({ line }) => line < footerLine);
-    if (wanted.length > 0) yield wanted;
-    if (wanted.length < records.length) return;
-  }
 }
 
 /**
- * Reads the records without their values, and notes in the layout what the cells show about the types of columns.
- * Yields and throws as `readRecords`.
+ * Notes in the layout what the cells of a record show about its columns, during the first reading.
+ * @param layout null for NDJSON
+ * @throws FileRefused if the record shows that the whole file cannot be read
  */
-export async function* surveyRecords(
+export function survey(file: ImportFile, layout: CsvLayout | null, raw: RawRecord): void {
+  refuseWholeFile(file, raw);
+  if (layout && raw.fault === undefined && !isHeader(raw.cells, layout.headers)) observe(file, layout, raw);
+  else if (layout?.tail) layout.tail.records = [];
+}
+
+/**
+ * Converts records to request bodies.
+ * @param layout of a CSV or XLSX file, settled; null for NDJSON
+ */
+export async function readRecords(
   file: ImportFile,
   layout: CsvLayout | null,
-  chunks: AsyncIterable<Buffer>,
-  from: FilePosition,
-): AsyncGenerator<{ next: FilePosition }[]> {
-  yield* scan(formatOf(file, layout), chunks, from, {
-    expect: () => undefined,
-    read(raw) {
-      refuseWholeFile(file, raw);
-      if (layout && raw.fault === undefined && !isHeader(raw.cells, layout.headers)) observe(file, layout, raw);
-      else if (layout?.tail) layout.tail.records = [];
-      return { next: raw.next };
-    },
-  });
-}
-
-interface RecordReader<T> {
-  /** Called with each piece of the file, before its records are read. */
-  expect(text: string): void;
-  /** @throws FileRefused if the record's fault shows that the whole file cannot be read */
-  read(raw: RawRecord): T;
-}
-
-async function* scan<T extends { next: FilePosition }>(
-  format: RecordFormat,
-  chunks: AsyncIterable<Buffer>,
-  from: FilePosition,
-  reader: RecordReader<T>,
-): AsyncGenerator<T[]> {
-  const scanner = new RecordScanner(format, from);
-  const batch = new RecordBatch<T>(from);
+  rows: readonly StoredRow[],
+): Promise<FileRecord[]> {
+  const read = layout ? cellReader(file, layout, await ValueReader.load()) : itemOfCell(file, 0);
+  const skipsInvalid = invalidValuesOf(file) === 'skip';
+  const records: FileRecord[] = [];
   const slice = new TimeSlice();
-  try {
-    for await (const text of textBlocks(chunks)) {
-      reader.expect(text);
-      for (const raw of scanner.scan(text)) {
-        batch.add(reader.read(raw));
-        if (batch.isFull) yield batch.take();
-        if (slice.isOver) await slice.pause();
-      }
-      if (slice.isOver) await slice.pause();
-    }
-    for (const raw of scanner.end()) batch.add(reader.read(raw));
-  } catch (error) {
-    if (error instanceof FileRefused && !batch.isEmpty) yield batch.take();
-    throw error;
+  for (const row of rows) {
+    records.push(readRecord(row, read, skipsInvalid));
+    if (slice.isOver) await slice.pause();
   }
-  if (!batch.isEmpty) yield batch.take();
+  return records;
 }
 
 /** @throws FileRefused if the whole file cannot be read because of this record */
-function refuseWholeFile({ format }: ImportFile, { fault, faultLine }: RawRecord): void {
+export function refuseWholeFile({ format }: ImportFile, { fault, faultLine }: RawRecord): void {
   // Of NDJSON no other encoding can be named.
   const advice = format === 'ndjson' ? 'NDJSON is UTF-8: save it in this encoding' : undefined;
   if (fault === 'invalid bytes') throw invalidBytes('utf-8', faultLine, advice);
   if (fault === 'open quote') throw new FileRefused(faultTexts[fault], faultLine);
-}
-
-function formatOf({ format }: ImportFile, layout: CsvLayout | null): RecordFormat {
-  if (!layout) return lineFormat;
-  const { separator, headers } = layout;
-  const most = headers.length + maxSurplus;
-  return format === 'xlsx' ? rowFormat(most) : csvFormat(separator, most);
-}
-
-/** Collects the next array, up to a number and a size. */
-class RecordBatch<T extends { next: FilePosition }> {
-  #records: T[] = [];
-  #start: FilePosition;
-
-  constructor(start: FilePosition) {
-    this.#start = start;
-  }
-
-  add(record: T): void {
-    this.#records.push(record);
-  }
-
-  get isEmpty(): boolean {
-    return this.#records.length === 0;
-  }
-
-  get isFull(): boolean {
-    const bytes = (this.#records.at(-1)?.next.bytes ?? 0) - this.#start.bytes;
-    return this.#records.length >= maxRecords || bytes >= maxRecordBytes;
-  }
-
-  take(): T[] {
-    const records = this.#records;
-    this.#records = [];
-    this.#start = records.at(-1)!.next;
-    return records;
-  }
 }
 
 /** The record's request body, and why it cannot be written (`faults`), or what was left out (`invalid`). */
@@ -171,40 +80,21 @@ interface ReadItem {
   invalid?: Fault[];
 }
 
-/** Converts records to request bodies, or to a validation error. */
-class ItemReader implements RecordReader<FileRecord> {
-  readonly #file: ImportFile;
-  readonly #read: (raw: RawRecord) => ReadItem;
-  readonly #skipsInvalid: boolean;
-  #mayBeUnstorable = false;
+type ReadItemOf = (row: StoredRow) => ReadItem;
 
-  constructor(file: ImportFile, read: (raw: RawRecord) => ReadItem) {
-    this.#file = file;
-    this.#read = read;
-    this.#skipsInvalid = invalidValuesOf(file) === 'skip';
-  }
-
-  /** Notes whether a piece of the file can contain text that PostgreSQL cannot store: only then `read` looks for it. */
-  expect(text: string): void {
-    // JSON can write every character as an escape sequence.
-    this.#mayBeUnstorable ||= text.includes('\0') || text.includes('\\');
-  }
-
-  read(raw: RawRecord): FileRecord {
-    refuseWholeFile(this.#file, raw);
-    const { cells: original, line, next } = raw;
-    const {
-      item,
-      faults,
-      invalid = [],
-    } = raw.fault === undefined ? this.#read(raw) : recordFault(faultTexts[raw.fault]);
-    const unstorable = this.#mayBeUnstorable && faults.length === 0 ? findUnstorableText(item) : [];
-    const all = [...invalid, ...unstorable];
-    if (!this.#skipsInvalid || unstorable.some(({ path }) => path === '')) faults.push(...all);
-    else for (const { path } of unstorable) removeValue(item, tokensOf(path));
-    const warnings = this.#skipsInvalid ? all : [];
-    return { item: faults.length === 0 ? item : errorOf(faults), shown: item, warnings, original, line, next };
-  }
+function readRecord(row: StoredRow, read: ReadItemOf, skipsInvalid: boolean): FileRecord {
+  const { line, fault } = row;
+  const {
+    item,
+    faults,
+    invalid = [],
+  } = fault === undefined || fault === 'too many cells' ? read(row) : recordFault(faultTexts[fault]);
+  const unstorable = row.mayBeUnstorable && faults.length === 0 ? findUnstorableText(item) : [];
+  const all = [...invalid, ...unstorable];
+  if (!skipsInvalid || unstorable.some(({ path }) => path === '')) faults.push(...all);
+  else for (const { path } of unstorable) removeValue(item, tokensOf(path));
+  const warnings = skipsInvalid ? all : [];
+  return { item: faults.length === 0 ? item : errorOf(faults), shown: item, warnings, line };
 }
 
 function errorOf(faults: Fault[]): DomainError {
@@ -220,8 +110,9 @@ function cellReader(
   file: ImportFile,
   { headers, columns: fields, types, decimalMarks }: CsvLayout,
   values: ValueReader,
-): (raw: RawRecord) => ReadItem {
-  if (fields.includes(recordHeader)) return recordReader(file, fields.indexOf(recordHeader));
+): ReadItemOf {
+  // An errors file of NDJSON: each record is a line of that file.
+  if (fields.includes(recordHeader)) return itemOfCell(file, fields.indexOf(recordHeader));
   const places = [...fields.keys()].filter((i) => fields[i] !== null);
   const columns = places.map((i) => {
     const column = importColumn(file.object, fields[i]!)!;
@@ -230,10 +121,17 @@ function cellReader(
     const customType = types?.[i] ?? 'text';
     const type = file.format === 'xlsx' && customType === 'number' ? 'sheet number' : 'custom';
     // Layouts without marks are of earlier versions, which read `1.200` with a decimal point.
-    return { ...column, type, customType, decimalMark: decimalMarks ? (decimalMarks[i] ?? undefined) : '.' } as const;
+    const choices = declaredColumn(file, fields[i]!)?.choices ?? [];
+    return {
+      ...column,
+      type,
+      customType,
+      ...(choices.length > 0 && { choices: choicesBy(choices) }),
+      decimalMark: decimalMarks ? (decimalMarks[i] ?? undefined) : '.',
+    } as const;
   });
-  return ({ cells, cellCount, line }) => {
-    if (cellCount > headers.length && (cellCount > cells.length || cells.slice(headers.length).some(isFilled)))
+  return ({ cells, line, fault }) => {
+    if (fault !== undefined || cells.slice(headers.length).some(isFilled))
       return recordFault(`has more cells than the header line, which has ${headers.length}`);
     if (isHeader(cells, headers)) return recordFault('repeats the header line');
     const broken = places.flatMap((i, at) => (cells[i]?.broken ? brokenFault(columns[at]!, cells[i], i, line) : []));
@@ -267,21 +165,11 @@ const lettersOf = (column: number): string =>
 const isHeader = (cells: readonly Cell[], headers: readonly string[]): boolean =>
   cells.length === headers.length && cells.every(({ text }, i) => text === headers[i] || text.trim() === headers[i]);
 
-/** For the errors file of an NDJSON file: each record is a line of that file. */
-function recordReader(file: ImportFile, place: number): (raw: RawRecord) => ReadItem {
-  const read = itemOfLine(file);
-  return ({ cells }) => read(cells[place]?.text ?? '');
-}
-
-function lineReader(file: ImportFile): (raw: RawRecord) => ReadItem {
-  const read = itemOfLine(file);
-  return ({ cells }) => read(cells[0]!.text);
-}
-
-function itemOfLine(file: ImportFile): (line: string) => ReadItem {
+/** Reads a cell that holds a line of NDJSON. */
+function itemOfCell(file: ImportFile, place: number): ReadItemOf {
   const ignored = ignoredFields(file);
-  return (line) => {
-    const { value, fault } = parseCell(line);
+  return ({ cells }) => {
+    const { value, fault } = parseCell(cells[place]?.text ?? '');
     if (fault !== undefined) return recordFault(fault);
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return recordFault('is not a JSON object');
     const item = value as Record<string, unknown>;

@@ -15,9 +15,6 @@ export interface FoundRecord {
   openQuote: number | undefined;
 }
 
-/** Cells beyond the header that a record of a file is read with: they are empty, or the errors file repeats them. */
-export const maxSurplus = 1_000;
-
 /** How the records of a file are told apart. */
 export interface RecordFormat {
   /** A CR ends a line, also without LF. */
@@ -31,7 +28,7 @@ export interface RecordFormat {
 }
 
 const [quote, newline, carriageReturn, space, tab] = [0x22, 0x0a, 0x0d, 0x20, 0x09];
-const emptyCell: Cell = { text: '', isQuoted: false };
+export const emptyCell: Cell = { text: '', isQuoted: false };
 
 /** Each line is a record with one cell. */
 export const lineFormat: RecordFormat = {
@@ -46,53 +43,6 @@ export const lineFormat: RecordFormat = {
     return { end, cells, cellCount: 1, breaks: 0, endsWithCr: false, fault: undefined, openQuote: undefined };
   },
 };
-
-/** Of a row that is too long. */
-export const tooLongLine = '!';
-
-/** @param cells that are filled, by column (from 0), in their order */
-export const rowLine = (cells: readonly SheetCell[]): string =>
-  JSON.stringify(cells.flatMap(([column, text, mark]) => [column, `${mark}${text}`]));
-
-export type SheetCell = readonly [column: number, text: string, mark: SheetMark];
-
-/**
- * Before the text of a cell: `q` for a text that is read as a quoted one, `p` for a plain one, `e` for an error such as
- * `#N/A`, `f` for a formula without a stored value.
- */
-export type SheetMark = 'q' | 'p' | 'e' | 'f';
-
-/**
- * The format in which the rows of a sheet are stored. Each line is a JSON array, which holds for each filled cell the
- * number of its column, then its text, after a mark. A row that is too long is the line `tooLongLine`.
- * @param maxCells later cells of a row are dropped, because a few bytes can name the last of 16,384 columns
- */
-export const rowFormat = (maxCells: number): RecordFormat => ({
-  crEndsLine: false,
-  find(text, from, isLast) {
-    const found = lineFormat.find(text, from, isLast);
-    const line = found.end === undefined ? '' : found.cells[0]!.text;
-    if (line === '') return { ...found, cells: [], cellCount: 0 };
-    if (line === tooLongLine) return { ...found, cells: [], cellCount: 0, fault: 'too long' };
-    const filled = JSON.parse(line) as (number | string)[];
-    return { ...found, cells: cellsOfRow(filled, maxCells), cellCount: (filled.at(-2) as number) + 1 };
-  },
-});
-
-/** Cells that are not filled are empty. */
-function cellsOfRow(filled: readonly (number | string)[], maxCells: number): Cell[] {
-  const cells: Cell[] = [];
-  for (let i = 0; i < filled.length; i += 2) {
-    const column = filled[i] as number;
-    const text = filled[i + 1] as string;
-    if (column >= maxCells) break;
-    while (cells.length < column) cells.push(emptyCell);
-    const cell: Cell = { text: text.slice(1), isQuoted: text.startsWith('q') };
-    const broken = text.startsWith('e') ? 'error' : text.startsWith('f') ? 'formula' : undefined;
-    cells.push(broken ? { ...cell, broken } : cell);
-  }
-  return cells;
-}
 
 /**
  * CSV (RFC 4180). A record ends with LF, CR LF or CR. A quote inside an unquoted cell is an ordinary character. White space

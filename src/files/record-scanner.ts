@@ -1,4 +1,4 @@
-import { maxRecordBytes, type FilePosition, type RawRecord } from './raw-records.ts';
+import { isEmpty, maxRecordBytes, type FilePosition, type RawRecord } from './raw-records.ts';
 import { countLineBreaks, type FoundRecord, type RecordFormat } from './record-formats.ts';
 import { invalidByte } from './text-blocks.ts';
 
@@ -8,8 +8,6 @@ interface ScanOptions {
    * (default): it is read to its end, and reported as too long.
    */
   endsLongRecords?: boolean;
-  /** Size of a text in the encoding of the file (bytes). Default: UTF-8. */
-  bytesOf?: (text: string) => number;
 }
 
 // A CR at the end of a text is not matched, because the next piece of text may start with the LF of the same line break.
@@ -30,7 +28,6 @@ const nothing = { bytes: 0, breaks: 0, hasInvalidBytes: false };
 export class RecordScanner {
   readonly #format: RecordFormat;
   readonly #endsLongRecords: boolean;
-  readonly #bytesOf: (text: string) => number;
   /** The text that is not read yet, from the start of a record. */
   #text = '';
   #start: FilePosition;
@@ -38,15 +35,10 @@ export class RecordScanner {
   #dropped = nothing;
 
   /** @param from where the first record starts in the file; the text starts there */
-  constructor(
-    format: RecordFormat,
-    from: FilePosition,
-    { endsLongRecords = false, bytesOf = Buffer.byteLength }: ScanOptions = {},
-  ) {
+  constructor(format: RecordFormat, from: FilePosition, { endsLongRecords = false }: ScanOptions = {}) {
     this.#format = format;
     this.#start = from;
     this.#endsLongRecords = endsLongRecords;
-    this.#bytesOf = bytesOf;
   }
 
   /** Yields the records that end in the next piece of text. Blank lines are not records. */
@@ -62,7 +54,7 @@ export class RecordScanner {
 
   *#records(isLast: boolean): Generator<RawRecord> {
     this.#skipByteOrderMark();
-    const piece = new Piece(this.#text, this.#bytesOf);
+    const piece = new Piece(this.#text);
     const { text } = piece;
     let at = this.#skipBlankLines(piece, 0, isLast);
     while (at < text.length) {
@@ -90,7 +82,7 @@ export class RecordScanner {
   #skipByteOrderMark(): void {
     if (this.#start.bytes > 0 || this.#dropped.bytes > 0 || !this.#text.startsWith('\ufeff')) return;
     this.#text = this.#text.slice(1);
-    this.#start = { bytes: this.#bytesOf('\ufeff'), line: this.#start.line };
+    this.#start = { bytes: Buffer.byteLength('\ufeff'), line: this.#start.line };
   }
 
   /**
@@ -148,7 +140,7 @@ export class RecordScanner {
     const begun = openQuote === undefined ? (text.trim() === '' ? ' ' : 'x') : '"';
     this.#text = begun + undecidedEnd(openQuote === undefined ? '' : piece.text.slice(openQuote + 1), text);
     this.#dropped = {
-      bytes: this.#dropped.bytes + piece.bytesBetween(at, piece.text.length) - this.#bytesOf(this.#text),
+      bytes: this.#dropped.bytes + piece.bytesBetween(at, piece.text.length) - Buffer.byteLength(this.#text),
       breaks: this.#dropped.breaks + this.#breaksIn(text) - this.#breaksIn(this.#text),
       hasInvalidBytes: this.#dropped.hasInvalidBytes || piece.invalidBetween(at, piece.text.length) !== undefined,
     };
@@ -190,21 +182,19 @@ function endOfLine(text: string, from: number): number {
 /** A text with the measures of its parts. Fast if each character is one byte, and none is invalid. */
 class Piece {
   readonly text: string;
-  readonly #bytesOf: (text: string) => number;
   readonly #isOneByteEach: boolean;
   readonly #isValid: boolean;
 
-  constructor(text: string, bytesOf: (text: string) => number) {
+  constructor(text: string) {
     this.text = text;
-    this.#bytesOf = bytesOf;
-    this.#isOneByteEach = bytesOf(text) === text.length;
+    this.#isOneByteEach = Buffer.byteLength(text) === text.length;
     this.#isValid = text.isWellFormed();
   }
 
   bytesBetween(start: number, end: number): number {
     if (this.#isOneByteEach) return end - start;
     const part = this.text.slice(start, end);
-    return this.#bytesOf(this.#isValid ? part : part.replaceAll(invalidBytes, 'x'));
+    return Buffer.byteLength(this.#isValid ? part : part.replaceAll(invalidBytes, 'x'));
   }
 
   /** Returns the index of the first invalid byte. */
@@ -213,10 +203,3 @@ class Piece {
     return at < 0 ? undefined : start + at;
   }
 }
-
-/** A row without values: spreadsheets export it as separators alone. */
-const isEmpty = ({ cells, cellCount, fault }: RawRecord): boolean =>
-  cells.length > 1 &&
-  cells.length === cellCount &&
-  fault === undefined &&
-  cells.every(({ text }) => text.trim() === '');

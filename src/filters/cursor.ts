@@ -126,11 +126,12 @@ function parse(cursor: string): unknown {
 function isValueOf(column: Column, value: unknown): value is KeyValue {
   if (value === null) return !column.required && column.shownAs === undefined;
   if (column.type === 'integer') return Number.isInteger(value) && value === ((value as number) | 0);
-  if (isLongText(value)) return (column.type === 'text' || column.type === 'exact') && isHash(value.hash);
+  if (column.type === 'number') return Number.isFinite(value);
+  if (isLongText(value)) return ['text', 'exact', 'domain'].includes(column.type) && isHash(value.hash);
   if (typeof value !== 'string') return false;
   if (column.type === 'instant') return isInstant(value) && canonicalInstant(value) === value;
   if (column.type === 'uuid') return isUuid(value);
-  return isStorable(value) && (column.type === 'exact' || fold(value) === value);
+  return isStorable(value) && (['exact', 'domain'].includes(column.type) || fold(value) === value);
 }
 
 const isUuid = (value: unknown): value is string => typeof value === 'string' && canonicalId(value) === value;

@@ -1,4 +1,6 @@
+import { namesWhere } from '../schemas/base/field-table.ts';
 import { fold } from '../text/fold.ts';
+import { phoneDigits, type PhoneNumber } from '../text/phone-digits.ts';
 import type { Source } from './columns.ts';
 
 /** The value of the column `folded`: folded texts by field name. */
@@ -17,28 +19,30 @@ export function foldRecord(source: Source, record: RecordFields): Folded {
   for (const { name, required } of textsOf(source)) put(folded, name, record[name] ?? (required ? '' : null));
   for (const [key, value] of Object.entries((record['custom_fields'] as RecordFields | undefined) ?? {}))
     put(folded, `custom_fields.${key}`, value);
-  const searched = searchedFields[source.table];
+  if (source.alias !== 'c') return folded;
+  const phones = phoneDigits(
+    (record['phone_numbers'] ?? []) as PhoneNumber[],
+    (record['mobile_phone'] ?? null) as string | null,
+  );
+  if (phones !== '') folded['phones'] = phones;
   // The filter `search` looks for words in this text.
-  if (searched)
-    folded['search'] = fold(
-      searched
-        .flatMap((name) => record[name] ?? [])
-        .filter(isText)
-        .join(' '),
-    );
+  folded['search'] = fold(
+    searchedOf(source)
+      .flatMap((name) => record[name] ?? [])
+      .filter(isText)
+      .join(' '),
+  );
   return folded;
 }
 
 export const foldedColumns = (source: Source): string[] => [
   ...textsOf(source).map(({ name }) => name),
   'custom_fields',
-  ...(searchedFields[source.table] ?? []),
+  ...(source.alias === 'c' ? ['phone_numbers', ...searchedOf(source)] : []),
 ];
 
-/** The fields that the filter `search` reads as one text. A company has only its name. */
-const searchedFields: Partial<Record<Source['table'], readonly string[]>> = {
-  contacts: ['first_name', 'middle_name', 'last_name', 'work_email', 'personal_email', 'other_emails'],
-};
+/** Returns the fields in which `search` finds words. Of a contact, it reads them as one text. */
+export const searchedOf = ({ fields }: Source): string[] => namesWhere(fields.table, ({ isSearched }) => isSearched);
 
 interface FoldedText {
   name: string;

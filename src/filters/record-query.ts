@@ -1,5 +1,6 @@
 import { defaultLimit } from '../schemas/base/wire.ts';
 import { fold } from '../text/fold.ts';
+import type { GivenFilters, GivenOrder } from '../schemas/filters.ts';
 import type { Column, Source } from './columns.ts';
 import { encodeCursor, readPosition, scopeOf, type KeyValue, type Position } from './cursor.ts';
 import { parseOrder, type Order } from './order.ts';
@@ -7,8 +8,8 @@ import { parseFilters } from './parse.ts';
 import type { Filter } from './tree.ts';
 
 export interface ListRequest {
-  filters?: unknown;
-  order_by?: unknown;
+  filters?: GivenFilters;
+  order_by?: GivenOrder;
   paginate?: { page?: number; limit?: number; cursor?: string };
 }
 
@@ -26,12 +27,12 @@ export interface RecordQuery {
 }
 
 /**
- * @throws DomainError `validation_failed` with the faults of the first invalid field of `filters`, `order_by`,
- * `paginate`
+ * @param request one that is valid by its schema
+ * @throws DomainError `validation_failed` if the cursor is not one of these filters and this order
  */
 export function parseRecordQuery(source: Source, customerId: string, request: ListRequest): RecordQuery {
   const filter = parseFilters(source.fields, request.filters);
-  const order = parseOrder(source.fields, request.order_by);
+  const order = parseOrder(request.order_by);
   const scope = scopeOf(source.fields.noun, customerId, filter, order);
   const { paginate = {} } = request;
   const { page = 1, limit = defaultLimit } = paginate;
@@ -61,8 +62,8 @@ export const positionOf = ({ source, order }: RecordQuery, record: object): Posi
  * Returns a field's value for a cursor, a text folded.
  * @param record as the response shows it
  */
-function keyValue({ columns }: Source, record: Record<string, unknown>, field: string): KeyValue {
-  const path = field === 'company_id' ? ['company', 'id'] : field.split('.');
+function keyValue({ columns, alias }: Source, record: Record<string, unknown>, field: string): KeyValue {
+  const path = alias === 'c' && field === 'company_id' ? ['company', 'id'] : field.split('.');
   const shown = path.reduce<unknown>((value, name) => (value as Record<string, unknown>)[name], record) as
     string | number | null;
   return columns[field]!.type === 'text' && shown !== null ? fold(String(shown)) : shown;

@@ -1,10 +1,11 @@
 import { maxFaults, type Fault } from '../errors.ts';
-import { contactFilterFields, fieldType, type FieldType, type FilterFields } from '../schemas/filters.ts';
+import { contactFilterFields } from '../schemas/contacts.ts';
+import type { FieldType } from '../schemas/base/field-table.ts';
+import { fieldType, type FilterFields } from '../schemas/filters.ts';
 import { ruleLimits, ruleOperators, unruled, type Rule, type RuleGiven, type RuleOperator } from '../schemas/lists.ts';
 import { lengthOf } from '../text/code-points.ts';
-import { isObject, quote } from './parse.ts';
 import { all, any, not, type Comparison, type Filter, type FilterValue } from './tree.ts';
-import { readValue } from './values.ts';
+import { canonicalOf, readText } from './values.ts';
 
 /**
  * Parses a list's rules into the filter of its members. AND is evaluated before OR. Without rules, no contact matches.
@@ -65,11 +66,7 @@ const nothing = any([]);
 
 function readRule(fields: FilterFields, { field, operator, value }: RuleGiven, report: Report): Filter {
   const type = unruled.includes(field) ? undefined : fieldType(fields, field);
-  if (!type) {
-    const names = Object.keys(fields.types).filter((name) => !unruled.includes(name));
-    report('field', `unknown field ${quote(field)}; allowed are ${[...names, 'custom_fields.<key>'].join(', ')}`);
-    return nothing;
-  }
+  if (!type) return nothing; // the schema checks its name
   const allowed = operatorsFor(type);
   if (!allowed.includes(operator)) {
     report('operator', `does not fit the field ${field}; allowed are ${allowed.join(', ')}`);
@@ -162,30 +159,23 @@ function readings({ type, report }: Condition, text: string): FilterValue[] {
     return [];
   }
   if (type === 'custom') return customReadings(text);
-  const read = readValue(
-    type,
-    type === 'integer' && wholeNumber.test(text)
-      ? Number(text)
-      : type === 'text' || type === 'exact'
-        ? text
-        : text.trim(),
-  );
+  const read = readText(type, text);
   if ('value' in read) return [read.value];
   report('value', read.fault);
   return [];
 }
 
-const wholeNumber = /^\s*[+-]?\d{1,10}\s*$/;
 const anyNumber = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?\s*$/i;
 
 function customReadings(text: string): FilterValue[] {
-  const read = readValue('text', text);
   const number = anyNumber.test(text) && Number.isFinite(Number(text)) ? [Number(text)] : [];
   const truth = /^\s*(?:true|false)\s*$/.test(text) ? [text.trim() === 'true'] : [];
-  return [...('value' in read ? [read.value] : []), ...number, ...truth];
+  return [canonicalOf('text', text), ...number, ...truth];
 }
 
 const isNumber = (value: FilterValue): boolean => typeof value === 'number';
+
+const isObject = (input: unknown): input is Record<string, unknown> => typeof input === 'object' && input !== null;
 
 const isRule = (input: unknown): input is RuleGiven =>
   isObject(input) &&

@@ -1,6 +1,6 @@
 import { customKey } from '../schemas/filters.ts';
 import type { Source } from './columns.ts';
-import type { Folded, RecordFields } from './fields.ts';
+import { searchedOf, type Folded, type RecordFields } from './fields.ts';
 import type { FilterValue } from './tree.ts';
 
 /*
@@ -33,19 +33,16 @@ export const minTextLength = 3;
 export const maxIndexedText = 2_000;
 
 /** Fields that are not text, but have a term for their value. A statement that writes `folded` also writes them. */
-const ownValues: Record<Source['alias'], readonly string[]> = { c: ['birth_year', 'assigned_to'], co: [] };
+const ownValues: Record<Source['alias'], readonly string[]> = {
+  c: ['birth_year', 'assigned_to'],
+  co: [],
+  p: [],
+  o: [],
+  a: [],
+};
 
 /** Columns that terms are computed from, beside `folded`. */
 export const termColumns = ({ alias }: Source): string[] => ['external_id', 'custom_fields', ...ownValues[alias]];
-
-/**
- * Text fields that `search` reads. Always indexed. Their trigrams do not name the field, so one look-up finds a word in
- * any of them.
- */
-const searchedTexts: Record<Source['alias'], ReadonlySet<string>> = {
-  c: new Set(['search', 'first_name', 'middle_name', 'last_name', 'work_email', 'personal_email']),
-  co: new Set(['company_name']),
-};
 
 /** True if a term finds the records with this value. Not for an empty text: no term stands for it. */
 export const hasValueTerm = ({ alias, columns }: Source, field: string, value: FilterValue): boolean =>
@@ -53,15 +50,23 @@ export const hasValueTerm = ({ alias, columns }: Source, field: string, value: F
   (customKey(field) !== undefined || columns[field]?.isFolded === true || ownValues[alias].includes(field));
 
 export const hasTextTerms = ({ columns }: Source, field: string): boolean =>
-  customKey(field) !== undefined || columns[field]?.isFolded === true || ['external_id', 'search'].includes(field);
+  customKey(field) !== undefined ||
+  columns[field]?.isFolded === true ||
+  ['external_id', 'search', 'phones'].includes(field);
 
 export class Terms {
   readonly #alias: Source['alias'];
   readonly #seed: number;
+  /**
+   * Text fields that `search` reads. Always indexed. Their trigrams do not name the field, so one look-up finds a word in
+   * any of them.
+   */
+  readonly #searched: ReadonlySet<string>;
 
-  constructor({ alias }: Source, customerId: string) {
-    this.#alias = alias;
-    this.#seed = hashText(alias === 'c' ? 17 : 19, customerId);
+  constructor(source: Source, customerId: string) {
+    this.#alias = source.alias;
+    this.#seed = hashText(source.alias === 'c' ? 17 : 19, customerId);
+    this.#searched = new Set(['search', ...searchedOf(source)]);
   }
 
   /**
@@ -115,7 +120,7 @@ export class Terms {
     return this.#isSearched(field) ? undefined : finish(mix(hashText(this.#seed, field), 4));
   }
 
-  #isSearched = (field: string): boolean => searchedTexts[this.#alias].has(field);
+  #isSearched = (field: string): boolean => this.#searched.has(field);
 
   #addValue(terms: Set<number>, field: string, value: unknown): void {
     if (value !== null && value !== undefined) terms.add(this.ofValue(field, value as FilterValue));

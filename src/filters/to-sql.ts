@@ -1,6 +1,6 @@
 import { customKey } from '../schemas/filters.ts';
 import type { Column, Source } from './columns.ts';
-import { liveLists } from './live.ts';
+import { liveCompanies, liveLists } from './live.ts';
 import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
 import type { Comparison, Filter, FilterValue } from './tree.ts';
 
@@ -43,16 +43,28 @@ function printFieldTest(printing: Printing, test: FieldTest): Fragment {
   const key = customKey(test.field);
   if (key !== undefined) return printCustom(printing, test, key);
   if (test.field === 'created_at') return printCreation(printing, test);
+  if (test.field === 'company_or_its_contacts') return printOfCompanies(printing, test as Test<'in'>);
   const column = printing.source.columns[test.field];
   if (!column) throw new Error(`There is no column for the field ${test.field}`);
   return printColumn(printing, test, column);
 }
 
-function printColumn({ sql }: Printing, test: FieldTest, column: Column): Fragment {
+function printColumn(printing: Printing, test: FieldTest, column: Column): Fragment {
+  const { sql } = printing;
+  if (column.linked) return printLinked(printing, test, column.linked);
   const value = constant(sql, column.value);
   const shown = shownValue(sql, column);
   switch (test.kind) {
     case 'in':
+      if (column.cases) {
+        const { cases } = column;
+        return sql`(${join(
+          sql,
+          test.values.map((one) => constant(sql, cases[one ? 'true' : 'false'])),
+          'or',
+          'false',
+        )})`;
+      }
       if (column.key !== undefined)
         return sql`(${isOneOf(sql, constant(sql, column.key), test.values, typeOf(column))} and ${value} is not null)`;
       // Uses the bare value, without coalesce, if `shownAs` is not among the values: then an index can be used.
@@ -83,6 +95,7 @@ type SqlType = 'text' | 'integer' | 'timestamptz' | 'uuid' | 'numeric';
 
 export const typeOf = (column: Column): SqlType => {
   if (column.type === 'instant') return 'timestamptz';
+  if (column.type === 'number') return 'numeric';
   return column.type === 'integer' || column.type === 'uuid' ? column.type : 'text';
 };
 
@@ -113,6 +126,18 @@ function printSearch({ sql, source }: Printing, { words }: Test<'search'>): Frag
   return sql`(${join(sql, words.map(occurs), 'and', 'true')})`;
 }
 
+/** The record has one of these ids, or any, in rows of another table. */
+function printLinked(
+  { sql, customerId }: Printing,
+  test: FieldTest,
+  { key, rows, id }: NonNullable<Column['linked']>,
+): Fragment {
+  const linked = sql`${constant(sql, `select ${rows}.customer_id =`)} ${customerId}::uuid`;
+  const isAny = (more: Fragment) => sql`${constant(sql, key)} = any(array(${linked} ${more}))`;
+  if (test.kind === 'in') return isAny(sql`and ${isOneOf(sql, constant(sql, id), test.values, 'uuid')}`);
+  return sql`not (${isAny(sql``)})`;
+}
+
 /** The contact was added by hand to one of the lists. Rows of deleted lists stay for a while. */
 function printMembership({ sql, customerId }: Printing, { lists }: Test<'member'>): Fragment {
   const isOfList =
@@ -120,6 +145,22 @@ function printMembership({ sql, customerId }: Printing, { lists }: Test<'member'
       ? sql`m.list_id = any(array(select l.id from ${liveLists(sql, customerId)}))`
       : isOneOf(sql, sql`m.list_id`, lists, 'uuid');
   return sql`exists (select 1 from list_members m where m.customer_id = ${customerId}::uuid and m.contact_id = c.id and ${isOfList})`;
+}
+
+/** The activity is of one of these companies, or of a contact of one. */
+function printOfCompanies({ sql, customerId }: Printing, { values }: Test<'in'>): Fragment {
+  const companies = sql`array(
+    select co.id
+    from ${liveCompanies(sql, customerId)}
+      and co.id = any(${values.map(String)}::uuid[])
+  )`;
+  const contacts = sql`array(
+    select c.id
+    from contacts c
+    where c.customer_id = ${customerId}::uuid
+      and c.company_id = any(${companies})
+  )`;
+  return sql`(a.company_id = any(${companies}) or a.contact_id = any(${contacts}))`;
 }
 
 /**
@@ -154,7 +195,8 @@ export function firstIdOf(milliseconds: number): string {
 }
 
 /**
- * Compares only values of the same JSON type.
+ * Returns the condition on a custom field, as SQL. A number is compared with stored numbers only, a text with texts only,
+ * and so on.
  * @param key name of the custom field
  */
 function printCustom({ sql, source }: Printing, test: FieldTest, key: string): Fragment {

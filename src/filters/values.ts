@@ -1,49 +1,41 @@
-import { filterLimits, type FieldType } from '../schemas/filters.ts';
+import type { FieldType } from '../schemas/base/field-table.ts';
 import { isInstant } from '../schemas/base/formats.ts';
-import { lengthOf } from '../text/code-points.ts';
+import { domainOf } from '../text/domains.ts';
 import { fold } from '../text/fold.ts';
 import { canonicalId } from '../text/ids.ts';
 import type { FilterValue } from './tree.ts';
 
-/** Message about a number that JSON does not hold exactly. */
-export const unsafeNumber = `is a number beyond ±${Number.MAX_SAFE_INTEGER}: send it as a text`;
-
-/** The canonical value, or a message that tells what the value must be. */
-type ReadValue = { value: FilterValue } | { fault: string };
-
-/** The value must have the JSON type of its field: the text `"5"` is not an integer. */
-export const readValue = (type: FieldType, input: unknown): ReadValue => readers[type](input);
-
-const readers: Record<FieldType, (input: unknown) => ReadValue> = {
-  text: (input) => readText(input, fold),
-  exact: (input) => readText(input, (text) => text),
-  integer: (input) =>
-    isInt4(input) ? { value: input } : { fault: 'must be a whole number from -2147483648 to 2147483647' },
-  instant: (input) =>
-    typeof input === 'string' && isInstant(input)
-      ? { value: canonicalInstant(input) }
-      : { fault: 'must be an RFC 3339 date-time with an offset, such as 2026-03-14T09:26:53.589Z' },
-  uuid: (input) => {
-    const value = typeof input === 'string' ? canonicalId(input) : undefined;
-    return value === undefined ? { fault: 'must be a UUID' } : { value };
-  },
-  custom: (input) => {
-    if (typeof input === 'number' && Math.abs(input) > Number.MAX_SAFE_INTEGER) return { fault: unsafeNumber };
-    if (typeof input === 'boolean' || typeof input === 'number') return { value: input };
-    return typeof input === 'string' ? readText(input, fold) : { fault: 'must be a string, a number or a boolean' };
-  },
-  search: (input) => readText(input, fold),
-};
-
-function readText(input: unknown, canonical: (text: string) => string): ReadValue {
-  if (typeof input !== 'string') return { fault: 'must be a string' };
-  if (input.length > filterLimits.characters && lengthOf(input) > filterLimits.characters)
-    return { fault: `must have at most ${filterLimits.characters} characters` };
-  return { value: canonical(input) };
-}
-
-const isInt4 = (input: unknown): input is number =>
-  Number.isInteger(input) && (input as number) === ((input as number) | 0);
-
 /** Returns ISO 8601 in UTC, rounded down to the millisecond. */
 export const canonicalInstant = (text: string): string => new Date(text.toUpperCase()).toISOString();
+
+const canonicals: Partial<Record<FieldType, (text: string) => string>> = {
+  exact: (text) => text,
+  domain: (text) => domainOf(text) ?? text.toLowerCase(),
+  instant: canonicalInstant,
+  uuid: (text) => text.toLowerCase(),
+  of: (text) => text.toLowerCase(),
+};
+
+/** Returns a valid value of a filter in the form in which it is compared. */
+export const canonicalOf = (type: FieldType, value: FilterValue): FilterValue =>
+  typeof value === 'string' ? (canonicals[type] ?? fold)(value) : value;
+
+const isInt4 = (text: string): boolean => /^\s*[+-]?\d{1,10}\s*$/.test(text) && Number(text) === (Number(text) | 0);
+
+/** What the text of a rule must be, and whether one is. Any text is valid for the other types. */
+const checks: Partial<Record<FieldType, { is: (text: string) => boolean; name: string }>> = {
+  integer: { is: isInt4, name: 'a whole number from -2147483648 to 2147483647' },
+  instant: {
+    is: (text) => isInstant(text.trim()),
+    name: 'an RFC 3339 date-time with an offset, such as 2026-03-14T09:26:53.589Z',
+  },
+  uuid: { is: (text) => canonicalId(text.trim()) !== undefined, name: 'a UUID' },
+};
+
+/** Reads the text of a rule as a value of its field. Returns the canonical value, or what is wrong with the text. */
+export function readText(type: FieldType, text: string): { value: FilterValue } | { fault: string } {
+  const check = checks[type];
+  if (!check) return { value: canonicalOf(type, text) };
+  if (!check.is(text)) return { fault: `must be ${check.name}` };
+  return { value: type === 'integer' ? Number(text) : canonicalOf(type, text.trim()) };
+}

@@ -1,36 +1,32 @@
 import type { Transaction } from '../database/db.ts';
 import type { RunQueue, TurnKind } from '../database/queues.ts';
-import { enqueueTurn, waitForNewWork, type BatchOutcome } from '../queries/records/turns.ts';
-import type { JobContext } from './handler.ts';
+import { enqueueTurn, mergeTurns } from '../queries/records/turns.ts';
+import type { Handler, JobContext } from './handler.ts';
 
-interface BatchTurn {
-  queue: Exclude<TurnKind, RunQueue>;
-  customerId: string;
-  /** Time limit of one call (seconds). Work that is left is enqueued again, behind that of other customers. */
-  seconds: number;
-  /** Seconds until a worker tries again if others are already processing all work of this customer. */
-  busySeconds: number;
-}
+/** Maximum time of a turn of such work (ms), after which other customers come first. A batch that has begun is completed. */
+const turnMs = 1_000;
 
 /**
- * Runs batches for one customer, each in a transaction, until the work is done or the time limit is reached. Unfinished
- * work is enqueued again.
+ * Creates a handler that runs batches for one customer, each in a transaction, until the work is done or the time limit is
+ * reached. Unfinished work is enqueued again, behind that of other customers.
+ * @param doBatch returns false if no work was left
  */
-export async function runBatches(
-  { db, stopping }: JobContext,
-  { queue, customerId, seconds, busySeconds }: BatchTurn,
-  doBatch: (sql: Transaction) => Promise<BatchOutcome>,
-): Promise<void> {
-  const busy = { name: 'later', seconds: busySeconds };
-  const end = performance.now() + seconds * 1000;
-  await db.transaction((sql) => waitForNewWork(sql, queue, customerId));
-  do {
-    const outcome = await db.transaction(doBatch);
-    if (outcome === 'done') return;
-    if (outcome === 'busy') return db.transaction((sql) => enqueueTurn(sql, queue, customerId, busy));
-  } while (!stopping.aborted && performance.now() < end);
-  await db.transaction((sql) => enqueueTurn(sql, queue, customerId));
-}
+export const runBatches =
+  (
+    queue: Exclude<TurnKind, RunQueue>,
+    doBatch: (sql: Transaction, customerId: string) => Promise<boolean>,
+  ): Handler<TurnKind> =>
+  async ({ db, stopping }, { customerId }) => {
+    const end = performance.now() + turnMs;
+    const batch = () =>
+      db.transaction(async (sql) => {
+        await mergeTurns(sql, queue, customerId);
+        return doBatch(sql, customerId);
+      });
+    while (await batch())
+      if (stopping.aborted || performance.now() >= end)
+        return db.transaction((sql) => enqueueTurn(sql, queue, customerId));
+  };
 
 /**
  * Runs `step` in new transactions until it returns 0 or false.

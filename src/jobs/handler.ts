@@ -4,8 +4,7 @@ import type { Config } from '../process/config.ts';
 import type { Database } from '../database/db.ts';
 import type { JobKind, TurnKind } from '../database/queues.ts';
 import type { Verifier } from '../verification/verifier.ts';
-import type { Turn } from '../queries/records/turns.ts';
-import type { Webhooks } from './webhooks/webhooks.ts';
+import type { Message, Turn } from '../queries/records/turns.ts';
 
 export interface JobContext {
   config: Config;
@@ -14,12 +13,11 @@ export interface JobContext {
   allCustomersDb: Database;
   catalog: Catalog;
   verifier: Verifier;
-  webhooks: Webhooks;
   log: FastifyBaseLogger;
   /** Aborts when the worker is asked to stop. A long job must then end early; its remaining work is done later. */
   stopping: AbortSignal;
-  /** Work that continues after its handler has returned. The worker waits for it before it stops. Never rejects. */
-  background: Set<Promise<void>>;
+  /** The message that is processed. Its signal aborts when the queue gives the message to another worker. */
+  message?: Message & { signal: AbortSignal };
 }
 
 export type Payload<K extends JobKind> = K extends TurnKind ? Turn : Record<string, never>;

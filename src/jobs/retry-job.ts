@@ -2,14 +2,13 @@ import type { Locked, Transaction } from '../database/db.ts';
 import { queueOf } from '../database/queues.ts';
 import { conflict } from '../errors.ts';
 import { countReusable } from '../queries/records/earlier-verifications.ts';
-import { isRetained } from '../queries/jobs/job-retention.ts';
-import { findRetry, copyOpenInputs } from '../queries/jobs/job-retries.ts';
+import { copyOpenInputs } from '../queries/jobs/job-inputs.ts';
+import { findRetry, isRetained } from '../queries/jobs/job-retention.ts';
 import { lockJob } from '../queries/jobs/job-views.ts';
 import { requireJob, reuseHoursOf, type JobRow } from '../queries/jobs/jobs.ts';
-import { findUnlocked } from '../queries/catalog/unlocks.ts';
 import { allJobs, type JobStarted, type JobType } from '../schemas/jobs.ts';
-import { payableContacts } from './enrichment/start-enrichment.ts';
 import { enqueueTurn } from '../queries/records/turns.ts';
+import { mostFor, mostForChosen, mostWithin } from './prices.ts';
 import { startUnsizedJob, type Sizes } from './start-job.ts';
 
 /**
@@ -47,7 +46,7 @@ type TakeRemaining = (sql: Transaction, job: Locked<JobRow>, to: string) => Prom
 
 const remainingUnlocks: TakeRemaining = async (_sql, job) => {
   const total = job.total - job.succeeded;
-  return { total, payable: total };
+  return { total, reserved: mostFor(job.cost, total) };
 };
 
 /**
@@ -62,23 +61,23 @@ async function takeOpenInputs(sql: Transaction, job: Locked<JobRow>, to: string)
 
 const remainingSelected: TakeRemaining = async (sql, job, to) => {
   const { total, items } = await takeOpenInputs(sql, job, to);
-  const free = await findUnlocked(sql, job.customer_id, items);
-  return { total, payable: items.length - free.size };
+  return { total, reserved: await mostForChosen(sql, job.customer_id, job.cost, items, []) };
 };
 
 const remainingEmails: TakeRemaining = async (sql, job, to) => {
   const { total, items } = await takeOpenInputs(sql, job, to);
-  return { total, payable: items.length - (await countReusable(sql, job.customer_id, to, reuseHoursOf(job))) };
+  const reusable = await countReusable(sql, job.customer_id, to, reuseHoursOf(job));
+  return { total, reserved: (items.length - reusable) * job.cost };
 };
 
 /** The retry may spend what the job has not spent of its most. */
 const remainingContacts: TakeRemaining = async (sql, job, to) => {
   const { total, items } = await takeOpenInputs(sql, job, to);
-  return { total, payable: payableContacts(items.length, job.cost, job.reserved - job.charged) };
+  return { total, reserved: mostWithin(job.cost, items.length, job.reserved - job.charged) };
 };
 
 /** It looks at all records again: those that are done are skipped. */
-const remainingUndo: TakeRemaining = async (_sql, job) => ({ total: job.total, payable: 0 });
+const remainingUndo: TakeRemaining = async (_sql, job) => ({ total: job.total, reserved: 0 });
 
 const takeRemaining = {
   unlock_contacts: remainingUnlocks,

@@ -1,11 +1,10 @@
 import type { Locked, Transaction } from '../database/db.ts';
-import type { RunQueue } from '../database/queues.ts';
 import { chargeCredits, releaseCredits } from '../queries/jobs/credits.ts';
 import { giveBackToKey } from '../queries/jobs/key-spending.ts';
 import { addToJournal } from '../queries/events/journal.ts';
-import { findFirstOpenInput } from '../queries/jobs/job-inputs.ts';
-import { lockRun, type Leased, type LeasedJob, type Run } from '../queries/jobs/leases.ts';
+import { findNextInputs } from '../queries/jobs/job-inputs.ts';
 import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs/jobs.ts';
+import { goOn, inAttempt, rest, type WorkingJob } from './attempts.ts';
 import type { JobContext } from './handler.ts';
 
 export interface Delivery {
@@ -18,6 +17,8 @@ export interface Delivery {
    * the inputs.
    */
   mayComplete: boolean;
+  /** If the job is not completed, no turn takes it for so long. */
+  restSeconds?: number;
 }
 
 interface Settled extends JobRow {
@@ -25,58 +26,36 @@ interface Settled extends JobRow {
 }
 
 /**
- * This worker lost its lease, because the run has ended or another worker has leased it. It must stop processing the
- * run.
- */
-export class LeaseLost extends Error {
-  constructor() {
-    super('The lease on the job or import is lost');
-    this.name = 'LeaseLost';
-  }
-}
-
-/**
- * Stores results in one transaction, counts finished items and charges credits.
+ * Ends a batch in one transaction: stores results, counts finished items, charges credits, completes the job if all is
+ * done, and ends the turn if others wait or its time is up. Updates `working` for the next batch.
  * @param deliver returns the results for the locked job, and may write other data in the same transaction. Their cost
  * must not exceed `reserved - charged`
- * @throws LeaseLost, with nothing written, if the job has ended or another worker has leased it
+ * @throws AttemptLost, with nothing written, if the job has ended or a later turn has taken it
  */
 export async function settle(
   { db, log }: Pick<JobContext, 'db' | 'log'>,
-  leased: LeasedJob,
-  deliver: (sql: Transaction, job: JobRow) => Promise<Delivery>,
+  working: WorkingJob,
+  deliver: (sql: Transaction, job: Locked<JobRow>) => Promise<Delivery>,
 ): Promise<Settled> {
-  const settled = await underLease(db, leased, (sql, held) => settleIn(sql, held, deliver));
+  const settled = await inAttempt(db, working, (sql, held) => settleIn(sql, working, held, deliver));
+  Object.assign(working, settled);
   const { isCompleted, succeeded, failed, skipped, charged } = settled;
   if (isCompleted) log.info({ succeeded, failed, skipped, charged }, 'a job is completed');
   return settled;
 }
 
-/**
- * Runs a transaction with the run's locked row.
- * @throws LeaseLost, with nothing written, if the run has ended or another worker has leased it
- */
-export const underLease = <Q extends RunQueue, T>(
-  db: JobContext['db'],
-  leased: Leased<Q>,
-  write: (sql: Transaction, held: Locked<Run<Q>>) => Promise<T>,
-): Promise<T> =>
-  db.transaction(async (sql) => {
-    // Locks the run's row first and the customer's balance last.
-    const held = await lockRun(sql, leased.customer_id, leased);
-    if (!held) throw new LeaseLost();
-    return write(sql, held);
-  });
-
 async function settleIn(
   sql: Transaction,
+  working: WorkingJob,
   held: Locked<JobRow>,
-  deliver: (sql: Transaction, job: JobRow) => Promise<Delivery>,
+  deliver: (sql: Transaction, job: Locked<JobRow>) => Promise<Delivery>,
 ): Promise<Settled> {
-  const { mayComplete, ...delivered } = await deliver(sql, held);
+  const { mayComplete, restSeconds, ...delivered } = await deliver(sql, held);
   const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
   // The rows decide, not the number of results sent: a job must not end while an input has no result.
   const isCompleted = mayComplete && !(await hasOpenInput(sql, job));
+  if (restSeconds !== undefined && !isCompleted) await rest(sql, working, { seconds: restSeconds });
+  else await goOn(sql, working, isCompleted);
   if (isCompleted) await endJob(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
   else await chargeCredits(sql, job.customer_id, job.id, { pool: job.pool, amount: charge });
   return { ...job, isCompleted };
@@ -86,7 +65,7 @@ async function settleIn(
 export const settledUpTo = ({ progress }: JobRow): number => (progress as { position?: number } | null)?.position ?? 0;
 
 const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>
-  (await findFirstOpenInput(sql, job.customer_id, job.id, settledUpTo(job))) !== undefined;
+  (await findNextInputs(sql, job.customer_id, job.id, { after: settledUpTo(job), limit: 1 })).length > 0;
 
 /**
  * Sets the final status, charges credits and releases those that were not spent.

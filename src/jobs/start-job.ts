@@ -22,11 +22,8 @@ export async function startJob(sql: Transaction, spender: Spender, { inputs, ...
   return job;
 }
 
-/** Inputs of a job, and how many of them may cost credits. */
-export interface Sizes {
-  total: number;
-  payable: number;
-}
+/** Number of items of a job, and the most that they can cost. */
+export type Sizes = Pick<NewJob, 'total' | 'reserved'>;
 
 /**
  * Like `startJob`, for a job whose size is known only when its inputs are stored.
@@ -41,10 +38,9 @@ export async function startUnsizedJob(
 ): Promise<JobStarted> {
   const unsized = { ...given, total: 0, reserved: 0, api_key_id: spender.apiKeyId };
   const job = await insertJob(sql, spender.customerId, unsized);
-  const { total, payable } = await storeInputs(job.id);
-  const reserved = payable * given.cost;
-  await setJobTotal(sql, spender.customerId, job.id, { total, reserved });
-  await enqueue(sql, spender, { ...given, reserved }, job.id);
+  const sizes = await storeInputs(job.id);
+  await setJobTotal(sql, spender.customerId, job.id, sizes);
+  await enqueue(sql, spender, { ...given, ...sizes }, job.id);
   return job;
 }
 
@@ -60,16 +56,16 @@ async function enqueue(
 
 /**
  * Converts a request's items to inputs with consecutive positions.
- * @param keyOf of two items with equal keys, the later is a duplicate
+ * @param keyOf of two inputs with equal keys, the later is a duplicate
  */
 export function toInputs<T>(
   given: readonly T[],
-  keyOf: (entry: T) => string,
-  toInput: (entry: T) => Pick<JobInput, 'item' | 'address' | 'contact_ids'>,
+  toInput: (entry: T) => Pick<JobInput, 'item'> & Partial<JobInput>,
+  keyOf = (item: string) => item,
 ): JobInput[] {
   const seen = new Set<string>();
   return given.map((entry, i) => {
-    const is_duplicate = seen.size === seen.add(keyOf(entry)).size;
-    return { position: i + 1, ...toInput(entry), is_duplicate };
+    const input = { position: i + 1, address: null, contact_ids: [], ...toInput(entry) };
+    return { ...input, is_duplicate: seen.size === seen.add(keyOf(input.item)).size };
   });
 }

@@ -1,13 +1,13 @@
 import type { Sql, Transaction } from '../database/db.ts';
-import { turnKinds, type TurnKind } from '../database/queues.ts';
+import { isRunQueue, turnKinds, type TurnKind } from '../database/queues.ts';
 import { lowestId } from '../database/wire-types.ts';
 import { isUnavailable } from '../errors.ts';
-import { dropOverdueFile, findOverdueFiles } from '../queries/imports/dry-runs.ts';
+import { dropOverdueRows, findOverdueRows } from '../queries/imports/dry-runs.ts';
 import { expireImport, findExpiredImports, purgeEndedImport } from '../queries/imports/import-retention.ts';
+import { freeRuns } from '../queries/jobs/runs.ts';
 import { purgeEndedJob } from '../queries/jobs/job-retention.ts';
 import { findUnindexedProspects } from '../queries/catalog/unlocks.ts';
-import { deleteDeadWorkerSlots } from '../queries/jobs/worker-slots.ts';
-import { enqueueTurns } from '../queries/records/turns.ts';
+import { enqueueTurn, findWithoutTurn } from '../queries/records/turns.ts';
 import { purgeOldDeliveries } from '../queries/webhooks/deliveries.ts';
 import { repeat } from './batches.ts';
 import type { Handler, JobContext } from './handler.ts';
@@ -15,15 +15,14 @@ import { indexRecords } from './index-records.ts';
 import { turnQueues } from './turn-queues.ts';
 
 /**
- * Runs once a minute. Enqueues waiting work whose message was lost, e.g. in a crash. Cancels expired imports, deletes
+ * Runs once a minute. Enqueues waiting work that has no message, e.g. after a database was restored. Cancels expired imports, deletes
  * data of jobs that ended long ago, and updates incomplete search indexes.
  */
 export const sweepJobs: Handler<'sweep-jobs'> = async (context) => {
   const woken: Partial<Record<TurnKind, number>> = {};
   for (const queue of turnKinds) woken[queue] = await enqueueWaitingTurns(context, queue);
-  await context.db.transaction(deleteDeadWorkerSlots);
   const expired = await forEachImport(context, findExpiredImports, expireImport);
-  await forEachImport(context, findOverdueFiles, dropOverdueFile);
+  await forEachImport(context, findOverdueRows, dropOverdueRows);
   let purged = 0;
   for (const purge of [purgeEndedJob, purgeEndedImport, purgeOldDeliveries]) purged += await repeat(context, purge);
   const indexed = await indexUnlocks(context);
@@ -37,7 +36,7 @@ const mostIndexingMs = 30_000;
 const batchSize = 1_000;
 
 /**
- * Enqueues a message for each customer with work but no message in the queue.
+ * Enqueues a message for each customer with work but no message in the queue, neither a waiting nor a taken one.
  * @returns how many
  */
 async function enqueueWaitingTurns({ db, stopping }: JobContext, queue: TurnKind): Promise<number> {
@@ -45,26 +44,33 @@ async function enqueueWaitingTurns({ db, stopping }: JobContext, queue: TurnKind
   for (let after = lowestId; !stopping.aborted;) {
     const batch = await db.search((sql) => turnQueues[queue].findCustomers(sql, { after, limit: batchSize }));
     if (batch.length === 0) break;
-    woken += await db.transaction((sql) => enqueueTurns(sql, queue, batch));
+    woken += await db.transaction(async (sql) => {
+      const lost = await findWithoutTurn(sql, queue, batch);
+      for (const customerId of lost) {
+        if (isRunQueue(queue)) await freeRuns(sql, customerId, queue);
+        await enqueueTurn(sql, queue, customerId);
+      }
+      return lost.length;
+    });
     after = batch.at(-1)!;
   }
   return woken;
 }
 
 /**
- * Calls `act` for each of the found imports, in a transaction each, until none is found.
+ * Calls `act` for each of the found imports as long as it returns true, each time in a transaction.
  * @returns how often it returned true
  */
 async function forEachImport(
   { db, stopping }: JobContext,
   find: (sql: Sql, limit: number) => Promise<{ customer_id: string; id: string }[]>,
-  act: (sql: Transaction, customerId: string, id: string) => Promise<boolean | void>,
+  act: (sql: Transaction, customerId: string, id: string) => Promise<boolean>,
 ): Promise<number> {
   let acted = 0;
   while (!stopping.aborted) {
     const found = await db.search((sql) => find(sql, batchSize));
     for (const { customer_id: customerId, id } of found)
-      if (await db.transaction((sql) => act(sql, customerId, id))) acted += 1;
+      while (!stopping.aborted && (await db.transaction((sql) => act(sql, customerId, id)))) acted += 1;
     if (found.length < batchSize) break;
   }
   return acted;

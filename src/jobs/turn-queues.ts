@@ -1,16 +1,27 @@
-import type { TurnKind } from '../database/queues.ts';
-import { findCountingCustomers } from '../queries/crm/duplicate-counts.ts';
-import { findWaitingCustomers } from '../queries/jobs/leases.ts';
+import type { JobQueue, TurnKind } from '../database/queues.ts';
+import { countNextDuplicates, findCountingCustomers } from '../queries/crm/duplicate-counts.ts';
+import { findCustomersWithRuns } from '../queries/jobs/runs.ts';
 import type { FindCustomers } from '../queries/records/finders.ts';
-import { findCustomersToCount } from '../queries/crm/list-counts.ts';
-import { countDuplicates } from './count-duplicates.ts';
-import { countLists } from './count-lists.ts';
+import { countNextList, findCustomersToCount } from '../queries/crm/list-counts.ts';
+import { runBatches } from './batches.ts';
+import { enrichContacts } from './enrichment/enrich-contacts.ts';
 import type { Handler } from './handler.ts';
 import { importRecords } from './imports/import-records.ts';
-import { jobBatches } from './job-batches.ts';
-import { takeTurn } from './turns.ts';
-import { findDueCustomers } from '../queries/webhooks/due.ts';
-import { deliverWebhooks } from './webhooks/deliver-webhooks.ts';
+import { takeTurn, type RunBatches } from './turns.ts';
+import { undoChange } from './undo/undo-change.ts';
+import { unlockContacts } from './unlocks/unlock-contacts.ts';
+import { unlockSelectedContacts } from './unlocks/unlock-selected-contacts.ts';
+import { verifyEmails } from './verification/verify-emails.ts';
+
+/** How one batch of each type of job is done. */
+export const jobBatches: RunBatches<JobQueue> = {
+  unlock_contacts: unlockContacts,
+  unlock_selected_contacts: unlockSelectedContacts,
+  verify_email: verifyEmails,
+  verify_list: verifyEmails,
+  enrich_contacts: enrichContacts,
+  undo: undoChange,
+};
 
 interface TurnQueue<K extends TurnKind> {
   handle: Handler<K>;
@@ -20,10 +31,13 @@ interface TurnQueue<K extends TurnKind> {
 
 /** How each queue of turns is handled, and how lost messages are found again. */
 export const turnQueues: { [K in TurnKind]: TurnQueue<K> } = {
-  unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 4, findCustomers: findWaitingCustomers('unlock') },
-  verify: { handle: takeTurn('verify', jobBatches), atOnce: 4, findCustomers: findWaitingCustomers('verify') },
-  import: { handle: importRecords(), atOnce: 2, findCustomers: findWaitingCustomers('import') },
-  webhooks: { handle: deliverWebhooks, atOnce: 4, findCustomers: findDueCustomers },
-  'count-lists': { handle: countLists, atOnce: 1, findCustomers: findCustomersToCount },
-  'count-duplicates': { handle: countDuplicates, atOnce: 1, findCustomers: findCountingCustomers },
+  unlock: { handle: takeTurn('unlock', jobBatches), atOnce: 4, findCustomers: findCustomersWithRuns('unlock') },
+  verify: { handle: takeTurn('verify', jobBatches), atOnce: 4, findCustomers: findCustomersWithRuns('verify') },
+  import: { handle: importRecords(), atOnce: 2, findCustomers: findCustomersWithRuns('import') },
+  'count-lists': { handle: runBatches('count-lists', countNextList), atOnce: 1, findCustomers: findCustomersToCount },
+  'count-duplicates': {
+    handle: runBatches('count-duplicates', countNextDuplicates),
+    atOnce: 1,
+    findCustomers: findCountingCustomers,
+  },
 };

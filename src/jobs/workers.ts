@@ -1,9 +1,9 @@
 import type { FastifyBaseLogger } from 'fastify';
-import { PgBoss } from 'pg-boss';
+import { PgBoss, type WorkHandler } from 'pg-boss';
 import { serviceRole } from '../database/connection.ts';
 import type { SharedDatabase } from '../database/db.ts';
 import { isConnectionLost } from '../database/lanes.ts';
-import { queueSchema, type JobKind, type TurnKind } from '../database/queues.ts';
+import { queueSchema, type JobKind } from '../database/queues.ts';
 import { withSessionSettings } from '../database/session-settings.ts';
 import { isUnavailable } from '../errors.ts';
 import { allCustomers } from '../credentials/requester.ts';
@@ -15,9 +15,7 @@ import type { Handler, JobContext, Payload } from './handler.ts';
 import { removeIdempotencyRecords } from './remove-idempotency-records.ts';
 import { sweepJobs } from './sweep-jobs.ts';
 import { turnQueues } from './turn-queues.ts';
-import { watchFeeds, type FeedWatch } from './webhooks/watch-feeds.ts';
-import { openWebhooks } from './webhooks/webhooks.ts';
-import { WorkerSlots } from './worker-slots.ts';
+import { sendWebhooks, type WebhookSending } from './webhooks/send-webhooks.ts';
 
 /** How a message is handled, and how many at the same time in this process. */
 type Handlers = { [K in JobKind]: { handle: Handler<K>; atOnce: number } };
@@ -33,10 +31,7 @@ export interface Workers {
   stop(): Promise<void>;
 }
 
-interface WorkerOptions extends Omit<
-  JobContext,
-  'stopping' | 'background' | 'verifier' | 'webhooks' | 'db' | 'allCustomersDb'
-> {
+interface WorkerOptions extends Omit<JobContext, 'stopping' | 'verifier' | 'db' | 'allCustomersDb'> {
   db: SharedDatabase;
   /** Logs in to the database as the service. */
   url: string;
@@ -65,47 +60,35 @@ export async function startWorkers(
     maintenanceIntervalSeconds: 60, // how often finished messages are removed; by default once a day
   });
   const stopping = new AbortController();
-  const background: JobContext['background'] = new Set();
   const verifier = openVerifier(config);
-  const webhooks = openWebhooks(config);
   const kinds = Object.keys(handlers) as JobKind[];
-  const slots = new WorkerSlots(
-    { db: services.db, log, stopping: stopping.signal },
-    kinds.map((kind) => [kind, handlers[kind]!.atOnce]),
-  );
   boss.on('error', (err) => {
     // The queue reports an outage once per connection and queue. The database (`logOutages`) logs it once.
     if (isQueueConnectionLost(err)) log.debug({ reason: err.message }, 'the job queue lost a connection');
     else log.error({ err }, 'the job queue reported an error');
   });
   boss.on('warning', (warning) => log.warn({ warning: warning.message }, 'the job queue reported a warning'));
-  let watch: FeedWatch | undefined;
+  let webhooks: WebhookSending | undefined;
   const workers: Workers = {
     stop: async () => {
       stopping.abort();
+      const sent = webhooks?.stop();
       await boss.stop({ graceful: true, timeout: config.SHUTDOWN_MS });
-      await slots.close();
-      await watch?.stop();
-      await Promise.all(background);
+      await sent;
       await verifier.close();
-      await webhooks.sender.close();
     },
   };
   try {
     await boss.start();
-    await slots.open();
     const allCustomersDb = services.db.for({ customerId: allCustomers }, 'job');
     for (const kind of kinds)
       await startKind(boss, kind, handlers, {
         ...services,
         allCustomersDb,
         verifier,
-        webhooks,
         stopping: stopping.signal,
-        background,
-        slots,
       });
-    if (handlers.webhooks) watch = watchFeeds({ ...services, webhooks });
+    if (handlers === allHandlers) webhooks = sendWebhooks(services);
     return workers;
   } catch (error) {
     // Workers that have started would keep the process alive. It would then neither work nor exit and be restarted.
@@ -122,7 +105,6 @@ const isQueueConnectionLost = (error: Error): boolean => isConnectionLost(error)
 
 interface SharedContext extends JobContext {
   db: SharedDatabase;
-  slots: WorkerSlots;
 }
 
 /**
@@ -145,6 +127,9 @@ const isTurn = (data: object): data is Turn => 'customerId' in data;
 /** For polling the queue (seconds). The second is for workers that are also notified. */
 const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 5 };
 
+/** One customer's turns never take all slots of a process, unless it has only one. */
+const shareOf = (atOnce: number): number => Math.max(1, Math.floor(atOnce / 2));
+
 async function startKind(
   boss: PgBoss,
   kind: JobKind,
@@ -152,25 +137,28 @@ async function startKind(
   context: SharedContext,
 ): Promise<void> {
   const { handle, atOnce } = handlers[kind] as { handle: Handler<JobKind>; atOnce: number };
-  const work = async (data: Payload<JobKind>, slot: number, log: FastifyBaseLogger) => {
-    const turn = () => handle(contextOf(context, kind, data, log), data);
-    if (isTurn(data)) await context.slots.run(kind as TurnKind, slot, data.customerId, turn);
-    else await turn();
-  };
-  for (let i = 0; i < atOnce; i += 1) {
-    const worker: string = await boss.work<Payload<JobKind> | null>(kind, polling, async ([job]) => {
-      const data = job!.data ?? {}; // a schedule enqueues jobs without data
-      await inSpan(spanOf(kind, data), async () => {
-        const customer = isTurn(data) ? { customer: data.customerId } : {};
-        const log = context.log.child({ message_id: job!.id, kind, ...customer, ...traceFields() });
-        log.info('job started');
-        await logFailure(log, () => work(data, i, log));
-        log.info('job done');
-      });
-      // Polls for the next job at once. The queue notifies a worker only of jobs that arrive while the worker is idle.
-      boss.notifyWorker(worker);
+  const work: WorkHandler<Payload<JobKind> | null> = async ([job]) => {
+    const { id, retryCount, signal } = job!;
+    const data = job!.data ?? {}; // a schedule enqueues jobs without data
+    await inSpan(spanOf(kind, data), async () => {
+      const customer = isTurn(data) ? { customer: data.customerId } : {};
+      const log = context.log.child({ message_id: id, kind, ...customer, ...traceFields() });
+      log.info('job started');
+      const message = { id, retryCount, signal };
+      await logFailure(log, async () => handle({ ...contextOf(context, kind, data, log), message }, data));
+      log.info('job done');
     });
-  }
+    // Polls for the next job at once. The queue notifies workers only of jobs that arrive while they are idle.
+    for (const worker of boss.getWipData()) if (worker.name === kind && worker.count > 0) boss.notifyWorker(worker.id);
+  };
+  // The first turns of new work come before the others. One slot is left to those others, so that they are never starved,
+  // and one more to first turns.
+  if (atOnce > 1)
+    for (const only of [{ maxPriority: 0 }, { minPriority: 1 }])
+      await boss.work(kind, { ...polling, ...only, localGroupConcurrency: 1 }, work);
+  // All workers of a queue have the share that is given last.
+  const localConcurrency = Math.max(1, atOnce - 1);
+  await boss.work(kind, { ...polling, localConcurrency, localGroupConcurrency: shareOf(atOnce) }, work);
 }
 
 /** The span starts a new trace, and links to the request or job that enqueued the message. */

@@ -1,12 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { promisify } from 'node:util';
-import { gzip as gzipWithCallback } from 'node:zlib';
-import renderer from '@scalar/fastify-api-reference';
+import { Worker } from 'node:worker_threads';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import fp from 'fastify-plugin';
 
-const gzip = promisify(gzipWithCallback);
 const access = { public: true } as const;
 
 /**
@@ -42,40 +39,34 @@ async function documentation(app: FastifyInstance): Promise<void> {
   app.get('/docs/style.css', hidden, (_request, reply) => reply.type('text/css; charset=utf-8').send(style));
   for (const [path, text] of Object.entries(readable()))
     app.get(path, hidden, (_request, reply) => reply.type(mediaTypeOf(path)).send(text));
-  await app.register(renderer, {
-    routePrefix: '/docs',
-    configuration: { url: '/openapi.json' },
-    hooks: {
-      // The page of the package has scripts in it, which the content security policy forbids.
-      preHandler: (request, reply, next) => {
-        if (request.routeOptions.url === '/docs/') void sendPage(reply, app.config.PUBLIC_URL);
-        // The package builds a URL from the header Host, which throws an error if the header is malformed.
-        else if (request.routeOptions.url === '/docs') void reply.redirect('/docs/', 301);
-        else if (request.routeOptions.url === rendererUrl && compressed)
-          compressed.then((bytes) => sendCompressed(reply, bytes), next);
-        else next();
-      },
-    },
-  });
-  // The package sends its script as text of 5 MB. Compressed once and cached: anybody may request it any number of times,
-  // also many times before the first response is there.
-  let compressed: Promise<Buffer> | undefined;
-  app.addHook('onSend', async (request, reply, payload) => {
-    if (request.routeOptions.url !== rendererUrl || typeof payload !== 'string') return payload;
-    describeCompressed(reply);
-    return (compressed ??= gzip(payload));
+  app.get('/docs', hidden, (_request, reply) => reply.redirect('/docs/', 301));
+  app.get('/docs/', hidden, (_request, reply) => sendPage(reply, app.config.PUBLIC_URL));
+  let script: Promise<Buffer> | undefined;
+  app.get(rendererUrl, hidden, async (_request, reply) => {
+    script ??= loadScript();
+    script.catch(() => (script = undefined));
+    return reply
+      .type('text/javascript; charset=utf-8')
+      .header('content-encoding', 'gzip')
+      .header('cache-control', 'max-age=3600')
+      .send(await script);
   });
 }
 
+/**
+ * Returns the compressed script of the documentation. Its package holds it as text of 20 MB, so it is loaded in a thread
+ * of its own, when somebody first asks for it.
+ */
+const loadScript = (): Promise<Buffer> =>
+  new Promise((resolve, reject) => {
+    const thread = new Worker(new URL('./docs/renderer.ts', import.meta.url));
+    thread.once('message', (bytes: Uint8Array) => resolve(Buffer.from(bytes)));
+    thread.once('error', reject);
+    // Changes nothing after the message.
+    thread.once('exit', () => reject(new Error('The script of the documentation could not be loaded')));
+  });
+
 const rendererUrl = '/docs/js/scalar.js';
-
-const describeCompressed = (reply: FastifyReply): FastifyReply =>
-  reply
-    .type('text/javascript; charset=utf-8')
-    .header('content-encoding', 'gzip')
-    .header('cache-control', 'max-age=3600');
-
-const sendCompressed = (reply: FastifyReply, bytes: Buffer): FastifyReply => describeCompressed(reply).send(bytes);
 
 /**
  * Sends the HTML page of the documentation. The content security policy of the page allows only files from this

@@ -3,6 +3,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Queryable, Transaction } from '../database/db.ts';
 import { conflict, DomainError, validationFailed } from '../errors.ts';
+import { decide, storeApprovedAnswer } from '../queries/accounts/approvals.ts';
+import { letWait, type SizeNow } from './approvals.ts';
 import {
   findIdempotencyRecord,
   storeAnswer,
@@ -19,8 +21,9 @@ declare module 'fastify' {
      *
      * A route that uses this function must declare `idempotent: true`.
      * @param effect Writes to the database, in one transaction, and returns the body of the response.
-     * @param prepare Runs before the transaction, such as a search; `effect` gets its result. It is not called if a
-     *   response is stored.
+     * @param before `prepare` runs before the transaction, such as a search; `effect` gets its result. It is not called if a
+     *   response is stored. `size` returns what the effect would cost and write; it is called for keys of which larger calls
+     *   need an approval. Such a call is answered with 202, and stored until an admin decides.
      * @throws DomainError `idempotency_mismatch` if the key was used for a different request.
      * @throws DomainError `conflict` if the first request with the key is still running.
      */
@@ -28,17 +31,19 @@ declare module 'fastify' {
       request: FastifyRequest,
       reply: FastifyReply,
       effect: (sql: Transaction, prepared: T) => Promise<object>,
-      prepare?: () => Promise<T>,
+      before?: { prepare?: () => Promise<T>; size?: ((sql: Transaction, prepared: T) => SizeNow) | undefined },
     ): Promise<FastifyReply>;
   }
   interface FastifyContextConfig {
     idempotent?: true;
+    /** True if a call can need the approval of an admin. */
+    mayNeedApproval?: true;
   }
 }
 
 export default fp(
   async (app) => {
-    app.decorate('once', async (request, reply, effect, prepare) => {
+    app.decorate('once', async (request, reply, effect, { prepare, size } = {}) => {
       const { customerId } = request.caller;
       const key = idempotencyKey(request);
       const use = key === undefined ? undefined : { key, fingerprint: fingerprintOf(request) };
@@ -46,7 +51,15 @@ export default fp(
       const early = use && prepare && (await request.db.lookup((sql) => findStored(sql, customerId, use)));
       if (early) return replay(reply, early);
       const prepared = (await prepare?.()) as never;
-      const run = (sql: Transaction) => effect(sql, prepared);
+      const run = async (sql: Transaction) => {
+        const { caller } = request;
+        const approved = caller.kind === 'key' ? caller.approved : undefined;
+        if (approved) await decide(sql, approved, 'approved');
+        const waits = size && (await letWait(sql, request, reply, () => size(sql, prepared)));
+        const body = waits ?? (await effect(sql, prepared));
+        if (approved) await storeApprovedAnswer(sql, approved, body);
+        return body;
+      };
       if (!use) return reply.send(await request.db.transaction(run));
       const { stored, body } = await request.db.transaction((sql) => runOnce(sql, customerId, use, reply, run));
       return stored ? replay(reply, stored) : reply.send(body);
@@ -87,7 +100,7 @@ async function runOnce(
   sql: Transaction,
   customerId: string,
   use: Use,
-  { statusCode: status }: FastifyReply,
+  reply: FastifyReply,
   run: (sql: Transaction) => Promise<object>,
 ): Promise<{ stored?: StoredAnswer; body?: object }> {
   if (!(await lockIdempotencyKey(sql, customerId, use.key)))
@@ -95,7 +108,7 @@ async function runOnce(
   const stored = await findStored(sql, customerId, use);
   if (stored) return { stored };
   const body = await run(sql);
-  await storeAnswer(sql, customerId, use.key, { status, body, fingerprint: use.fingerprint });
+  await storeAnswer(sql, customerId, use.key, { status: reply.statusCode, body, fingerprint: use.fingerprint });
   return { body };
 }
 

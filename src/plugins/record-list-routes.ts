@@ -25,8 +25,8 @@ export function rowsOf<Row>(reply: FastifyReply, { rows, nextCursor }: Page<Row>
 interface Kind {
   path: string;
   tags: string[];
-  scope: 'contacts' | 'companies';
-  noun: 'contact' | 'company';
+  scope: 'contacts' | 'companies' | 'activities';
+  noun: 'contact' | 'company' | 'activity';
   schemas: { list: TSchema; count: TSchema; export: TSchema; shown: TSchema };
   list: (db: Database, customerId: string, request: ListRequest) => Promise<Page<object>>;
   count: (db: Database, customerId: string, request: ListRequest) => Promise<Metadata>;
@@ -103,6 +103,8 @@ export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], ki
       return sendExport(request, reply, kind.export(request.db, request.caller.customerId, body), body);
     },
   );
+
+  if (plural === 'activities') return;
   app.post(
     `${path}/digest`,
     {

@@ -8,7 +8,7 @@ import type { CreateRecord, DeleteRecord, FindRecords, UpdateRecord } from '../q
 import { findSuccessors } from '../queries/records/merged-records.ts';
 import { GoneBody } from '../schemas/clean-data/merges.ts';
 import type { Scope } from '../schemas/base/scopes.ts';
-import { done, DoneWithId, ErrorBody, IdParams } from '../schemas/base/wire.ts';
+import { done, DoneWithId, ErrorBody, IdParams, PurgeQuery } from '../schemas/base/wire.ts';
 import { etagOf, readIfMatch } from '../text/etag.ts';
 
 interface Kind {
@@ -109,7 +109,7 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
       );
     },
 
-    remove(remove: DeleteRecord, texts: About): void {
+    remove(remove: DeleteRecord, texts: About & { mayPurge?: true }): void {
       app.delete(
         `${path}/:id`,
         {
@@ -117,11 +117,13 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
           schema: {
             ...about('delete', 'Delete', texts),
             params: IdParams,
+            ...(texts.mayPurge && { querystring: PurgeQuery }),
             response: { 200: DoneWithId, 412: ErrorBody },
           },
         },
-        async ({ db, caller, params: { id }, headers }) => {
-          await db.transaction((sql) => remove(sql, caller.customerId, id, ifMatchOf(headers)));
+        async ({ db, caller, params: { id }, query, headers }) => {
+          const isPurged = (query as PurgeQuery).purge === 'true';
+          await db.transaction((sql) => remove(sql, caller.customerId, id, ifMatchOf(headers), isPurged));
           return done(message('deleted'), id);
         },
       );

@@ -72,6 +72,7 @@ export default fp(
         signal: controller.signal,
         timeUp: time.signal,
         changeId: randomUUID(),
+        requestId: request.id,
         ...(isLong ? { waitMs: REQUEST_TIMEOUT_MS } : { patienceMs: DATABASE_QUEUE_MS }),
       };
       request.requester = requester;

@@ -1,5 +1,5 @@
 import fp from 'fastify-plugin';
-import { openSender, type Sender } from '../webhooks/sender.ts';
+import type { Sender } from '../webhooks/sender.ts';
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -10,8 +10,12 @@ declare module 'fastify' {
 
 export default fp(
   async (app) => {
-    app.decorate('webhookSender', openSender(app.config));
-    app.addHook('onClose', () => app.webhookSender.close());
+    let opened: Promise<Sender> | undefined;
+    // Loaded at the first test event, because its HTTP client needs much memory.
+    const open = async () => (await import('../webhooks/sender.ts')).openSender(app.config);
+    const close = async () => (await opened)?.close();
+    app.decorate('webhookSender', { send: async (...given) => (await (opened ??= open())).send(...given), close });
+    app.addHook('onClose', close);
   },
   { name: 'webhook-sender', dependencies: ['services'] },
 );

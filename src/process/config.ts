@@ -173,8 +173,8 @@ export const ConfigSchema = Type.Object({
     { minLength: 1 },
   ),
   WEBHOOK_DELIVERIES: count(
-    'webhooks that a worker sends at the same time; one customer can use at most half of them, and so can all endpoints whose last delivery failed; an answer that takes longer than 250 ms does not count any more',
-    100,
+    'webhooks that a worker sends at the same time; one customer can use at most half of them, and so can all endpoints whose last delivery failed',
+    1000,
   ),
   LOG_LEVEL: Type.Union(
     (['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const).map((level) => Type.Literal(level)),
@@ -314,14 +314,14 @@ export class ConfigError extends Error {
 const properties: TProperties = ConfigSchema.properties;
 const secrets = Object.keys(properties).filter((name) => properties[name]!['secret'] === true);
 
+/** Variables for which an empty text is a value. For all others, it means that the variable is not set. */
+const emptyMeansOff = new Set(['VERIFY_CANARY_DOMAINS']);
+
 /**
  * Ignores variables with an empty value. Reads secrets from files (see `readSecretFiles`), and inserts passwords into
  * the database and Redis URLs.
  * @throws ConfigError listing all invalid variables
  */
-/** Variables for which an empty text is a value. For all others, it means that the variable is not set. */
-const emptyMeansOff = new Set(['VERIFY_CANARY_DOMAINS']);
-
 export function parseConfig(variables: Record<string, string | undefined>): Config {
   const { environment, faults: fileFaults } = readSecretFiles(variables, secrets);
   const given = Object.keys(properties).filter(

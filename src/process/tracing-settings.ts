@@ -23,7 +23,7 @@ export function isHeader(text: string): boolean {
 /** Maximum length of a resource attribute's name or value in the OpenTelemetry library (UTF-16 units). */
 const maxAttributeLength = 255;
 
-/** True for an empty text or a resource attribute `name=value`, percent-encoded. */
+/** Returns true for a resource attribute `name=value`, percent-encoded, and for an empty text. */
 export function isResourceAttribute(text: string): boolean {
   if (text === '') return true;
   const parts = text.split('=');

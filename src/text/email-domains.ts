@@ -2,8 +2,8 @@ import { domainToASCII, domainToUnicode } from 'node:url';
 
 /** Letters, marks and digits of any script, in labels: what can be an internationalised domain name. */
 const label = String.raw`[\p{L}\p{N}](?:[\p{L}\p{M}\p{N}-]*[\p{L}\p{M}\p{N}])?`;
-const domainName = new RegExp(String.raw`^${label}(?:\.${label})+$`, 'u');
-const maxDomainLength = 253;
+export const domainName = new RegExp(String.raw`^${label}(?:\.${label})+$`, 'u');
+export const maxDomainLength = 253;
 
 // eslint-disable-next-line no-control-regex
 const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);

@@ -1,35 +1,47 @@
 import { Ajv2020, type ErrorObject, type Options } from 'ajv/dist/2020.js';
 import { maxFaults, validationFailed, type DomainError, type Fault } from '../errors.ts';
-import { fileKeywords } from '../files/keywords.ts';
-import { unsafeNumber } from '../filters/values.ts';
-import { filterKeywords } from '../filters/keywords.ts';
-import { faultKeywords, withParents } from '../schemas/base/fault-keywords.ts';
-import { formats, type Format } from '../schemas/base/formats.ts';
+import { ruleKeyword } from '../filters/keywords.ts';
+import { countryCode, formats, type Format } from '../schemas/base/formats.ts';
+import { customPattern } from '../schemas/filters.ts';
 import { keywords } from '../schemas/base/keywords.ts';
-import { escapePointer } from '../text/json-pointer.ts';
+import { escapePointer, tokensOf } from '../text/json-pointer.ts';
 
 /** The validator does not convert or remove values, and adds no defaults. */
 const options: Options = {
   strict: true,
   allowUnionTypes: true,
   formats,
-  keywords: [...filterKeywords, ...fileKeywords, ...keywords, 'x-batch-items'],
+  keywords: [ruleKeyword, ...keywords, 'x-batch-items'],
 };
 
 /** Decides whether a value is valid. Stops at the first error, so a huge invalid value costs little. */
 const checker = new Ajv2020(options);
 
-/** Finds all errors of an invalid value, up to about `maxFaults`. */
+/** Finds all errors of an invalid value. */
 const finder = new Ajv2020({ ...options, allErrors: true, meta: false, validateSchema: false });
-// Ajv itself stops at the first error or never, so our versions of its array and object keywords stop earlier. The
-// option `verbose` is off: verbose errors contain the body, and Ajv keeps them in memory.
-for (const keyword of faultKeywords(finder, maxFaults)) {
-  finder.removeKeyword(keyword.keyword as string);
-  finder.addKeyword(keyword);
+
+/** Of a value with more parts, such as elements of arrays, only the first error is found. Those of 64 KiB have fewer. */
+const maxParts = 33_000;
+
+function isLarge(value: unknown): boolean {
+  let parts = 0;
+  const left = [value];
+  while (left.length > 0 && parts <= maxParts) {
+    const part = left.pop();
+    if (typeof part !== 'object' || part === null) continue;
+    const inside: unknown[] = Object.values(part);
+    parts += inside.length;
+    if (parts <= maxParts) left.push(...inside);
+  }
+  return parts > maxParts;
 }
 
 /** What is wrong with a value: a keyword of the schema, and its value there. */
-export type MessageFor = (error: Pick<ErrorObject, 'keyword' | 'params' | 'message' | 'parentSchema'>) => string;
+export type MessageFor = (
+  error: Pick<ErrorObject, 'keyword' | 'params' | 'message' | 'parentSchema'>,
+  /** Returns the invalid value. */
+  value?: () => unknown,
+) => string;
 
 export interface Validator {
   (value: unknown): true | { error: DomainError };
@@ -49,8 +61,10 @@ export function compile(schema: object): Validator {
   };
   const faultsOf = (value: unknown, messageFor: MessageFor = messageOf): Fault[] => {
     if (isValid(value)) return [];
-    const find = finder.compile(schema); // cached by Ajv after the first call
-    return find(value) ? [] : toFaults(withParents(schema, find.errors!) as ErrorObject[], messageFor);
+    const find = (isLarge(value) ? checker : finder).compile(schema); // cached by Ajv after the first call
+    const faults = find(value) ? [] : toFaults(schema, value, find.errors!, messageFor);
+    find.errors = null;
+    return faults;
   };
   const validate = (value: unknown) => {
     const faults = faultsOf(value);
@@ -59,49 +73,130 @@ export function compile(schema: object): Validator {
   return Object.assign(validate, { faultsOf, isValid });
 }
 
-function toFaults(errors: ErrorObject[], messageFor: MessageFor): Fault[] {
+function toFaults(schema: object, value: unknown, errors: ErrorObject[], messageFor: MessageFor): Fault[] {
   const faults = new Map<string, Fault>();
-  for (const error of errors) {
+  for (const error of withoutBranches(schema, errors)) {
     const path = pointerOf(error);
-    if (!faults.has(path)) faults.set(path, { path, message: messageFor(error) });
+    // Of an invalid name, Ajv reports the name and then its object.
+    if (faults.has(path) || (error.propertyName !== undefined && error.keyword === 'pattern')) continue;
+    const parentSchema = error.parentSchema ?? parentIn(schema, error.schemaPath);
+    // The `description` of the schema of `not` says what is wrong.
+    const { description = error.message } = (parentSchema?.['not'] ?? {}) as { description?: string };
+    const full = {
+      ...error,
+      ...(parentSchema && { parentSchema }),
+      ...(error.keyword === 'not' && { message: description! }),
+    };
+    const message = messageFor(full, () => valueAt(value, error.instancePath));
+    faults.set(path, { path, message: error.propertyName === undefined ? message : `has a name that ${message}` });
     if (faults.size > maxFaults) break;
   }
   return [...faults.values()];
 }
 
-/** For a missing property, the pointer that it would have. */
-function pointerOf({ instancePath, params }: ErrorObject): string {
-  const property: string | undefined = params['missingProperty'];
+/**
+ * Ajv reports the errors of all alternatives (`anyOf`), and then that none is valid. Keeps the errors of the only one that
+ * takes values of this type, or else one error for all.
+ */
+function withoutBranches(schema: object, errors: ErrorObject[]): ErrorObject[] {
+  const kept: ErrorObject[] = [];
+  for (const error of errors) {
+    if (error.keyword !== 'anyOf') {
+      kept.push(error);
+      continue;
+    }
+    const { instancePath } = error;
+    const first =
+      kept.findLastIndex(
+        (one) => !one.schemaPath.startsWith(`${error.schemaPath}/`) || !one.instancePath.startsWith(instancePath),
+      ) + 1;
+    const branches = Object.values(
+      Object.groupBy(
+        kept.splice(first),
+        ({ schemaPath }) => schemaPath.slice(error.schemaPath.length + 1).split('/')[0]!,
+      ),
+    ) as ErrorObject[][];
+    const isOther = (one: ErrorObject[]): boolean =>
+      one.some((of) => of.keyword === 'type' && of.instancePath === instancePath);
+    const fitting = branches.filter((one) => !isOther(one));
+    const types = typesOf(parentIn(schema, error.schemaPath)!);
+    if (fitting.length === 1 || types.length === 0) kept.push(...(fitting[0] ?? []));
+    else kept.push({ ...error, keyword: 'type', params: { type: types } });
+  }
+  return kept;
+}
+
+type Schema = Record<string, unknown>;
+
+const typesOf = ({ anyOf }: Schema): unknown[] => [...new Set((anyOf as Schema[]).flatMap(({ type = [] }) => type))];
+
+/** Returns the schema with the keyword at a path, which Ajv itself adds only together with the value. */
+function parentIn(schema: object, path: string): Schema | undefined {
+  const tokens = tokensOf(decodeURIComponent(path.replace(/^#/, ''))).slice(0, -1);
+  return valueIn(schema, tokens) as Schema | undefined;
+}
+
+const valueAt = (value: unknown, pointer: string): unknown => valueIn(value, tokensOf(pointer));
+
+const valueIn = (value: unknown, tokens: readonly string[]): unknown =>
+  tokens.reduce<unknown>((part, token) => (part as Schema | undefined)?.[token], value);
+
+/** For a property that is missing or not allowed, the pointer that it would have or has. */
+function pointerOf({ instancePath, params, propertyName }: ErrorObject): string {
+  const property: string | undefined =
+    params['missingProperty'] ?? params['additionalProperty'] ?? params['propertyName'] ?? propertyName;
   return property === undefined ? instancePath : `${instancePath}/${escapePointer(property)}`;
 }
 
-function messageOf(error: Parameters<MessageFor>[0]): string {
+const messageOf: MessageFor = (error, value) => {
   const { keyword, params, parentSchema } = error;
   switch (keyword) {
     case 'required':
     case 'dependentRequired':
       return 'is required';
     case 'additionalProperties':
-      return `is not known here; allowed: ${Object.keys(parentSchema?.['properties'] ?? {}).join(', ') || 'nothing'}`;
+    case 'propertyNames':
+      return `is not known here; allowed: ${allowedIn(parentSchema ?? {})}`;
+    case 'pattern':
+      return isOfNames(params['pattern']) ? `must be one of ${namesIn(params['pattern'])}` : error.message!;
+    case 'maxItems':
+      return `must have at most ${params['limit']} elements`;
+    case 'minItems':
+      return `must have at least ${params['limit']} elements`;
     case 'type':
       return typeMessage(params['type'], parentSchema ?? {});
     case 'enum':
       return `must be one of ${params['allowedValues'].join(', ')}`;
     case 'maxLength':
       return parentSchema?.['format'] in formatNames
-        ? `must be ${formatNames[parentSchema!['format'] as Format]}`
+        ? formatMessage(parentSchema!['format'] as Format, value)
         : `must have at most ${params['limit']} characters`;
     case 'minLength':
       return params['limit'] === 1 ? 'must not be empty' : `must have at least ${params['limit']} characters`;
     case 'minimum':
     case 'maximum':
-      return Math.abs(params['limit']) === Number.MAX_SAFE_INTEGER ? unsafeNumber : error.message!;
+      return Math.abs(params['limit']) === Number.MAX_SAFE_INTEGER
+        ? `is a number beyond ±${Number.MAX_SAFE_INTEGER}: send it as a text`
+        : error.message!;
     case 'format':
-      return `must be ${formatNames[params['format'] as Format]}`;
+      return formatMessage(params['format'] as Format, value);
     default:
       return error.message ?? 'is not valid';
   }
-}
+};
+
+const isOfNames = (pattern: string): boolean => /^\^\([a-z]/.test(pattern);
+
+/** Returns the names that a pattern of `nameOf` allows. */
+const namesIn = (pattern: string): string =>
+  pattern
+    .slice(2, -2)
+    .replace(customPattern.slice(1, -1), 'custom_fields.<key>')
+    .replaceAll('[.]', '.')
+    .replaceAll('|', ', ');
+
+const allowedIn = ({ properties = {}, patternProperties }: Schema): string =>
+  [...Object.keys(properties as object), ...(patternProperties ? ['custom_fields.<key>'] : [])].join(', ') || 'nothing';
 
 const typeNames: Record<string, string> = {
   object: 'an object',
@@ -132,11 +227,20 @@ function typeMessage(types: string | string[], schema: Record<string, unknown>):
   return `must be ${names.join(' or ')}${members}${shown}`;
 }
 
+function formatMessage(format: Format, value?: () => unknown): string {
+  const given = value?.();
+  if (format !== 'country' || typeof given !== 'string') return `must be ${formatNames[format]}`;
+  const code = countryCode(given);
+  const shown = JSON.stringify(given.length > 32 ? `${given.slice(0, 32)}…` : given);
+  return `${shown} is not a country code${code === undefined ? ', such as DE' : `: ${code}`}`;
+}
+
 const formatNames: Record<Format, string> = {
   uuid: 'a UUID',
   email: 'an e-mail address',
   'date-time': 'an RFC 3339 date-time with an offset, of a real date in the years 0001 to 9999',
   'feed-start': 'start, now, or an RFC 3339 date-time with an offset, of a real date in the years 0001 to 9999',
+  domain: 'a domain such as example.com, or a web address',
   name: '1 to 255 characters, not counting white space around them',
   'key-name': '1 to 120 characters, not counting white space around them',
   country: 'an ISO 3166-1 alpha-2 country code, or empty',

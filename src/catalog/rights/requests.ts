@@ -187,7 +187,7 @@ export async function apply(
   return { ...(await sweepCatalog(services, true)), suppressed };
 }
 
-/** Changes suppressions and notes the action, in one transaction. No job unlocks the people after it. */
+/** Changes suppressions and records the action in one transaction. After it, no job unlocks these people. */
 async function changeSuppressions(
   { db }: RightsServices,
   action: PrivacyAction['action'],

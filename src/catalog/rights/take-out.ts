@@ -63,8 +63,9 @@ const eraseOfCustomer = (
 ): Promise<Effects> =>
   db.for({ customerId }, 'command').transaction((sql) =>
     withLastWrites(sql, customerId, async (last) => {
-      const contacts = await markRemovalRequested(sql, customerId, prospectIds, last);
+      // Rows of jobs are locked before the customer's records, as workers do.
       const results = await clearUnlockResults(sql, customerId, prospectIds);
+      const contacts = await markRemovalRequested(sql, customerId, prospectIds, last);
       const removed = await insertRemovals(sql, customerId, prospectIds, erasures);
       for (const id of removed) last.removed(id);
       return { ...noEffects, told: removed.length, contacts: contacts.length, results };

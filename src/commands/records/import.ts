@@ -17,6 +17,7 @@ import { receiveFile } from '../../jobs/imports/receive-file.ts';
 import { beginImport } from '../../jobs/imports/start-import.ts';
 import { logger } from '../../process/logger.ts';
 import { requireCustomer } from '../../queries/accounts/customers.ts';
+import { hasWorker } from '../../queries/jobs/backlog.ts';
 import { allImports, findInterruptedImport, requireImport } from '../../queries/imports/imports.ts';
 import type { MatchField } from '../../schemas/batches.ts';
 import {
@@ -223,14 +224,18 @@ async function sendIfMissing(
 /** Interval for polling an import while another process works on it (ms). */
 const lookMs = 500;
 
-/** Waits until an import has ended, and returns it. Meanwhile, this process works on it too, beside workers. */
+/** Without a sign of life of a worker for so long, this process does the work (seconds). */
+const aloneAfter = 15;
+
+/** Waits until an import has ended, and returns it. Without workers, this process works on it. */
 async function waitForEnd(db: SharedDatabase, customerId: string, id: string, progress: Progress): Promise<Import> {
   const context: RunContext = {
     db: db.for({ customerId }, 'import'),
     log: logger(readConfig()),
     stopping: new AbortController().signal,
   };
-  for (;;) {
+  // An interrupted run of the same command may have left the import unreleased.
+  for (let takesOver = true; ; takesOver = false) {
     const found = await db.lookup((sql) => requireImport(sql, customerId, id, allImports));
     if (found.finished_at !== null) return found;
     const { processed, total, failed } = found;
@@ -240,7 +245,9 @@ async function waitForEnd(db: SharedDatabase, customerId: string, id: string, pr
       processed,
       total ?? undefined,
     );
-    if (!(await workAtImport(context, customerId, { seconds: 0.5, only: id }))) await sleep(lookMs);
+    const isAlone = !(await db.lookup((sql) => hasWorker(sql, aloneAfter)));
+    if (!isAlone || !(await workAtImport(context, customerId, { seconds: 0.5, only: id, takesOver })))
+      await sleep(lookMs);
   }
 }
 

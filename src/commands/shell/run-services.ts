@@ -1,5 +1,4 @@
 import type { FastifyBaseLogger } from 'fastify';
-import { migrate } from '../../database/migrate.ts';
 import { readConfig } from '../../process/config.ts';
 import { logger } from '../../process/logger.ts';
 import { startTracing } from '../../tracing/tracing.ts';
@@ -20,7 +19,7 @@ export async function runServices<T>(
   const services = await openServices(config);
   const shutdown = new Shutdown(services);
   try {
-    if (options.migrate) await migrate(services.ownerUrl);
+    if (options.migrate) await (await import('../../database/migrate.ts')).migrate(services.ownerUrl);
     await requireSchema(services);
     services.watchDatabase(log);
     return await start(services, shutdown, log);

@@ -39,7 +39,12 @@ export function tailWith(tail: Tail | undefined, { cells, line, next }: RawRecor
   const found: FooterRecord[] = [];
   for (const [column, { text, broken }] of cells.entries()) {
     if (broken === undefined && trimText(text) === '') continue;
-    found.push({ line, column, text: trimText(text.slice(0, maxLength + 1)) });
+    // It is stored as JSON, which has no NUL and no half characters in PostgreSQL.
+    const storable = text
+      .slice(0, maxLength + 1)
+      .toWellFormed()
+      .replaceAll('\0', '\ufffd');
+    found.push({ line, column, text: trimText(storable) });
     if (filled.length < leastColumns && !filled.includes(column)) filled.push(column);
     if (found.length > 1 && filled.length >= leastColumns) break;
   }

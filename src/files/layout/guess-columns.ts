@@ -15,6 +15,11 @@ const rivals: readonly (readonly string[])[] = [
   ['company', 'company.industry'],
   ['company.id', 'company.name'],
   ['company.id', 'company.industry'],
+  ['company.id', 'company.domain'],
+  ['company.id', 'company.external_id'],
+  ['company.external_id', 'company.name'],
+  ['company.external_id', 'company.industry'],
+  ['company.external_id', 'company.domain'],
 ];
 
 const rivalsOf = (field: string): string[] =>
@@ -65,7 +70,7 @@ export class ColumnGuesser {
     for (const { i, field } of sorted) this.#take(i, field);
   }
 
-  /** Names whose meaning depends on the fields that have a column by now. */
+  /** Assigns columns whose names mean a field only if certain other fields have a column already, or have none. */
   #byOpenName(open: readonly number[]): void {
     for (const { keys, field, beside = [], without = [] } of openNamesOf[this.#input.object]) {
       if (!beside.every((other) => this.#taken.has(other)) || without.some((other) => this.#taken.has(other))) continue;

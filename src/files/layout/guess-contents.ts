@@ -1,4 +1,5 @@
 import type { ImportObject } from '../../schemas/imports.ts';
+import { domainOf } from '../../text/domains.ts';
 import { fold, words } from '../../text/fold.ts';
 import { findEmails, isNothing, readYear, type ValueReader } from '../values/read-value.ts';
 
@@ -68,6 +69,8 @@ const tests: Record<string, (contents: Contents, reader: ValueReader) => boolean
   social1_url: (contents) => contents.some((text) => /[./]/.test(text)),
   social2_url: (contents) => contents.some((text) => /[./]/.test(text)),
   gender: (contents) => share(contents, (text) => text.length <= 20) === 1,
+  domain: (contents) => contents.some((text) => domainOf(text) !== undefined),
+  'company.domain': (contents) => contents.some((text) => domainOf(text) !== undefined),
   external_id: isUnique,
 };
 

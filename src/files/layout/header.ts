@@ -1,13 +1,18 @@
-import { yieldToEventLoop } from '../../process/event-loop.ts';
+import { TimeSlice, yieldToEventLoop } from '../../process/event-loop.ts';
 import type { Cell } from '../cells.ts';
 import { invalidBytes } from '../encodings.ts';
-import { FileRefused } from '../file-refused.ts';
-import type { ImportFile } from '../import-file.ts';
-import { faultTexts, maxRecordBytes, type FilePosition, type RawRecord } from '../raw-records.ts';
-import { csvFormat, rowFormat, type RecordFormat } from '../record-formats.ts';
+import { FileRefused, NothingToRead } from '../file-refused.ts';
+import {
+  faultTexts,
+  maxColumns,
+  maxRecordBytes,
+  maxSurplus,
+  type FilePosition,
+  type RawRecord,
+} from '../raw-records.ts';
+import { csvFormat, lineFormat, type RecordFormat } from '../record-formats.ts';
 import { RecordScanner } from '../record-scanner.ts';
 import { trimText } from '../../text/trim.ts';
-import { textBlocks } from '../text-blocks.ts';
 
 /** Detected from the header line and the first records. */
 const separators = [',', ';', '\t', '|'] as const;
@@ -17,8 +22,6 @@ export interface CsvHeader {
   /** Of the errors file, for XLSX. */
   separator: Separator;
   headers: string[];
-  /** Of the first record. */
-  start: FilePosition;
 }
 
 /** The beginning of a file. */
@@ -30,12 +33,15 @@ export interface Beginning extends CsvHeader {
   records: readonly RawRecord[];
   /** The sample has all records of the file. */
   isWhole: boolean;
+  /** Yields all records below the header. To be called once. */
+  readOn(): AsyncGenerator<RawRecord[]>;
 }
+
+/** What is read from a file, once: its text, or the rows of a sheet. */
+export type Content = { texts: AsyncGenerator<string> } | { rows: AsyncGenerator<RawRecord[]> };
 
 /** Columns are guessed by what this many records hold. */
 export const sampledRecords = 200;
-
-export const maxColumns = 10_000;
 
 /** Records before the header of a file that begins with notes. */
 const maxNotes = 10;
@@ -52,22 +58,67 @@ interface HeaderOptions {
 
 /**
  * Reads the header line: the first line that is not blank, and not `sep=;`, in which Excel names the separator.
- * @param chunks of the file from its start (of XLSX its rows); only about the first MiB is read
+ * @param content only about the first MiB of a text is read
  * @throws FileRefused if there is no such line, or if it is too long or not valid CSV
  */
-export async function readHeader(
-  format: ImportFile['format'],
-  chunks: AsyncIterable<Buffer>,
-  { isNote = () => false, hasHeader = true }: HeaderOptions = {},
+export async function readHeader(content: Content, options: HeaderOptions = {}): Promise<Beginning> {
+  return 'rows' in content ? headerOfRows(content.rows, options) : headerOfText(content.texts, options);
+}
+
+/** Yields all lines of an NDJSON file. */
+export const readLines = (texts: AsyncGenerator<string>): AsyncGenerator<RawRecord[]> =>
+  scanned(new RecordScanner(lineFormat, fileStart.position), texts);
+
+async function headerOfText(
+  texts: AsyncGenerator<string>,
+  { isNote = noNote, hasHeader = true }: HeaderOptions,
 ): Promise<Beginning> {
-  const text = await readText(chunks);
-  const other = format === 'csv' ? otherFormats.find(([start]) => start.test(text.text)) : undefined;
+  const text = await readText(texts);
+  const other = otherFormats.find(([start]) => start.test(text.text));
   if (other) throw new FileRefused('is not CSV', undefined, other[1]);
   if (text.text.trim() === '') throw new FileRefused('has no header line');
-  const best = bestOf(candidatesOf(format, text, hasHeader ? isNote : () => false));
-  const { separator, format: recordFormat, header, from } = best;
-  const { cells, cellCount, line, next, fault } = header;
-  if (fault === 'invalid bytes') throw invalidBytes('utf-8', header.faultLine);
+  const { format, from, ...best } = bestOf(candidatesOf(text, hasHeader ? isNote : noNote));
+  requireReadable(best.header);
+  await yieldToEventLoop();
+  return beginningOf(best, hasHeader, {
+    first: recordsOf(text, format, from, mostFirst),
+    isWhole: text.isWholeFile,
+    readOn: (headers) => {
+      const own = csvFormat(best.separator, headers.length + maxSurplus);
+      return scanned(new RecordScanner(own, from.position), followed(text.blocks, from.index, texts));
+    },
+  });
+}
+
+async function headerOfRows(
+  rows: AsyncGenerator<RawRecord[]>,
+  { isNote = noNote, hasHeader = true }: HeaderOptions,
+): Promise<Beginning> {
+  const first: RawRecord[] = [];
+  let isWhole = false;
+  while (first.length < mostFirst && !isWhole) {
+    const { value, done } = await rows.next();
+    if (done) isWhole = true;
+    else first.push(...value);
+  }
+  if (first.length === 0) throw new NothingToRead();
+  const header = headerIn(first.slice(0, maxNotes + 1), hasHeader ? isNote : noNote);
+  requireReadable(header);
+  return beginningOf({ separator: ',', header }, hasHeader, {
+    first,
+    isWhole,
+    async *readOn() {
+      yield first;
+      yield* rows;
+    },
+  });
+}
+
+const noNote = (): boolean => false;
+
+/** @throws FileRefused */
+function requireReadable({ cells, cellCount, line, fault, faultLine }: RawRecord): void {
+  if (fault === 'invalid bytes') throw invalidBytes('utf-8', faultLine);
   if (fault !== undefined) throw new FileRefused(`has a header line that ${faultTexts[fault]}`, line);
   if (cellCount > maxColumns) throw new FileRefused(`has more than ${maxColumns} columns`, line);
   if (cells.some(({ text: name }) => name.includes('\0')))
@@ -75,22 +126,60 @@ export async function readHeader(
   // XLSX can write one as an escape sequence.
   if (cells.some(({ text: name }) => !name.isWellFormed()))
     throw new FileRefused('has a half of a character (a lone surrogate) in a header', line);
-  await yieldToEventLoop();
-  const most = maxNotes + 1 + sampledRecords;
-  const all = recordsOf(text, recordFormat, from, most);
+}
+
+/** Records from the start of the file, up to the last of the sample. */
+const mostFirst = maxNotes + 1 + sampledRecords;
+
+interface FirstRecords {
+  /** From the start of the file. */
+  first: readonly RawRecord[];
+  isWhole: boolean;
+  /** Yields all records of the file. */
+  readOn(headers: readonly string[]): AsyncGenerator<RawRecord[]>;
+}
+
+function beginningOf(
+  { separator, header: { cells, line } }: Pick<Candidate, 'separator' | 'header'>,
+  hasHeader: boolean,
+  { first, isWhole, readOn }: FirstRecords,
+): Beginning {
   const isNamed = hasHeader || cells[0]?.text === columnName(0);
-  const records = all.filter((record) => !isNamed || record.next.bytes > next.bytes).slice(0, sampledRecords);
+  const isBelow = (record: RawRecord): boolean => !isNamed || record.line > line;
+  const records = first.filter(isBelow).slice(0, sampledRecords);
   const sample = records.map((record) => record.cells);
   const width = Math.min(maxColumns, Math.max(...sample.map((record) => record.length), 1));
+  const headers = isNamed ? cells.map(headerOf) : Array.from({ length: width }, (_, i) => columnName(i));
   return {
     separator,
-    headers: isNamed ? cells.map(headerOf) : Array.from({ length: width }, (_, i) => columnName(i)),
-    start: isNamed ? next : from.position,
+    headers,
     line,
     sample,
     records,
-    isWhole: text.isWholeFile && all.length < most,
+    isWhole: isWhole && first.length < mostFirst,
+    async *readOn() {
+      for await (const some of readOn(headers)) yield some.filter(isBelow);
+    },
   };
+}
+
+async function* scanned(scanner: RecordScanner, texts: AsyncIterable<string>): AsyncGenerator<RawRecord[]> {
+  const slice = new TimeSlice();
+  for await (const text of texts) {
+    yield [...scanner.scan(text)];
+    if (slice.isOver) await slice.pause();
+  }
+  yield [...scanner.end()];
+}
+
+/** Yields the blocks of a text, and those that follow, without the first characters. */
+async function* followed(
+  blocks: readonly string[],
+  skipped: number,
+  rest: AsyncIterable<string>,
+): AsyncGenerator<string> {
+  for (const [i, block] of blocks.entries()) yield i === 0 ? block.slice(skipped) : block;
+  yield* rest;
 }
 
 /** Names a column of a file without a header line. */
@@ -109,18 +198,25 @@ const otherFormats: readonly (readonly [start: RegExp, advice: string])[] = [
 ];
 
 interface FirstText {
+  blocks: readonly string[];
+  /** All of them. */
   text: string;
   isWholeFile: boolean;
 }
 
 /** Reads about as many bytes as the longest allowed record. */
-async function readText(chunks: AsyncIterable<Buffer>): Promise<FirstText> {
-  let text = '';
-  for await (const block of textBlocks(chunks)) {
-    text += block;
-    if (text.length > maxRecordBytes) return { text, isWholeFile: false };
+async function readText(texts: AsyncGenerator<string>): Promise<FirstText> {
+  const blocks: string[] = [];
+  let isWholeFile = false;
+  for (let length = 0; length <= maxRecordBytes && !isWholeFile;) {
+    const { value, done } = await texts.next();
+    if (done) isWholeFile = true;
+    else {
+      blocks.push(value);
+      length += value.length;
+    }
   }
-  return { text, isWholeFile: true };
+  return { blocks, text: blocks.join(''), isWholeFile };
 }
 
 /** The header as it is with one of the possible separators. */
@@ -145,13 +241,12 @@ const fileStart: TextStart = { index: 0, position: { bytes: 0, line: 1 } };
 /** With this first line, Excel names the separator of a file. */
 const separatorLine = /^\ufeff?sep=([,;\t|])\r?\n/i;
 
-function candidatesOf(format: ImportFile['format'], text: FirstText, isNote: (cell: string) => boolean): Candidate[] {
+function candidatesOf(text: FirstText, isNote: (cell: string) => boolean): Candidate[] {
   const candidate = (separator: Separator, records: RecordFormat, from = fileStart): Candidate => {
     const first = recordsOf(text, records, from, maxNotes + 1 + comparedRecords);
     const header = headerIn(first.slice(0, maxNotes + 1), isNote);
     return { separator, format: records, header, records: first.slice(first.indexOf(header) + 1), from };
   };
-  if (format === 'xlsx') return [candidate(',', rowFormat(maxColumns))];
   const [line, named] = separatorLine.exec(text.text) ?? [];
   if (line !== undefined) {
     const from = { index: line.length, position: { bytes: Buffer.byteLength(line), line: 2 } };

@@ -1,22 +1,23 @@
 import type { Fault } from '../../errors.ts';
 import type { CustomType, MappedField, Mapping, MappingOrigin } from '../../schemas/imports.ts';
 import { yieldToEventLoop } from '../../process/event-loop.ts';
+import type { DeclaredField } from '../../schemas/base/declared-fields.ts';
 import { customKey } from '../../schemas/filters.ts';
 import { isEmailAddress } from '../../schemas/base/formats.ts';
 import { pointerTo } from '../../text/json-pointer.ts';
 import { FileRefused } from '../file-refused.ts';
-import { ignoredFields, importColumn, matchOf, type ImportFile } from '../import-file.ts';
-import type { DecimalMark } from '../values/custom-values.ts';
+import { declaredColumn, ignoredFields, importColumn, matchOf, type ImportFile } from '../import-file.ts';
+import type { DecimalMark, ReadType } from '../values/custom-values.ts';
 import { ValueReader } from '../values/read-value.ts';
 import { clashesOf, quoted } from './column-clashes.ts';
 import { firstColumns } from './column-names.ts';
 import { ColumnGuesser } from './guess-columns.ts';
 import { headerKey, namesOfFields } from './header-names.ts';
-import { readHeader, type Beginning, type CsvHeader } from './header.ts';
+import { readHeader, type Beginning, type Content, type CsvHeader } from './header.ts';
 import type { FooterRecord, Tail } from './footers.ts';
 import { misreadWord } from './misread.ts';
 
-/** How the columns of a file are read. Stored with the import, so that every worker reads the same. */
+/** How the columns of a file are read. Stored with the import. */
 export interface CsvLayout extends CsvHeader {
   /** By column, such as `company.name`; null if it is left out. */
   columns: (string | null)[];
@@ -24,8 +25,10 @@ export interface CsvLayout extends CsvHeader {
   origins?: (MappingOrigin | null)[];
   /** By column: the field that a mapping gives, also if this import ignores it. Only during the first reading. */
   meant?: (string | null)[];
-  /** By column: the type of a custom field, as given, or as the first reading finds it. */
-  types?: (CustomType | null)[];
+  /** By column: the type of a custom field, as declared, as given, or as the first reading finds it. */
+  types?: (ReadType | null)[];
+  /** By column: the field is declared, which decides its type. Only during the first reading. */
+  isDeclared?: boolean[];
   /** By column: the decimal mark of a custom field's numbers, as the first reading finds it; null if it does not. */
   decimalMarks?: (DecimalMark | null)[];
   /** What the cells of each column were so far (see column-types.ts). Only during the first reading. */
@@ -50,16 +53,15 @@ export type RememberedMapping = (headers: readonly string[]) => Promise<Mapping 
 const nothingRemembered: RememberedMapping = () => Promise.resolve(undefined);
 
 /**
- * Returns null for an NDJSON file, which has no header line.
- * @throws FileRefused if there is no header line, or if the columns cannot be mapped to fields
+ * Decides how the columns are read.
+ * @throws FileRefused if the columns cannot be mapped to fields
  */
 export async function readLayout(
   file: ImportFile,
-  chunks: AsyncIterable<Buffer>,
+  beginning: Beginning,
   remembered: RememberedMapping = nothingRemembered,
-): Promise<CsvLayout | null> {
-  if (file.format === 'ndjson' || file.format === 'auto') return null;
-  const { layout, faults } = layoutOf(file, await planColumns(file, chunks, remembered));
+): Promise<CsvLayout> {
+  const { layout, faults } = layoutOf(file, await planColumns(file, beginning, remembered));
   if (faults.length > 0) throw new FileRefused(`cannot be imported: ${summary(faults)}`);
   return layout;
 }
@@ -86,15 +88,14 @@ export interface ColumnPlan {
 }
 
 /**
- * Reads the beginning of a file, and decides the field of each column.
- * @throws FileRefused if there is no header line that can be read
+ * Decides the field of each column.
+ * @throws FileRefused if the first line is no header
  */
 export async function planColumns(
   file: ImportFile,
-  chunks: AsyncIterable<Buffer>,
+  beginning: Beginning,
   remembered: RememberedMapping = nothingRemembered,
 ): Promise<ColumnPlan> {
-  const beginning = await readHeaderOf(file, chunks);
   const known = file.guess ? await remembered(beginning.headers) : undefined;
   requireHeader(file, beginning, known);
   const first = firstColumns(beginning.headers);
@@ -107,9 +108,12 @@ export async function planColumns(
   return { beginning, decisions };
 }
 
-/** @throws FileRefused if there is no header line that can be read */
-export const readHeaderOf = (file: ImportFile, chunks: AsyncIterable<Buffer>): Promise<Beginning> =>
-  readHeader(file.format, chunks, { isNote: isNoteFor(file), hasHeader: file.hasHeader ?? true });
+/**
+ * Reads the beginning of a CSV or XLSX file.
+ * @throws FileRefused if there is no header line that can be read
+ */
+export const readHeaderOf = (file: ImportFile, content: Content): Promise<Beginning> =>
+  readHeader(content, { isNote: isNoteFor(file), hasHeader: file.hasHeader ?? true });
 
 /** A single cell above the header of a guessed file is a note, unless it names a field. */
 const isNoteFor =
@@ -206,7 +210,7 @@ export function layoutOf(
   file: ImportFile,
   { beginning, decisions }: ColumnPlan,
 ): { layout: CsvLayout; faults: Fault[] } {
-  const { separator, headers, start } = beginning;
+  const { separator, headers } = beginning;
   const ignored = ignoredFields(file);
   const unknown = decisions.map((decision, i) => {
     if (decision) return decision.field !== null && !isKnown(file, decision.field);
@@ -216,6 +220,7 @@ export function layoutOf(
     const field = decision?.field ?? null;
     return field === null || unknown[i] || ignored.has(field) ? null : field;
   });
+  const declared = columns.map((field) => declaredColumn(file, field));
   const isLenient = file.guess || file.ignoreUnknown;
   const faults = [
     ...headers.filter((_, i) => unknown[i] && (!isLenient || (file.guess && decisions[i]))).map(unknownHeader),
@@ -225,11 +230,13 @@ export function layoutOf(
   const layout: CsvLayout = {
     separator,
     headers,
-    start,
     columns,
     meant: decisions.map((decision) => (decision && isMapped(decision.origin) ? decision.field : null)),
     origins: decisions.map((decision) => decision?.origin ?? null),
-    types: columns.map((field, i) => (isCustom(field) ? (decisions[i]?.type ?? null) : null)),
+    types: columns.map((field, i) =>
+      isCustom(field) ? (readTypeOf(declared[i]) ?? decisions[i]?.type ?? null) : null,
+    ),
+    isDeclared: declared.map((field) => field !== undefined),
     ...(file.isWindowsByDefault && { misread: misreadWord(textsOf(beginning)) }),
   };
   return { layout, faults };
@@ -245,10 +252,13 @@ export const isMapped = (origin: MappingOrigin | null | undefined): boolean =>
   origin === 'given' || origin === 'remembered';
 
 /** Returns the field of a column, with its type if it has one. The layout is not settled yet. */
-export function mappedFieldOf({ columns, meant, types }: CsvLayout, i: number): MappedField {
+export function mappedFieldOf({ columns, meant, types, isDeclared }: CsvLayout, i: number): MappedField {
   const [field, type] = [columns[i] ?? meant?.[i] ?? null, types?.[i]];
-  return field !== null && type ? { field, type } : field;
+  return field !== null && type && !isDeclared?.[i] ? { field, type: type as CustomType } : field;
 }
+
+const readTypeOf = (field: DeclaredField | undefined): ReadType | undefined =>
+  field && (field.type === 'long_text' || field.type === 'choice' ? 'text' : field.type);
 
 const isKnown = ({ object }: ImportFile, field: string): boolean =>
   field === recordHeader || importColumn(object, field) !== undefined;

@@ -61,7 +61,7 @@ const isUnnamed = ({ headers, columns }: CsvLayout, i: number): boolean => heade
  * @throws FileRefused if a column has values, but no header
  */
 export function settleLayout(file: ImportFile, layout: CsvLayout): CsvLayout {
-  const { seen = [], meant: _meant, tail, ...rest } = layout;
+  const { seen = [], meant: _meant, isDeclared: _declared, tail, ...rest } = layout;
   const { headers, columns, types = [], origins = [] } = rest;
   const places = [...headers.keys()];
   const unnamed = places.find((i) => isUnnamed(rest, i) && origins[i] !== 'given' && seen[i]);

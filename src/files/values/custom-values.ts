@@ -1,8 +1,28 @@
 import type { CustomType } from '../../schemas/imports.ts';
+import { fold } from '../../text/fold.ts';
 import { trimText } from '../../text/trim.ts';
-import { InvalidCell, isNothing, quoted } from './read-value.ts';
+import { InvalidCell, isNothing, quoted, readUrl } from './read-value.ts';
 
 type CustomValue = string | number | boolean;
+
+/** How the cells of a custom field are read: as an import says, or as the field is declared. */
+export type ReadType = CustomType | 'url';
+
+/** Choices by how they can be written: exactly, or folded. */
+export type Choices = ReadonlyMap<string, string>;
+
+export const choicesBy = (choices: readonly string[]): Choices =>
+  new Map([
+    ...choices.map((choice) => [fold(choice), choice] as const),
+    ...choices.map((choice) => [choice, choice] as const),
+  ]);
+
+/** Returns the choice that a text means, or the text. Undefined for an empty value. */
+export function readChoice(text: string, choices: Choices): string | undefined {
+  const trimmed = trimText(text);
+  const meant = choices.get(text) ?? choices.get(trimmed) ?? choices.get(fold(trimmed));
+  return meant ?? (trimmed === '' || isNothing(trimmed) ? undefined : trimmed);
+}
 
 /**
  * Reads the value of a custom field.
@@ -10,17 +30,18 @@ type CustomValue = string | number | boolean;
  * @returns undefined for an empty value
  * @throws InvalidCell if the text is not of the type
  */
-export function readCustom(text: string, type: CustomType, mark?: DecimalMark): CustomValue | undefined {
+export function readCustom(text: string, type: ReadType, mark?: DecimalMark): CustomValue | undefined {
   const trimmed = trimText(text);
   if (trimmed === '' || (type !== 'text' && isNothing(trimmed))) return undefined;
   return readers[type](trimmed, mark);
 }
 
-const readers: Record<CustomType, (text: string, mark?: DecimalMark) => CustomValue> = {
+const readers: Record<ReadType, (text: string, mark?: DecimalMark) => CustomValue> = {
   text: (text) => text,
   number: readNumber,
   boolean: readBoolean,
   date: readDate,
+  url: readUrl,
 };
 
 /** What stands before the decimals of a number. */

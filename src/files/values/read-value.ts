@@ -1,4 +1,5 @@
 import { isEmailAddress } from '../../schemas/base/formats.ts';
+import { domainOf } from '../../text/domains.ts';
 import { trimText } from '../../text/trim.ts';
 import { countryCodes, type CountryCodes } from './country-codes.ts';
 import { phoneReader, type PhoneNumber, type PhoneReader } from './phones.ts';
@@ -14,12 +15,13 @@ export class InvalidCell extends Error {}
  * - `country`: the name of a country in any language, or its code.
  * - `year`: a year, or a date with it.
  * - `email`, `emails`: addresses, also as `Ada <ada@example.com>` or `mailto:ada@example.com`.
+ * - `domain`: a host name, or a web address with it.
  * - `url`: a web address, also without `https://`.
  * - `phone`, `phones`: phone numbers in any usual form.
  * - `full name`: the name of a person, which becomes a first and a last name.
  */
 export type ValueKind =
-  'text' | 'name' | 'full name' | 'country' | 'year' | 'email' | 'emails' | 'url' | 'phone' | 'phones';
+  'text' | 'name' | 'full name' | 'country' | 'year' | 'email' | 'emails' | 'domain' | 'url' | 'phone' | 'phones';
 
 /** Reads the values of cells. */
 export class ValueReader {
@@ -133,6 +135,20 @@ function plainAddress(part: string): string {
 }
 
 export const noEmail = (text: string): string => `${quoted(text)} is not an e-mail address`;
+
+/** @throws InvalidCell */
+export function readDomain(text: string): string {
+  const domain = domainOf(text);
+  if (domain === undefined) throw new InvalidCell(noDomain(text));
+  if (sharedPage.test(text)) throw new InvalidCell(`${quoted(text)} is a page on a site of many companies`);
+  return domain;
+}
+
+/** Columns called "Website" have such pages too. Their companies would be one, because they have one domain. */
+const sharedPage =
+  /^(?:https?:\/\/)?(?:[\w-]+\.)*(?:(?:facebook|instagram|linkedin|pinterest|tiktok|twitter|x|xing|youtube)\.com|linktr\.ee|sites\.google\.com|business\.site)\/[^?#\s]/i;
+
+export const noDomain = (text: string): string => `${quoted(text)} is not a domain (such as example.com)`;
 
 const host = /^[\p{L}\d-]+(?:\.[\p{L}\d-]+)+(?:[/?#:]\S*)?$/u;
 

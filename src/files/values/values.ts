@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { validationFailed, type Fault } from '../../errors.ts';
-import type { CustomType, InvalidValues } from '../../schemas/imports.ts';
+import type { InvalidValues } from '../../schemas/imports.ts';
 import { lengthOf } from '../../text/code-points.ts';
 import { pointerTo, tokensOf } from '../../text/json-pointer.ts';
 import { trimText } from '../../text/trim.ts';
-import { readCustom, type DecimalMark } from './custom-values.ts';
+import { readChoice, readCustom, type Choices, type DecimalMark, type ReadType } from './custom-values.ts';
 import { hasTwoFamilyNamesIn, readFullName } from './full-names.ts';
 import type { PhoneNumber } from './phones.ts';
 import {
@@ -13,6 +13,7 @@ import {
   isNothing,
   noEmail,
   quoted,
+  readDomain,
   readUrl,
   readYear,
   type ValueKind,
@@ -24,7 +25,8 @@ type Json = Record<string, unknown>;
 /** A column, and the place of its values in an item: a field, and a property if the field is an object. */
 interface Column {
   kind?: ValueKind | undefined;
-  customType?: CustomType | undefined;
+  customType?: ReadType | undefined;
+  choices?: Choices | undefined;
   decimalMark?: DecimalMark | undefined;
   /** Of the field (characters). */
   maxLength?: number | undefined;
@@ -125,6 +127,7 @@ const readTexts: Record<
   name: (text) => text,
   country: (text, { reader }) => reader.country(text),
   year: readYear,
+  domain: readDomain,
   url: readUrl,
   phone: readPhoneText,
   email: (text, context) => {
@@ -176,7 +179,7 @@ function readOr(column: Column, value: unknown, context: Context): unknown {
 }
 
 /** The longest text that is read for each kind of value (characters); a field can have its own maximum. */
-const maxLengths: Partial<Record<ValueKind | CustomType, number>> = {
+const maxLengths: Partial<Record<ValueKind | ReadType, number>> = {
   'full name': 600,
   country: 100,
   year: 40,
@@ -202,10 +205,11 @@ function requireLength({ kind, customType, maxLength }: Column, text: string): v
 
 /** @throws InvalidCell */
 function readAs(column: Column, value: unknown, context: Context): unknown {
-  const { kind, customType, decimalMark } = column;
+  const { kind, customType, choices, decimalMark } = column;
   if (Array.isArray(value))
     for (const one of value) requireLength(column, typeof one === 'string' ? one : asWritten(one));
   if (typeof value === 'string') requireLength(column, value);
+  if (choices && typeof value === 'string') return readChoice(value, choices);
   if (customType !== undefined) return typeof value === 'string' ? readCustom(value, customType, decimalMark) : value;
   if (kind === 'phones') return readPhones(value as PhoneNumber[], context);
   if (kind === 'emails') {

@@ -1,7 +1,7 @@
-import { mayBeLiteral } from '../cells.ts';
 import { FileRefused } from '../file-refused.ts';
-import { maxRecordBytes } from '../raw-records.ts';
-import { rowLine, tooLongLine, type SheetCell, type SheetMark } from '../record-formats.ts';
+import { mayBeLiteral, type Cell } from '../cells.ts';
+import { isEmpty, maxColumns, maxRecordBytes, maxSurplus, type RawRecord } from '../raw-records.ts';
+import { emptyCell } from '../record-formats.ts';
 import { dateText, isoDateText, numberText, unescapeText, withZeros, type Formats } from './cell-values.ts';
 import { maxCellLength, maxColumnNumber, maxRowNumber, maxRows, maxUnpackedBytes } from './limits.ts';
 import { readSharedStrings, type SharedStrings } from './shared-strings.ts';
@@ -13,13 +13,12 @@ export interface XlsxFile {
   /** Names, in order. */
   sheets: string[];
   /**
-   * Yields the rows of a sheet, each as a line of `rowFormat`; blank rows, and those before the header, are blank lines,
-   * so that the number of the line is that of the row.
+   * Yields the rows of a sheet, but for blank ones and those before the header. A record's line is the number of the row.
    * @param sheet its name; null: the first that is visible
    * @param hasHeader the first row with at least two filled cells is the header. Else the first with one is a record
    * @throws FileRefused
    */
-  rows(sheet: string | null, hasHeader?: boolean): AsyncGenerator<Buffer>;
+  rows(sheet: string | null, hasHeader?: boolean): AsyncGenerator<RawRecord[]>;
 }
 
 /**
@@ -49,7 +48,7 @@ interface RowsOptions {
 async function* rowsOf(
   { zip, sheets }: Workbook,
   { readShared, name, hasHeader }: RowsOptions,
-): AsyncGenerator<Buffer> {
+): AsyncGenerator<RawRecord[]> {
   const first = sheets.find(({ isHidden }) => !isHidden) ?? sheets[0];
   const sheet = name === null ? first : sheets.find((one) => one.name === name);
   if (!sheet)
@@ -59,14 +58,9 @@ async function* rowsOf(
       namesOf(sheets),
     );
   const rows = new SheetRows(...(await readShared()), hasHeader);
-  let bytes = 0;
   for await (const _ of parseXml(zip.open(sheet.part), rows)) {
-    const lines = rows.take();
-    if (lines === '') continue;
-    const chunk = Buffer.from(lines);
-    bytes += chunk.length;
-    if (bytes > maxUnpackedBytes) throw new FileRefused(`has more than ${maxUnpackedBytes / 1024 / 1024} MiB of cells`);
-    yield chunk;
+    const records = rows.take();
+    if (records.length > 0) yield records;
   }
   rows.end();
 }
@@ -78,13 +72,16 @@ function namesOf(sheets: Workbook['sheets']): string | undefined {
   return names.length === 0 ? undefined : `it has ${names.join(', ')}${sheets.length > maxNamed ? ' and others' : ''}`;
 }
 
-/** Turns the XML of a sheet into lines. */
+/** A filled cell: the number of its column, from 0, and what it holds. */
+type SheetCell = readonly [column: number, cell: Cell];
+
+/** Turns the XML of a sheet into records. */
 class SheetRows implements XmlHandler {
   readonly #strings: SharedStrings;
   readonly #formats: Formats;
-  #lines = '';
-  /** Number of the last row in `#lines`. */
-  #written = 0;
+  #records: RawRecord[] = [];
+  /** Of all rows so far. */
+  #characters = 0;
   #row = 0;
   #cells: SheetCell[] = [];
   /** Characters of the row. */
@@ -108,11 +105,11 @@ class SheetRows implements XmlHandler {
     this.#leastHeaders = hasHeader ? 2 : 1;
   }
 
-  /** Returns the lines since the last call. */
-  take(): string {
-    const lines = this.#lines;
-    this.#lines = '';
-    return lines;
+  /** Returns the records since the last call. */
+  take(): RawRecord[] {
+    const records = this.#records;
+    this.#records = [];
+    return records;
   }
 
   end(): void {
@@ -162,13 +159,14 @@ class SheetRows implements XmlHandler {
     this.#length += text.length > maxCellLength ? maxRecordBytes + 1 : text.length;
     if (this.#length > maxRecordBytes) return;
     if (this.#cells.length === maxColumnNumber) throw twoInOnePlace(this.#row);
-    this.#cells.push([this.#column - 1, text, isUncomputed ? 'f' : this.#markOf(text)]);
+    this.#cells.push([this.#column - 1, this.#cellOf(text, isUncomputed)]);
   }
 
-  #markOf(text: string): SheetMark {
-    if (this.#type === 'e') return 'e';
+  #cellOf(text: string, isUncomputed: boolean): Cell {
+    if (isUncomputed) return { text, isQuoted: false, broken: 'formula' };
+    if (this.#type === 'e') return { text, isQuoted: false, broken: 'error' };
     const isText = this.#type === 's' || this.#type === 'str' || this.#type === 'inlineStr';
-    return isText && mayBeLiteral(text) ? 'q' : 'p';
+    return { text, isQuoted: isText && mayBeLiteral(text) };
   }
 
   #textOfCell(): string {
@@ -201,7 +199,8 @@ class SheetRows implements XmlHandler {
   #endRow(): void {
     if (this.#cells.length === 0 && this.#length === 0) return;
     this.#hasCells = true;
-    if (this.#rows === 0 && this.#cells.filter(([, , mark]) => mark !== 'f').length < this.#leastHeaders) return;
+    if (this.#rows === 0 && this.#cells.filter(([, { broken }]) => broken !== 'formula').length < this.#leastHeaders)
+      return;
     this.#rows += 1;
     this.#sortCells();
     if (this.#rows > maxRows + 1)
@@ -210,9 +209,24 @@ class SheetRows implements XmlHandler {
         undefined,
         'save it as CSV, or split it',
       );
-    this.#lines += '\n'.repeat(this.#row - this.#written - 1);
-    this.#lines += `${this.#length > maxRecordBytes ? tooLongLine : rowLine(this.#cells)}\n`;
-    this.#written = this.#row;
+    this.#characters += Math.min(this.#length, maxRecordBytes);
+    if (this.#characters > maxUnpackedBytes)
+      throw new FileRefused(`has more than ${maxUnpackedBytes / 1024 / 1024} MiB of cells`);
+    const record = this.#record();
+    if (!isEmpty(record)) this.#records.push(record);
+  }
+
+  #record(): RawRecord {
+    const line = this.#row;
+    const whole = { line, next: { bytes: 0, line: line + 1 }, endsWithCr: false, faultLine: line };
+    if (this.#length > maxRecordBytes) return { ...whole, cells: [], cellCount: 0, fault: 'too long' };
+    const cells: Cell[] = [];
+    for (const [column, cell] of this.#cells) {
+      if (column >= maxColumns + maxSurplus) break;
+      while (cells.length < column) cells.push(emptyCell);
+      cells.push(cell);
+    }
+    return { ...whole, cells, cellCount: this.#cells.at(-1)![0] + 1, fault: undefined };
   }
 
   /** Some programs write the cells of a row in another order. */

@@ -29,6 +29,7 @@ export function candidateCondition(
   customerId: string,
   filter: Filter,
 ): Fragment | undefined {
+  if (source.searchVersion === 0) return undefined;
   const narrowed = print({ sql, source, customerId, terms: new Terms(source, customerId) }, filter);
   return narrowed && sql`(${narrowed.condition} or ${constant(sql, withoutTerms(source))})`;
 }
@@ -40,6 +41,7 @@ export function candidateIds(
   customerId: string,
   filter: Filter,
 ): Fragment | undefined {
+  if (source.searchVersion === 0) return undefined;
   const printing = { sql, source, customerId, terms: new Terms(source, customerId) };
   const narrowed = print(printing, filter);
   if (!narrowed) return undefined;
@@ -80,7 +82,10 @@ function print(printing: Printing, filter: Filter): Candidates | undefined {
 /** Fields with a b-tree index, which conditions use instead of terms. */
 const ownIndexes: Record<Source['alias'], readonly string[]> = {
   c: ['id', 'external_id', 'score', 'verification_status'],
-  co: ['id', 'external_id', 'score', 'verification_status'],
+  co: ['id', 'external_id', 'domain', 'score', 'verification_status'],
+  p: [],
+  o: [],
+  a: [],
 };
 
 function printIn(printing: Printing, test: Test<'in'>): Candidates | undefined {

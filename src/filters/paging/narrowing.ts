@@ -1,5 +1,5 @@
 import { candidateCondition, candidateIds, withoutTerms } from './candidates.ts';
-import { companySource, type Source } from '../columns.ts';
+import { companySource, hasCompany, type Source } from '../columns.ts';
 import { highestId, lowestId } from '../../database/wire-types.ts';
 import type { RecordQuery } from '../record-query.ts';
 import { constant, type Fragment, type FragmentMaker } from '../sql.ts';
@@ -35,7 +35,15 @@ export const isIndexable = (sql: FragmentMaker, query: RecordQuery): boolean =>
   candidateConditionOf(sql, query) !== undefined && !isSelective(query.filter);
 
 /** Fields with a b-tree index, in which few records share a value. */
-const selectiveFields = new Set(['id', 'external_id', 'company_id', 'work_email', 'last_name', 'company_name']);
+const selectiveFields = new Set([
+  'id',
+  'external_id',
+  'company_id',
+  'work_email',
+  'last_name',
+  'company_name',
+  'domain',
+]);
 
 const isSelective = (filter: Filter): boolean =>
   filter.kind === 'all' ? filter.of.some(isSelective) : filter.kind === 'in' && selectiveFields.has(filter.field);
@@ -65,11 +73,11 @@ export const candidateConditionOf = (
 ): Fragment | undefined => candidateCondition(sql, source, customerId, filter);
 
 export const usesCompany = ({ source, filter, order }: RecordQuery): boolean =>
-  source.alias === 'c' &&
+  hasCompany(source) &&
   (filterUsesCompany(source, filter) || order.some(({ field }) => source.columns[field]?.isOfCompany));
 
 export const filterUsesCompany = (source: Source, filter: Filter): boolean =>
-  source.alias === 'c' &&
+  hasCompany(source) &&
   [...fieldsOf(filter)].some((field) => field === 'search' || source.columns[field]?.isOfCompany === true);
 
 /** Returns how many of a customer's newest records a list request reads first. */

@@ -11,6 +11,7 @@ import {
   newestRows,
 } from './narrowing.ts';
 import { columnsOf, type RecordQuery } from '../record-query.ts';
+import { indexed } from '../../schemas/filters.ts';
 import { constant, join, type Fragment, type FragmentMaker } from '../sql.ts';
 import { shownValue } from '../to-sql.ts';
 import { singleList } from '../tree.ts';
@@ -83,7 +84,7 @@ type PageStrategy = (context: PageContext) => Clauses;
 function pickStrategy(query: RecordQuery): PageStrategy {
   const { source, order, filter } = query;
   const [first, second] = order;
-  const isIndexed = !second && (first!.field === 'created_at' || source.indexed.includes(first!.field));
+  const isIndexed = !second && indexed(source.fields).includes(first!.field);
   if (isIndexed && first!.direction === 'ASC') return first!.field === 'created_at' ? oldestFirst : indexAscending;
   if (singleList(filter) !== undefined && !second && first!.field === 'created_at') return membersFirst;
   return isIndexed ? withOffset(query, descending(first!.field)) : skipping(bySorting);

@@ -17,9 +17,10 @@ import { findNextInputs, type JobInput } from '../../queries/jobs/job-inputs.ts'
 import type { JobRow, NewResult } from '../../queries/jobs/jobs.ts';
 import type { ItemReason } from '../../schemas/jobs.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
-import { settle, settledUpTo } from '../settle.ts';
+import { priceOf } from '../prices.ts';
+import { settledUpTo } from '../settle.ts';
 import type { JobBatch } from '../turns.ts';
-import { completeUnlocks, costOf } from '../unlocks/unlocks.ts';
+import { completeUnlocks, settleUnlocks } from '../unlocks/unlocks.ts';
 
 /** Maximum number of contacts that one batch enriches. */
 const maxBatchSize = 100;
@@ -50,14 +51,11 @@ export const enrichContacts: JobBatch = async (context, job) => {
   const wanted = open.map(({ contact }) => wantedOf(contact!));
   const matches = await matchPeople(catalog, wanted, codeOf);
   for (const [i, item] of open.entries()) setMatch(item, matches[i]!);
-  let unlocked = new Set<string>();
-  await settle(context, job, async (sql, held) => {
-    const enriched = await enrichAll(sql, held, items, codeOf, options);
-    unlocked = enriched.unlocked;
-    return { results: enriched.results, progress: { position: last.position }, mayComplete: false };
-  });
-  await catalog.syncUnlocks([...unlocked]);
-  if (inputs.length < maxBatchSize) await completeUnlocks(context, job);
+  await settleUnlocks(context, job, async (sql, held) => ({
+    ...(await enrichAll(sql, held, items, codeOf, options)),
+    progress: { position: last.position },
+    mayComplete: inputs.length < maxBatchSize,
+  }));
 };
 
 /** A contact that two inputs name, because others were merged into it, is enriched once. */
@@ -166,7 +164,7 @@ function choose(
   let left = held.reserved - held.charged;
   for (const item of matched) {
     const { _id: id } = item.prospect!;
-    const cost = costOf(held, item.prospect!);
+    const cost = priceOf(held.cost, item.prospect!);
     if (known.has(id) || chosen.has(id) || cost > left || !fills(item)) continue;
     chosen.add(id);
     left -= cost;
@@ -199,25 +197,35 @@ async function unlockAndLock(
   });
 }
 
-/** Returns the result of each item. The first item that uses a newly unlocked person is charged. */
+/**
+ * Returns the result of each item. The first item that uses a newly unlocked person is charged. What is free does not tell
+ * whether somebody who is not unlocked has the contact's address: then a person who would fill nothing is no match, and
+ * whom no credits are left for is not looked for.
+ */
 function resultsOf(
   held: JobRow,
   items: readonly Item[],
   { locked, unlocked, free }: { locked: LockedEnrichments; unlocked: ReadonlySet<string>; free: ReadonlySet<string> },
 ): NewResult[] {
   const charged = new Set<string>();
+  let left = held.reserved - held.charged;
   return items.map(({ input: { position, item }, reason, prospect }): NewResult => {
     if (reason === 'not_found') return { position, item, status: 'failed', reason, charged: 0 };
-    if (reason !== undefined) return { position, item, contact_id: item, status: 'skipped', reason, charged: 0 };
+    const skipped = { position, item, contact_id: item, status: 'skipped', charged: 0 } as const;
+    if (reason === 'duplicate') return { ...skipped, reason };
+    const unknown = left < held.cost ? 'max_credits' : (reason ?? 'no_match');
+    if (reason !== undefined) return { ...skipped, reason: unknown };
     const enrichment = locked.enrichments.get(item);
     if (!enrichment) return { position, item, status: 'failed', reason: 'not_found', charged: 0 };
-    const given = { position, item, contact_id: enrichment.contact.id, result: resultOf(enrichment) };
-    if (enrichment.changed.length === 0) return { ...given, status: 'skipped', reason: 'nothing_new', charged: 0 };
-    if (!free.has(prospect!._id))
-      return { ...given, status: 'skipped', reason: 'max_credits', charged: 0, result: null };
-    const isCharged = unlocked.has(prospect!._id) && !charged.has(prospect!._id);
-    charged.add(prospect!._id);
-    return { ...given, status: 'succeeded', charged: isCharged ? costOf(held, prospect!) : 0 };
+    const given = { ...skipped, contact_id: enrichment.contact.id };
+    const { _id: id } = prospect!;
+    if (!free.has(id)) return { ...given, reason: unknown };
+    const result = resultOf(enrichment);
+    if (enrichment.changed.length === 0) return { ...given, reason: 'nothing_new', result };
+    const cost = unlocked.has(id) && !charged.has(id) ? priceOf(held.cost, prospect!) : 0;
+    charged.add(id);
+    left -= cost;
+    return { ...given, status: 'succeeded', charged: cost, result };
   });
 }
 

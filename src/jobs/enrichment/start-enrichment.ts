@@ -7,7 +7,6 @@ import { parseRecordQuery } from '../../filters/record-query.ts';
 import { readIds } from '../../queries/crm/record-pages.ts';
 import { findContactIds } from '../../queries/records/contact-locks.ts';
 import { findSpendable } from '../../queries/jobs/credits.ts';
-import { insertItems } from '../../queries/jobs/job-inputs.ts';
 import {
   enrichedFields,
   maxEnriched,
@@ -15,7 +14,8 @@ import {
   type EnrichEstimate,
 } from '../../schemas/clean-data/enrichment.ts';
 import type { JobStarted } from '../../schemas/jobs.ts';
-import { startUnsizedJob } from '../start-job.ts';
+import { mostWithin } from '../prices.ts';
+import { startJob, toInputs } from '../start-job.ts';
 
 type Costs = Pick<Config, 'UNLOCK_COST'>;
 
@@ -52,10 +52,6 @@ async function findMatching(db: Database, customerId: string, filters: EnrichCon
   return found;
 }
 
-/** Returns how many contacts may cost credits, if each is a new person, at most `maxCredits`. */
-export const payableContacts = (contacts: number, cost: number, maxCredits: number): number =>
-  cost === 0 ? contacts : Math.min(contacts, Math.floor(maxCredits / cost));
-
 /**
  * Enriches contacts from the catalog.
  * @throws TooExpensive
@@ -68,11 +64,9 @@ export async function startEnrichment(
   ids: readonly string[],
 ): Promise<JobStarted> {
   const request = { fields: [...new Set(fields)], overwrite };
-  const given = { type: 'enrich_contacts', sync_crm: true, request, pool, cost } as const;
-  return startUnsizedJob(sql, spender, given, async (jobId) => {
-    await insertItems(sql, spender.customerId, jobId, ids);
-    return { total: ids.length, payable: payableContacts(ids.length, cost, max_credits) };
-  });
+  const given = { type: 'enrich_contacts', sync_crm: true, request, pool, cost, total: ids.length } as const;
+  const reserved = mostWithin(cost, ids.length, max_credits);
+  return startJob(sql, spender, { ...given, reserved, inputs: toInputs(ids, (item) => ({ item })) });
 }
 
 /** In credits. Does not start a job, and does not search the catalog. */
@@ -85,7 +79,7 @@ export async function estimateEnrichment(
 ): Promise<EnrichEstimate> {
   return {
     contacts: ids.length,
-    cost: payableContacts(ids.length, cost, max_credits) * cost,
+    cost: mostWithin(cost, ids.length, max_credits),
     available: await findSpendable(sql, spender, pool),
   };
 }

@@ -3,12 +3,13 @@ import { invalidValuesOf } from '../../files/import-file.ts';
 import type { FileRecord } from '../../files/read-records.ts';
 import { removeValue } from '../../files/records.ts';
 import type { ImportSettings } from '../../queries/imports/imports.ts';
+import { declaredFaults, type Declared } from '../../queries/records/custom-fields.ts';
 import { lacksRequired } from '../../queries/records/batches.ts';
 import { batchItem, companyBatches, contactBatches, type BatchKind } from '../../schemas/batches.ts';
 import { tokensOf } from '../../text/json-pointer.ts';
 import { checkItems, type ItemRules } from '../../validation/batch-items.ts';
 import { importFileOf } from './import-source.ts';
-import { plainFault } from './plain-faults.ts';
+import { plainFault, withValue } from './plain-faults.ts';
 
 /** Records in one call of `checkItems`, which reports at most 1,000 errors, and 10 per record. */
 const checkedAtOnce = 100;
@@ -37,12 +38,16 @@ async function checkSome(settings: ImportSettings, records: readonly FileRecord[
   const rules: ItemRules = { kind, operation: mode, match: match ?? 'id', mayBeUnstorable: false };
   const skips = invalidValuesOf(importFileOf(settings)) === 'skip';
   const checked = records.map(({ item }) => item);
+  // Without leaving values out, a stored record decides: what it has already stays, whatever was declared since.
+  const isJudgedLater = !skips && mode !== 'create';
+  const declared = new Map(isJudgedLater ? [] : settings.declared?.map((field) => [field.key, field]));
   let open = [...checked.keys()].filter((i) => !(checked[i] instanceof DomainError));
   for (let attempt = 1; open.length > 0; attempt += 1) {
-    const results = await checkItems(
+    const valid = await checkItems(
       rules,
       open.map((i) => checked[i]),
     );
+    const results = valid.map((item) => checkDeclared(declared, item));
     const wrong = open.filter((_, at) => results[at] instanceof DomainError);
     const errors = results.filter((result) => result instanceof DomainError);
     open = wrong.filter((i, at) => {
@@ -56,6 +61,12 @@ async function checkSome(settings: ImportSettings, records: readonly FileRecord[
     });
   }
   return mode === 'create' ? checked.map((item) => checkNew(kind, item)) : checked;
+}
+
+function checkDeclared(declared: Declared, item: object | DomainError): object | DomainError {
+  if (item instanceof DomainError) return item;
+  const faults = declaredFaults(declared, (item as { custom_fields?: Record<string, string> }).custom_fields ?? {});
+  return faults.length > 0 ? validationFailed(faults.map((fault) => withValue(item, fault))) : item;
 }
 
 /** An upsert looks for its record first. */

@@ -2,10 +2,11 @@ import type { Requester } from '../../credentials/requester.ts';
 import type { Database } from '../../database/db.ts';
 import { conflict, DomainError } from '../../errors.ts';
 import { encoderOf } from '../../files/encodings.ts';
-import { errorsHeader } from '../../files/errors-file.ts';
+import { errorsHeader, errorsLine, type Message } from '../../files/errors-file.ts';
 import { FileRefused } from '../../files/file-refused.ts';
 import { readHeaderOf, type CsvLayout } from '../../files/layout/layout.ts';
-import { readErrors } from '../../queries/imports/import-errors.ts';
+import { fromStored } from '../../files/stored-rows.ts';
+import { readRows, type ImportRecord } from '../../queries/imports/import-rows.ts';
 import { requireImportState, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
 import { encodingOf, importFileOf, readSource } from './import-source.ts';
 
@@ -26,11 +27,12 @@ export async function openErrorsFile(db: Database, requester: Requester, given: 
   const { found, readLayout } = await findErrors(db, requester, given);
   const original = found.format === 'csv' ? encodingOf(found) : 'utf-8';
   const { encoding, mark, encode } = encoderOf(original);
-  async function* bytes(header: string): AsyncGenerator<Buffer> {
+  async function* bytes(begun: CsvLayout | null): AsyncGenerator<Buffer> {
     if (encoding !== 'utf-8' || original !== 'utf-8' || found.has_mark) yield mark;
-    for await (const text of errorLines(db, customerId, found.id, header)) yield encode(text);
+    yield encode(errorsHeader(begun));
+    for await (const text of errorLines(db, customerId, found, readLayout)) yield encode(text);
   }
-  return { type: `text/csv; charset=${encoding}`, read: async () => bytes(errorsHeader(await readLayout())) };
+  return { type: `text/csv; charset=${encoding}`, read: async () => bytes(await readLayout()) };
 }
 
 interface GivenImport {
@@ -62,7 +64,7 @@ export async function findErrors(
 }
 
 /** For a CSV file whose header line cannot be read. */
-const unreadable: CsvLayout = { separator: ',', headers: [], columns: [], start: { bytes: 0, line: 1 } };
+const unreadable: CsvLayout = { separator: ',', headers: [], columns: [] };
 
 /** Returns undefined if the header line cannot be read, or the file was removed because the import has ended. */
 async function readStoredHeader(
@@ -71,23 +73,38 @@ async function readStoredHeader(
   found: ImportState,
 ): Promise<CsvLayout | undefined> {
   try {
-    const { separator, headers, start } = await readSource(db, requester, found, (source) =>
-      readHeaderOf(importFileOf(found), source.partsFrom(0)),
+    const { separator, headers } = await readSource(db, requester, found, ({ content }) =>
+      readHeaderOf(importFileOf(found), content),
     );
-    return { separator, headers, start, columns: [] };
+    return { separator, headers, columns: [] };
   } catch (error) {
     if (error instanceof FileRefused || (error instanceof DomainError && error.code === 'conflict')) return undefined;
     throw error;
   }
 }
 
-async function* errorLines(db: Database, customerId: string, importId: string, header: string): AsyncGenerator<string> {
-  yield header;
-  for (let from = { position: 0, offset: 0 }; ;) {
-    const place = from;
-    const part = await db.search((sql) => readErrors(sql, customerId, importId, place));
-    if (!part) return;
-    yield part.text;
-    from = part.next;
+/** Size of the records that are read at once (bytes). */
+const partBytes = 128 * 1024;
+
+async function* errorLines(
+  db: Database,
+  customerId: string,
+  { id, format }: Pick<ImportState, 'id' | 'format'>,
+  readLayout: () => Promise<CsvLayout | null>,
+): AsyncGenerator<string> {
+  // Read now, because the import may have ended since the header line was sent.
+  let known: { layout: CsvLayout | null } | undefined;
+  for (let after = 0; ;) {
+    const part = { after, limit: 1_000, failed: true, bytes: partBytes };
+    const rows = await db.search((sql) => readRows(sql, customerId, id, part));
+    if (rows.length === 0) return;
+    const layout = (known ??= { layout: await readLayout() }).layout;
+    yield rows
+      .map(({ line, cells, ...message }) => errorsLine(layout, fromStored(line, cells), messageOf(message), format))
+      .join('');
+    after = rows.at(-1)!.line;
   }
 }
+
+export const messageOf = ({ error, warning }: Pick<ImportRecord, 'error' | 'warning'>): Message =>
+  error === null ? { warning: warning! } : { error };

@@ -2,16 +2,16 @@ import { createHash } from 'node:crypto';
 import type { Requester } from '../../credentials/requester.ts';
 import type { Database } from '../../database/db.ts';
 import { validationFailed } from '../../errors.ts';
-import { readErrorsLines, type Failure } from '../../files/errors-file.ts';
+import { failureOf, type Failure } from '../../files/errors-file.ts';
 import { columnNames } from '../../files/layout/column-names.ts';
 import type { CsvLayout } from '../../files/layout/layout.ts';
 import { fileWarnings, footerText } from '../../files/layout/file-warnings.ts';
 import { misreadText } from '../../files/layout/misread.ts';
 import { leftOut } from '../../files/layout/settle-layout.ts';
-import { readErrors, type ErrorsPlace } from '../../queries/imports/import-errors.ts';
+import { fromStored } from '../../files/stored-rows.ts';
+import { readRows } from '../../queries/imports/import-rows.ts';
 import type { VisibleImports } from '../../queries/imports/imports.ts';
-import { lengthOf } from '../../text/code-points.ts';
-import { findErrors } from './errors-file.ts';
+import { findErrors, messageOf } from './errors-file.ts';
 
 export interface FailurePage {
   failures: Failure[];
@@ -19,7 +19,7 @@ export interface FailurePage {
   nextCursor: string | undefined;
 }
 
-/** Length of a page's text (characters): records can be large, so a page can be shorter than its limit. */
+/** Size of a page (bytes): records can be large, so a page can be shorter than its limit. */
 const pageLength = 512 * 1024;
 
 /**
@@ -35,37 +35,27 @@ export async function readFailures(
 ): Promise<FailurePage> {
   const { customerId } = requester;
   const { found, readLayout } = await findErrors(db, requester, given);
-  let place = cursor === undefined ? start : placeOf(customerId, found.id, cursor);
+  let after = cursor === undefined ? 0 : lineOf(customerId, found.id, cursor);
   const layout = await readLayout();
   const failures: Failure[] = cursor === undefined ? warningsOfFile(layout) : [];
-  if (failures.length === limit) return { failures, nextCursor: cursorOf(customerId, found.id, place) };
-  let length = 0;
-  for (;;) {
-    const from = place;
-    const part =
-      from.position === atFooter
-        ? undefined
-        : await readWhole(db, customerId, found.id, from, (text, isLast) =>
-            readErrorsLines(layout, text, { isLast, most: limit - failures.length }),
-          );
-    if (!part) {
-      const footer = footerOf(layout);
-      const at = from.position === atFooter ? from.offset : 0;
-      const end = at + limit - failures.length;
-      const nextCursor =
-        end < footer.length ? cursorOf(customerId, found.id, { position: atFooter, offset: end }) : undefined;
-      return { failures: [...failures, ...footer.slice(at, end)], nextCursor };
+  const nextCursor = (): string => cursorOf(customerId, found.id, after);
+  for (let length = 0; failures.length < limit && length <= pageLength;) {
+    const part = { after, limit: limit - failures.length, failed: true, bytes: pageLength };
+    const rows = await db.search((sql) => readRows(sql, customerId, found.id, part));
+    if (rows.length === 0) {
+      const footer = footerOf(layout).filter(({ line }) => line > after);
+      const shown = footer.slice(0, limit - failures.length);
+      failures.push(...shown);
+      after = shown.at(-1)?.line ?? after;
+      return { failures, nextCursor: footer.length > shown.length ? nextCursor() : undefined };
     }
-    failures.push(...part.failures);
-    place = part.next;
-    length += part.length;
-    if (failures.length === limit || length > pageLength)
-      return { failures, nextCursor: cursorOf(customerId, found.id, place) };
+    for (const { line, cells, ...message } of rows)
+      failures.push(failureOf(layout, fromStored(line, cells), messageOf(message), found.format));
+    after = rows.at(-1)!.line;
+    for (const { cells } of rows) length += cells.length;
   }
+  return { failures, nextCursor: nextCursor() };
 }
-
-/** Behind all stored records. */
-const atFooter = 999_999_999_999_999;
 
 /** Returns a warning for each record at the end of the file that is left out as a footer. These are not stored. */
 function footerOf(layout: CsvLayout | null): Failure[] {
@@ -105,46 +95,16 @@ function leftOutText(left: readonly string[]): string {
 
 const maxNamed = 50;
 
-/** Reads stored lines from a place, until they contain a whole record. Returns undefined at the end. */
-async function readWhole(
-  db: Database,
-  customerId: string,
-  importId: string,
-  from: ErrorsPlace,
-  read: (text: string, isLast: boolean) => { failures: Failure[]; length: number },
-): Promise<{ failures: Failure[]; length: number; next: ErrorsPlace } | undefined> {
-  let text = '';
-  for (let at = from; ;) {
-    const place = at;
-    const part = await db.search((sql) => readErrors(sql, customerId, importId, place));
-    if (!part) return undefined;
-    text += part.text;
-    // The place after the last part of stored lines is the start of the next ones.
-    const isLast = part.next.offset === 0;
-    const { failures, length } = read(text, isLast);
-    const isWhole = length === text.length && isLast;
-    if (failures.length > 0 || isWhole) {
-      const position = part.next.position - (isLast ? 1 : 0);
-      const offset = (position === from.position ? from.offset : 0) + lengthOf(text.slice(0, length));
-      return { failures, length, next: isWhole ? part.next : { position, offset } };
-    }
-    at = part.next;
-  }
-}
-
-const start: ErrorsPlace = { position: 0, offset: 0 };
-
 /** A cursor belongs to one import. */
 const scopeOf = (customerId: string, importId: string): string =>
   createHash('sha256').update(`failures ${customerId} ${importId}`).digest('base64url').slice(0, 16);
 
-const cursorOf = (customerId: string, importId: string, { position, offset }: ErrorsPlace): string =>
-  Buffer.from(`${scopeOf(customerId, importId)} ${position} ${offset}`).toString('base64url');
+const cursorOf = (customerId: string, importId: string, line: number): string =>
+  Buffer.from(`${scopeOf(customerId, importId)} ${line}`).toString('base64url');
 
-function placeOf(customerId: string, importId: string, cursor: string): ErrorsPlace {
-  const [, scope, position, offset] =
-    /^(\S+) (\d{1,15}) (\d{1,9})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? [];
+function lineOf(customerId: string, importId: string, cursor: string): number {
+  const [, scope, line] = /^(\S+) (\d{1,9})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? [];
   if (scope !== scopeOf(customerId, importId))
     throw validationFailed([{ path: '/cursor', message: 'is not a cursor of the failures of this import' }]);
-  return { position: Number(position), offset: Number(offset) };
+  return Number(line);
 }

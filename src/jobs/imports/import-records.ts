@@ -1,169 +1,85 @@
 import { isStatementTimeout } from '../../database/lanes.ts';
-import { FileRefused } from '../../files/file-refused.ts';
-import { readLayout, type CsvLayout } from '../../files/layout/layout.ts';
-import { settleLayout, usedMapping } from '../../files/layout/settle-layout.ts';
-import { readRecords, surveyRecords, type FileRecord } from '../../files/read-records.ts';
-import { endReading, saveReading, type ImportPosition, type ImportRow } from '../../queries/imports/import-progress.ts';
-import { endImport } from '../../queries/imports/imports.ts';
-import { findRememberedMapping, rememberMapping } from '../../queries/imports/remembered-mappings.ts';
-import type { LeasedImport } from '../../queries/jobs/leases.ts';
+import type { CsvLayout } from '../../files/layout/layout.ts';
+import { readRecords } from '../../files/read-records.ts';
+import { fromStored } from '../../files/stored-rows.ts';
+import { bulkWriters } from '../../queries/records/bulk-lock.ts';
+import { listDeclared } from '../../queries/records/custom-fields.ts';
+import { readRows } from '../../queries/imports/import-rows.ts';
 import { contactsAtOnce } from '../../queries/memberships/list-members.ts';
 import { analyzeTable, findChangedTables, vacuumTable } from '../../queries/records/statistics.ts';
-import { maxFileRecords } from '../../schemas/imports.ts';
+import type { WorkingImport } from '../attempts.ts';
 import type { Handler } from '../handler.ts';
-import { convertFile } from './convert-file.ts';
-import { importFileOf, partsOf, storedFileOf } from './import-source.ts';
-import { underLease } from '../settle.ts';
-import { runOneBatch, takeTurn, type RunBatch, type RunContext } from '../turns.ts';
-import { planRecords, searchedAtOnce, TooManyRecords, type PlannedRecord, writeRecords } from './write-records.ts';
+import { runWithoutTurn, takeTurn, type RunBatch, type RunContext } from '../turns.ts';
+import { importFileOf } from './import-source.ts';
+import { readFile } from './read-file.ts';
+import { fewRecords, planRecords, writeRecords, type PlannedRecord } from './write-records.ts';
 
 /** Maximum time of a turn. */
 const turnSeconds = 2;
 
 /**
- * Runs a customer's imports in two passes: the first counts the records of the file, the second writes up to 1,000 per
- * transaction. Progress is stored, so a retry resumes after the last transaction.
+ * Runs a customer's imports: stores the records of a file as rows, then writes up to 1,000 of them per transaction.
+ * Progress is stored, so a retry resumes after the last transaction.
  * @param seconds time limit of one call; unfinished work is enqueued again
  */
 export const importRecords = (seconds = turnSeconds): Handler<'import'> =>
   takeTurn('import', { import: batchOf(seconds) }, 0);
 
 /**
- * Runs the import that has waited longest until the time limit is reached.
- * @param only id of the only import to run
- * @returns false if none is waiting
+ * Runs the import that has waited longest in this process, until the time limit is reached. A worker may take it over.
+ * @param options `only`: id of the only import to run; `takesOver`: also one that another process has not released
+ * @returns false if none waits: another process has it, or it rests
  */
 export const workAtImport = (
   context: RunContext,
   customerId: string,
-  { seconds, only }: { seconds: number; only?: string },
-): Promise<boolean> => runOneBatch(context, { queue: 'import', customerId, only }, batchOf(seconds));
+  { seconds, ...options }: { seconds: number; only?: string; takesOver?: boolean },
+): Promise<boolean> => runWithoutTurn(context, { customerId, ...options }, batchOf(seconds));
 
-/** Counts the records of the file if they are not counted yet, then writes them, until the time limit is reached. */
+/** Stores the records of the file if they are not stored yet, then writes them, until the time limit is reached. */
 const batchOf =
   (seconds: number): RunBatch<'import', RunContext> =>
-  async (context, leased, signal) => {
+  async (context, given, signal) => {
+    const declared = await context.db.lookup((sql) => listDeclared(sql, given.customer_id, given.object));
+    const taken = { ...given, declared };
     const end = performance.now() + seconds * 1000;
     const isOver = (): boolean => signal.aborted || performance.now() >= end;
-    const read = leased.total === null ? await readWhole(context, leased, isOver, signal) : leased;
+    const read = taken.total === null ? await readFile(context, taken, signal) : taken;
     if (read) await writeAll(context, read, isOver);
   };
 
-/**
- * Counts the records of a file and checks that it is readable. Else sets the import to FAILED.
- * @returns the import with its number of records; undefined if it failed or the time limit is reached
- */
-async function readWhole(
-  context: RunContext,
-  leased: LeasedImport,
-  isOver: () => boolean,
-  signal: AbortSignal,
-): Promise<LeasedImport | undefined> {
-  const { customer_id: customerId } = leased;
-  const progress = { ...leased };
-  let isEnd = false;
-  let settled: CsvLayout | null | undefined;
-  try {
-    const converted = await convertFile(context, leased, signal);
-    if (!converted) return undefined;
-    Object.assign(progress, converted);
-    isEnd = await readOn(context, progress, isOver);
-    settled = isEnd ? settledOf(progress) : undefined;
-  } catch (error) {
-    if (!(error instanceof FileRefused)) throw error;
-    await underLease(context.db, leased, (sql, { id }) =>
-      endImport(sql, customerId, id, { status: 'FAILED', error: error.message }),
-    );
-    context.log.info('the file of an import is refused');
-    return undefined;
-  }
-  if (settled === undefined) {
-    await underLease(context.db, leased, (sql, { id }) => saveReading(sql, customerId, { ...progress, id }));
-    return undefined;
-  }
-  const { object, layout: read } = progress;
-  const counted = progress.counted - (settled?.footer?.length ?? 0);
-  await underLease(context.db, leased, async (sql, { id }) => {
-    await endReading(sql, customerId, { id, layout: settled, counted });
-    if (!settled) return;
-    const { headers } = settled;
-    await rememberMapping(sql, customerId, object, { headers, mapping: usedMapping(read as CsvLayout) });
-  });
-  return { ...progress, layout: settled, position: null, total: counted };
-}
-
-/** Returns how the columns are read after the whole file was read once. Null without columns. */
-const settledOf = (row: ImportRow): CsvLayout | null =>
-  row.layout === null ? null : settleLayout(importFileOf(row), row.layout as CsvLayout);
-
-/**
- * Counts from the last stored position on, and updates `progress`.
- * @returns true at the end of the file, false if the time limit is reached first
- */
-async function readOn(context: RunContext, progress: ImportRow, isOver: () => boolean): Promise<boolean> {
-  // The file or its sheet is empty.
-  if (progress.format === 'auto' || (progress.format === 'xlsx' && progress.file_bytes === 0)) return true;
-  progress.layout ??= await readLayout(importFileOf(progress), partsFrom(context, progress, 0), (headers) =>
-    context.db.lookup((sql) => findRememberedMapping(sql, progress.customer_id, progress, headers)),
-  );
-  for await (const records of recordsOf(context, progress, surveyRecords)) {
-    progress.counted += records.length;
-    if (progress.counted > maxFileRecords)
-      throw new FileRefused(`has more than ${maxFileRecords.toLocaleString('en')} records`);
-    progress.position = records.at(-1)?.next ?? progress.position;
-    if (isOver()) return false;
-  }
-  return true;
-}
-
-const partsFrom = ({ db }: RunContext, row: ImportRow, from: number): AsyncIterable<Buffer> =>
-  partsOf(db, row.customer_id, storedFileOf(row), from);
-
-const positionOf = ({ position, layout }: ImportRow): ImportPosition =>
-  position ?? (layout as CsvLayout | null)?.start ?? { bytes: 0, line: 1 };
-
-/** @param read yields the records from a position on */
-function recordsOf<T>(
-  context: RunContext,
-  row: ImportRow,
-  read: (...given: Parameters<typeof readRecords>) => AsyncGenerator<T[]>,
-): AsyncIterable<T[]> {
-  const from = positionOf(row);
-  return read(importFileOf(row), row.layout as CsvLayout | null, partsFrom(context, row, from.bytes), from);
-}
-
 /** Maximum number of records that one transaction writes. */
 const batchSize = 1_000;
-/** Size of what one transaction writes (bytes); a single record can be larger. */
-const batchBytes = 4 * 1024 * 1024;
 
 /** Until the import has ended or the time limit is reached. */
-async function writeAll(context: RunContext, leased: LeasedImport, isOver: () => boolean): Promise<void> {
-  let from = positionOf(leased);
+async function writeAll(context: RunContext, taken: WorkingImport, isOver: () => boolean): Promise<void> {
+  let after = taken.done_line;
   const write = async (planned: readonly PlannedRecord[]): Promise<boolean> => {
-    const isEnd = await context.db.transaction((sql) => writeRecords(sql, leased, from, planned, context.log));
-    if (isEnd) await endedWell(context, leased);
-    from = planned.at(-1)?.record.next ?? from;
+    const isEnd = await bulkWriters.run({ customerId: taken.customer_id }, () =>
+      context.db.transaction((sql) => writeRecords(sql, taken, after, planned, context.log)),
+    );
+    if (isEnd) await endedWell(context, taken);
+    after = planned.at(-1)?.record.line ?? after;
     return isEnd;
   };
   const writeInParts = async (planned: readonly PlannedRecord[]): Promise<boolean> => {
-    for (let at = 0; at < planned.length; at += searchedAtOnce)
-      if ((await write(planned.slice(at, at + searchedAtOnce))) || isOver()) return true;
+    for (let at = 0; at < planned.length; at += fewRecords)
+      if ((await write(planned.slice(at, at + fewRecords))) || isOver()) return true;
     return false;
   };
-  if (leased.total === 0) return void (await write([]));
-  for await (const planned of readAhead(plansOf(context, leased))) {
+  if (taken.total === 0) return void (await write([]));
+  for await (const planned of readAhead(plansOf(context, taken))) {
     const isEnd = await write(planned).catch((error: unknown) => {
-      if (error instanceof TooManyRecords || isStatementTimeout(error)) return writeInParts(planned);
+      if (isStatementTimeout(error)) return writeInParts(planned);
       throw error;
     });
     if (isEnd || isOver()) return;
   }
-  throw new Error('The file of an import has fewer records than were counted');
+  throw new Error('An import has fewer records than were counted');
 }
 
 /** Logs the end, and analyses and vacuums tables of which the import changed much: queries follow at once. */
-async function endedWell({ db, log }: RunContext, { customer_id: customerId, id }: LeasedImport): Promise<void> {
+async function endedWell({ db, log }: RunContext, { customer_id: customerId, id }: WorkingImport): Promise<void> {
   log.info('an import is completed');
   try {
     const tables = await db.search((sql) => findChangedTables(sql, customerId, id));
@@ -176,16 +92,20 @@ async function endedWell({ db, log }: RunContext, { customer_id: customerId, id 
 }
 
 /** Yields validated records, one array for each transaction. */
-async function* plansOf(context: RunContext, leased: LeasedImport): AsyncGenerator<readonly PlannedRecord[]> {
-  let from = positionOf(leased);
-  const size = sizeOf(leased);
-  for await (const some of recordsOf(context, leased, readRecords))
-    for (let rest = some; rest.length > 0;) {
-      const planned = await planRecords(leased, firstOf(rest, size, from));
-      yield planned;
-      from = planned.at(-1)!.record.next;
-      rest = rest.slice(planned.length);
-    }
+async function* plansOf({ db }: RunContext, taken: WorkingImport): AsyncGenerator<readonly PlannedRecord[]> {
+  const { customer_id: customerId, id, layout } = taken;
+  for (let after = taken.done_line; ;) {
+    const part = { after, limit: sizeOf(taken) };
+    const rows = await db.search((sql) => readRows(sql, customerId, id, part));
+    if (rows.length === 0) return;
+    const stored = rows.map(({ line, cells }) => fromStored(line, cells));
+    const planned = await planRecords(
+      taken,
+      await readRecords(importFileOf(taken), layout as CsvLayout | null, stored),
+    );
+    yield planned;
+    after = planned.at(-1)!.record.line;
+  }
 }
 
 /** Requests the next value while the caller processes the current one. */
@@ -204,11 +124,5 @@ async function* readAhead<T>(values: AsyncGenerator<T, void>): AsyncGenerator<T>
 }
 
 /** Returns how many records one transaction writes. */
-const sizeOf = ({ object, dry_run, list_ids }: ImportRow): number =>
+const sizeOf = ({ object, dry_run, list_ids }: WorkingImport): number =>
   object === 'companies' || dry_run ? batchSize : contactsAtOnce(batchSize, list_ids.length);
-
-/** Returns the records of one transaction: at most `size`, and as many as `batchBytes` allows. */
-function firstOf(records: readonly FileRecord[], size: number, from: ImportPosition): readonly FileRecord[] {
-  const end = records.findIndex(({ next }, i) => i === size || next.bytes - from.bytes > batchBytes);
-  return end === -1 ? records : records.slice(0, Math.max(1, end));
-}

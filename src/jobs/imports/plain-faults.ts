@@ -1,6 +1,6 @@
 import type { TSchema } from '@sinclair/typebox';
 import type { Fault } from '../../errors.ts';
-import { noEmail, quoted } from '../../files/values/read-value.ts';
+import { noDomain, noEmail, quoted } from '../../files/values/read-value.ts';
 import { customFieldsLimits } from '../../schemas/base/wire.ts';
 import { lengthOf } from '../../text/code-points.ts';
 import { tokensOf } from '../../text/json-pointer.ts';
@@ -14,6 +14,12 @@ export function plainFault(schema: TSchema, item: object, fault: Fault): Fault {
   const tokens = tokensOf(fault.path);
   return { ...fault, message: messageFor(schemaAt(schema, tokens), valueAt(item, tokens)) };
 }
+
+/** Returns the fault with the value before its message, which says what the value is not. */
+export const withValue = (item: object, { path, message }: Fault): Fault => ({
+  path,
+  message: `${shown(valueAt(item, tokensOf(path)))} ${message}`,
+});
 
 const valueAt = (item: object, tokens: readonly string[]): unknown =>
   tokens.reduce<unknown>(
@@ -69,6 +75,8 @@ function textMessage(schema: TSchema, value: string): string {
   switch (schema['format']) {
     case 'email':
       return noEmail(value);
+    case 'domain':
+      return noDomain(value);
     case 'country':
       return `${quoted(value)} is not a country code (such as DE)`;
     case 'uuid':

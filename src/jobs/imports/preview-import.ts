@@ -2,18 +2,36 @@ import type { Requester } from '../../credentials/requester.ts';
 import type { Database } from '../../database/db.ts';
 import { DomainError, type Fault } from '../../errors.ts';
 import { FileRefused } from '../../files/file-refused.ts';
-import { layoutOf, mappedFieldOf, planColumns, type ColumnPlan, type CsvLayout } from '../../files/layout/layout.ts';
+import { readLines, sampledRecords, type Beginning } from '../../files/layout/header.ts';
+import {
+  layoutOf,
+  mappedFieldOf,
+  planColumns,
+  readHeaderOf,
+  type ColumnPlan,
+  type CsvLayout,
+} from '../../files/layout/layout.ts';
 import { fileWarnings } from '../../files/layout/file-warnings.ts';
 import { misreadText } from '../../files/layout/misread.ts';
 import { leftOut, observe, settleLayout } from '../../files/layout/settle-layout.ts';
-import { readRecords, type FileRecord } from '../../files/read-records.ts';
-import { requireImportState, type ImportState, type VisibleImports } from '../../queries/imports/imports.ts';
+import type { RawRecord } from '../../files/raw-records.ts';
+import type { ReadType } from '../../files/values/custom-values.ts';
+import { readRecords, refuseWholeFile } from '../../files/read-records.ts';
+import { fromStored, toStored } from '../../files/stored-rows.ts';
+import {
+  requireImportState,
+  seesRecords,
+  type ImportState,
+  type VisibleImports,
+} from '../../queries/imports/imports.ts';
+import { listDeclared } from '../../queries/records/custom-fields.ts';
 import { keepRememberedMapping } from '../../queries/imports/remembered-mappings.ts';
-import type { CustomType, ImportPreview } from '../../schemas/imports.ts';
+import { bulkWriters } from '../../queries/records/bulk-lock.ts';
+import type { ImportChange, ImportPreview } from '../../schemas/imports.ts';
 import { pointerTo } from '../../text/json-pointer.ts';
-import { checkRecords } from './check-records.ts';
-import { encodingOf, importFileOf, readSource, type ImportSource } from './import-source.ts';
+import { encodingOf, importFileOf, readSource } from './import-source.ts';
 import { requireUploaded } from './start-import.ts';
+import { planRecords, tryRecords, type PlannedRecord } from './write-records.ts';
 
 const shownRecords = 5;
 /** Cells of each column. */
@@ -24,9 +42,11 @@ export interface PreviewColumn {
   header: string;
   /** The first filled cells. */
   samples: string[];
-  /** Of a custom field: as given, or as the first records show it. */
-  type: CustomType | null;
+  /** Of a custom field: as declared, as given, or as the first records show it. */
+  type: ReadType | null;
   isTypeGiven: boolean;
+  /** The field is declared, which decides the type. */
+  isDeclared: boolean;
 }
 
 /** Also with the columns in their order, which can have the same header. */
@@ -36,16 +56,18 @@ export interface DetailedPreview extends ImportPreview {
 
 /**
  * Returns the header line, the first records and their errors.
+ * @param options `isTried`: also what the records would change, for which they are written and rolled back
  * @throws DomainError `not_found`; `conflict` if no file is uploaded yet or the import has started
  */
 export async function previewImport(
   db: Database,
   requester: Requester,
-  { id, visible }: { id: string; visible: VisibleImports },
+  { id, visible, isTried = false }: { id: string; visible: VisibleImports; isTried?: boolean },
 ): Promise<DetailedPreview> {
   const { customerId } = requester;
-  const found = await db.lookup((sql) => requireImportState(sql, customerId, id, visible));
-  requireUploaded(found);
+  const state = await db.lookup((sql) => requireImportState(sql, customerId, id, visible));
+  requireUploaded(state);
+  const found = { ...state, declared: await db.lookup((sql) => listDeclared(sql, customerId, state.object)) };
   const preview: DetailedPreview = {
     headers: null,
     mapping: null,
@@ -56,18 +78,28 @@ export async function previewImport(
     records: [],
     errors: [],
     warnings: [],
+    changes: [],
+    repeated: 0,
     columns: [],
   };
   if (found.format === 'ndjson' && found.mapping)
     preview.warnings.push({ path: '/mapping', message: 'is left out, because the file is NDJSON' });
   if (found.format === 'auto' || (found.format === 'xlsx' && found.file_bytes === 0)) return preview;
+  let planned: PlannedRecord[] = [];
   try {
-    const records = await readSource(db, requester, found, async (source) => {
-      preview.sheets = source.sheets;
-      const layout = found.format === 'ndjson' ? null : await addLayout(db, customerId, { preview, found, source });
-      return firstRecords(found, source, layout);
+    await readSource(db, requester, found, async ({ sheets, content }) => {
+      preview.sheets = sheets;
+      if ('texts' in content && found.format === 'ndjson') {
+        planned = await addRecords(preview, found, null, await firstOf(readLines(content.texts)));
+        return;
+      }
+      const beginning = await readHeaderOf(importFileOf(found), content);
+      const layout = await addLayout(db, customerId, { preview, found, beginning });
+      planned = await addRecords(preview, found, layout, beginning.records);
     });
-    await addRecords(preview, found, records);
+    preview.repeated = countRepeated(planned);
+    if (isTried && planned.length > 0 && seesRecords(visible, found.object) && found.mode !== 'create')
+      preview.changes = await findChanges(db, { ...found, customer_id: customerId }, planned);
   } catch (error) {
     if (!(error instanceof FileRefused)) throw error;
     preview.errors.push({ path: '', message: error.message });
@@ -82,10 +114,10 @@ export async function previewImport(
 async function addLayout(
   db: Database,
   customerId: string,
-  { preview, found, source }: { preview: DetailedPreview; found: ImportState; source: ImportSource },
+  { preview, found, beginning }: { preview: DetailedPreview; found: ImportState; beginning: Beginning },
 ): Promise<CsvLayout> {
   const file = importFileOf(found);
-  const plan = await planColumns(file, source.partsFrom(0), (headers) =>
+  const plan = await planColumns(file, beginning, (headers) =>
     db.transaction((sql) => keepRememberedMapping(sql, customerId, found.id, headers)),
   );
   const { layout, faults } = layoutOf(file, plan);
@@ -95,9 +127,9 @@ async function addLayout(
   preview.mapping_from = byHeader(layout, (i) => layout.origins?.[i] ?? null);
   preview.errors.push(...faults);
   if (layout.misread !== undefined) preview.warnings.push({ path: '/encoding', message: misreadText(layout.misread) });
-  for (const record of plan.beginning.records) observe(file, layout, record);
+  for (const record of beginning.records) if (record.fault === undefined) observe(file, layout, record);
   // Only the end of the file shows whether it has a footer.
-  if (!plan.beginning.isWhole) delete layout.tail;
+  if (!beginning.isWhole) delete layout.tail;
   const settled = settleSample(preview, found, layout);
   preview.columns = columnsOf(plan, layout, settled);
   preview.warnings.push(
@@ -133,6 +165,7 @@ const columnsOf = ({ beginning }: ColumnPlan, layout: CsvLayout, settled: CsvLay
       .map((text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text)),
     type: settled.types?.[i] ?? null,
     isTypeGiven: layout.types?.[i] !== null,
+    isDeclared: layout.isDeclared?.[i] === true,
   }));
 
 const leftOutWarning = (header: string): Fault => ({
@@ -140,24 +173,52 @@ const leftOutWarning = (header: string): Fault => ({
   message: `the column ${JSON.stringify(header.slice(0, 100))} is left out: it is read as no field`,
 });
 
-async function firstRecords(found: ImportState, source: ImportSource, layout: CsvLayout | null): Promise<FileRecord[]> {
-  const from = layout?.start ?? { bytes: 0, line: 1 };
-  const parts = source.partsFrom(from.bytes);
-  const first: FileRecord[] = [];
-  for await (const records of readRecords(importFileOf(found), layout, parts, from)) {
-    first.push(...records.slice(0, shownRecords - first.length));
-    if (first.length === shownRecords) break;
+async function firstOf(read: AsyncGenerator<RawRecord[]>): Promise<RawRecord[]> {
+  const first: RawRecord[] = [];
+  for await (const records of read) {
+    first.push(...records);
+    if (first.length >= sampledRecords) break;
   }
   return first;
 }
 
-async function addRecords(preview: ImportPreview, found: ImportState, records: readonly FileRecord[]): Promise<void> {
-  const checked = await checkRecords(found, records);
-  preview.records = records.map(({ shown }) => shown);
-  for (const [i, { warnings }] of records.entries()) {
+/** @returns all of the records, as an import would write them */
+async function addRecords(
+  preview: ImportPreview,
+  found: ImportState,
+  layout: CsvLayout | null,
+  raw: readonly RawRecord[],
+): Promise<PlannedRecord[]> {
+  const file = importFileOf(found);
+  const footerLine = layout?.footer?.[0]?.line ?? Infinity;
+  const below = raw.slice(0, sampledRecords).filter(({ line }) => line < footerLine);
+  for (const one of below.slice(0, shownRecords)) refuseWholeFile(file, one);
+  const records = await readRecords(
+    file,
+    layout,
+    below.map((one) => fromStored(one.line, toStored(one))),
+  );
+  const planned = await planRecords({ ...found, dry_run: true }, records);
+  for (const [i, { item, record }] of planned.slice(0, shownRecords).entries()) {
     const place = ({ path, message }: Fault): Fault => ({ path: `/records/${i}${path}`, message });
-    const item = checked[i];
-    if (!(item instanceof DomainError)) preview.warnings.push(...warnings.map(place));
-    else preview.errors.push(...[...warnings, ...item.faults].map(place));
+    preview.records.push(record.shown);
+    if (!(item instanceof DomainError)) preview.warnings.push(...record.warnings.map(place));
+    else preview.errors.push(...[...record.warnings, ...item.faults].map(place));
   }
+  return planned;
 }
+
+/** Returns how many values name the stored record of several records. */
+const countRepeated = (planned: readonly PlannedRecord[]): number =>
+  [...Map.groupBy(planned, ({ match }) => match)].filter(([match, some]) => match !== undefined && some.length > 1)
+    .length;
+
+/** Returns what these records would change of what is stored. */
+const findChanges = (
+  db: Database,
+  settings: Parameters<typeof tryRecords>[1],
+  planned: readonly PlannedRecord[],
+): Promise<ImportChange[]> =>
+  bulkWriters.run({ customerId: settings.customer_id }, () =>
+    db.transaction((sql) => tryRecords(sql, settings, planned)),
+  );

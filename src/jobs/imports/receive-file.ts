@@ -24,6 +24,7 @@ type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 
 /**
  * Stores an uploaded file, one transaction for each chunk. Then starts the import if its settings say so.
+ * @param options `startsReal`: false if only a dry run may start
  * @param cleaner deletes the chunks of a failed upload. It must still work after the HTTP request was aborted
  * @throws DomainError `payload_too_large`; `not_found`; `conflict` if the import already has a file or has ended, if
  * another upload has started, or if the import shall start and too many are under way. If these began during the upload,
@@ -32,19 +33,20 @@ type Upload = Pick<StoredFile, 'importId' | 'upload'>;
 export async function receiveFile(
   { db, cleaner }: { db: Database; cleaner: Database },
   customerId: string,
-  { id, visible }: { id: string; visible: VisibleImports },
+  { id, visible, startsReal = true }: { id: string; visible: VisibleImports; startsReal?: boolean },
   pieces: AsyncIterable<Buffer>,
 ): Promise<void> {
+  const mayStart = ({ is_automatic, dry_run }: ImportState): boolean => is_automatic && (startsReal || dry_run);
   const upload = await db.transaction(async (sql) => {
     const found = await lockImport(sql, customerId, id, visible);
     requireNoFile(found);
-    if (found.is_automatic) await requireFewRunning(sql, customerId);
+    if (mayStart(found)) await requireFewRunning(sql, customerId);
     return { importId: found.id, format: found.format, upload: await beginUpload(sql, customerId, found.id) };
   });
   let isWaiting = false;
   try {
     const stored = await storeChunks(db, customerId, upload, pieces);
-    isWaiting = await db.transaction((sql) => complete(sql, customerId, upload, { ...stored, visible }));
+    isWaiting = await db.transaction((sql) => complete(sql, customerId, upload, { ...stored, visible, mayStart }));
   } catch (error) {
     // If this fails too, the next upload or the end of the import removes the chunks.
     const isComplete = await cleaner.transaction((sql) => discardUpload(sql, customerId, upload)).catch(() => false);
@@ -99,13 +101,18 @@ async function complete(
   sql: Transaction,
   customerId: string,
   { importId, upload }: Upload,
-  { bytes, found: file, visible }: { bytes: number; found: FoundFile; visible: VisibleImports },
+  {
+    bytes,
+    found: file,
+    visible,
+    mayStart,
+  }: { bytes: number; found: FoundFile; visible: VisibleImports; mayStart: (found: ImportState) => boolean },
 ): Promise<boolean> {
   const found = await lockImport(sql, customerId, importId, visible);
   requireNoFile(found);
   if (found.upload !== upload) throw superseded();
   await endUpload(sql, customerId, { importId: found.id, bytes }, file);
-  if (!found.is_automatic) return false;
+  if (!mayStart(found)) return false;
   if (!(await canStart(sql, customerId))) return true;
   await beginWork(sql, customerId, found.id);
   return false;

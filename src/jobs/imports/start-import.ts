@@ -12,12 +12,14 @@ import {
   type NewImport,
   type VisibleImports,
   requireFewRunning,
+  requireImport,
 } from '../../queries/imports/imports.ts';
 import type { MatchField } from '../../schemas/batches.ts';
-import { companyFileFields, contactFileFields, type FileFields } from '../../schemas/files.ts';
+import { companyFileFields, contactFileFields, maxXlsxRecords, type FileFields } from '../../schemas/files.ts';
 import {
   fieldOfMapped,
   importMatches,
+  maxFileRecords,
   type ImportCreate,
   type ImportFormat,
   type ImportObject,
@@ -116,8 +118,11 @@ export async function changeImport(
   const faults = settingFaults(found, patch);
   if (faults.length > 0) throw validationFailed(faults);
   requireUploaded(found);
+  if (found.is_awaited) throw awaited();
   await updateImport(sql, customerId, found, withNamedEncoding(patch));
 }
+
+const awaited = () => conflict('A start of this import waits for an approval: until then it stays as it is');
 
 /**
  * Starts an import that waits, or a completed dry run again, for real.
@@ -127,16 +132,36 @@ export async function changeImport(
 export async function startUploaded(
   sql: Transaction,
   customerId: string,
-  { id, visible }: { id: string; visible: VisibleImports },
+  { id, visible, isApproved = false }: { id: string; visible: VisibleImports; isApproved?: boolean },
   changes: Pick<ImportPatch, 'dry_run' | 'list_ids'> = {},
 ): Promise<void> {
   const found = await lockImport(sql, customerId, id, visible);
+  if (found.is_awaited && !isApproved) throw awaited();
   const isChecked = changes.dry_run === false && found.dry_run && found.status === 'COMPLETED';
   if (!isChecked) requireUploaded(found);
   await updateImport(sql, customerId, found, changes);
   if (isChecked) return startForReal(sql, customerId, found);
   await requireFewRunning(sql, customerId);
   await beginWork(sql, customerId, found.id);
+}
+
+/**
+ * Returns how many records the start of an import writes. Of a file that was not read yet, it is how many it can have at
+ * most.
+ * @throws DomainError `not_found`
+ */
+export async function sizeOfImport(
+  sql: Transaction,
+  customerId: string,
+  { id, visible }: { id: string; visible: VisibleImports },
+  changes: Pick<ImportPatch, 'dry_run'> = {},
+): Promise<{ records: number }> {
+  const { dry_run, status, format, file_bytes } = await lockImport(sql, customerId, id, visible);
+  if (changes.dry_run ?? dry_run) return { records: 0 };
+  const { total } = await requireImport(sql, customerId, id, visible);
+  // A record of a text needs a character and a line break; a workbook is compressed.
+  const most = format === 'xlsx' ? maxXlsxRecords : Math.min(maxFileRecords, Math.ceil((file_bytes ?? 0) / 2));
+  return { records: status === 'COMPLETED' && total !== null ? total : most };
 }
 
 async function startForReal(sql: Transaction, customerId: string, { id, is_kept }: Locked<ImportState>): Promise<void> {

@@ -2,223 +2,242 @@ import { isDeepStrictEqual } from 'node:util';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Locked, Transaction } from '../../database/db.ts';
 import { DomainError, type Fault } from '../../errors.ts';
-import { errorsLine, type Message } from '../../files/errors-file.ts';
+import type { Message } from '../../files/errors-file.ts';
 import { invalidValuesOf } from '../../files/import-file.ts';
-import type { CsvLayout } from '../../files/layout/layout.ts';
 import type { FileRecord } from '../../files/read-records.ts';
 import { fitToStored, warningsOf } from '../../files/values/values.ts';
-import { companyTable, contactTable } from '../../queries/records/batch-matches.ts';
-import { RecordsChanged, withRepeats, type Batch, type Outcome } from '../../queries/records/batches.ts';
+import { canonicalOf, companyTable, contactTable, matchItems } from '../../queries/records/batch-matches.ts';
+import { openItems, RepeatedRecord, type Batch, type Outcome } from '../../queries/records/batches.ts';
+import { lockBulk, lockNames } from '../../queries/records/bulk-lock.ts';
+import { lockCompanyRows } from '../../queries/crm/companies.ts';
+import { lockContactRows } from '../../queries/crm/contacts.ts';
 import { writeCompanyBatch } from '../../queries/crm/company-batches.ts';
-import { writeContactBatch } from '../../queries/crm/contact-batches.ts';
-import { findByMergedExternalId } from '../../queries/records/merged-records.ts';
-import { withLastWrites, withoutLastWrites, type LastWrites } from '../../queries/records/last-writes.ts';
-import { keepFile } from '../../queries/imports/dry-runs.ts';
-import { insertErrors } from '../../queries/imports/import-errors.ts';
-import { lockForBatches, type HeldLocks } from '../../queries/imports/import-locks.ts';
-import {
-  saveWritten,
-  type ImportCounts,
-  type ImportPosition,
-  type ImportRow,
-} from '../../queries/imports/import-progress.ts';
-import { endImport } from '../../queries/imports/imports.ts';
-import { lockRun, type LeasedImport } from '../../queries/jobs/leases.ts';
+import { companyKey, namedCompanyOf } from '../../queries/crm/company-names.ts';
+import { lockCompaniesOf, writeContactBatch } from '../../queries/crm/contact-batches.ts';
+import { withLastWrites, type LastWrites } from '../../queries/records/last-writes.ts';
+import { keepRows } from '../../queries/imports/dry-runs.ts';
+import { saveWritten, type ImportCounts, type ImportRow } from '../../queries/imports/import-progress.ts';
+import { deleteRows, saveNotes } from '../../queries/imports/import-rows.ts';
+import { endImport, type ImportSettings } from '../../queries/imports/imports.ts';
+import { lockRun, type TakenImport } from '../../queries/jobs/runs.ts';
 import { addToLists } from '../../queries/memberships/list-members.ts';
+import type { ImportChange } from '../../schemas/imports.ts';
+import type { CompanyReference } from '../../schemas/contacts.ts';
+import { fold } from '../../text/fold.ts';
 import { tokensOf } from '../../text/json-pointer.ts';
 import { checkRecords } from './check-records.ts';
-import { maxRounds, Rounds } from './import-rounds.ts';
 import { importFileOf } from './import-source.ts';
-import { LeaseLost } from '../settle.ts';
+import { withValue } from './plain-faults.ts';
+import { maxChanges, Trial } from './trial.ts';
+import { AttemptLost } from '../attempts.ts';
 
-/** `item` is the valid request body, or the validation error. */
 export interface PlannedRecord {
   record: FileRecord;
+  /** The valid request body, or the validation error. */
   item: object | DomainError;
+  /** The value that names the stored record, as values are compared. Undefined if the record is to be created. */
+  match: string | undefined;
+  /** Number of the statement that writes the record, in the order of the statements. */
+  statement: number;
 }
 
+/**
+ * Judges records by what is stored, and writes nothing. To be called while no other bulk writer of the process waits.
+ * @returns what the first of them would change
+ */
+export async function tryRecords(
+  sql: Transaction,
+  settings: Settings,
+  planned: readonly PlannedRecord[],
+): Promise<ImportChange[]> {
+  const trial = new Trial();
+  const outcomes = await writeInOrder(sql, { ...settings, dry_run: true }, planned, trial);
+  return trial.changesOf(linesOf(planned), outcomes);
+}
+
+const linesOf = (planned: readonly PlannedRecord[]): number[] => planned.map(({ record }) => record.line);
+
+/** Statements in one transaction. Reached only if one match value occurs very often. */
+const maxStatements = 20;
+
 /** Validates the records of the next transaction: all, or the first of them if too many have the same match value. */
-export async function planRecords(settings: ImportRow, records: readonly FileRecord[]): Promise<PlannedRecord[]> {
-  const rounds = new Rounds(settings);
+export async function planRecords(settings: ImportSettings, records: readonly FileRecord[]): Promise<PlannedRecord[]> {
+  const statementOf = statements(settings);
   const planned: PlannedRecord[] = [];
   for (const [i, item] of (await checkRecords(settings, records)).entries()) {
-    if (roundOf(rounds, item) === maxRounds) return planned;
-    planned.push({ record: records[i]!, item });
+    const match = matchOf(settings, item);
+    const statement = item instanceof DomainError ? 0 : statementOf(item as Record<string, unknown>, match);
+    if (statement === maxStatements) return planned;
+    planned.push({ record: records[i]!, item, match, statement });
   }
   return planned;
 }
 
-const roundOf = (rounds: Rounds, item: object | DomainError): number =>
-  item instanceof DomainError ? 0 : rounds.next(item as Record<string, unknown>);
+const matchOf = ({ match }: ImportSettings, item: object): string | undefined =>
+  match === null || item instanceof DomainError
+    ? undefined
+    : canonicalOf(match)(String((item as Record<string, unknown>)[match]));
 
-/** In the order in which the rounds must be written. */
-function inRounds(rounds: Rounds, planned: readonly PlannedRecord[]): PlannedRecord[][] {
-  return Object.values(Object.groupBy(planned, ({ item }) => roundOf(rounds, item))) as PlannedRecord[][];
+/**
+ * Returns a function that gives each record the number of its statement. A statement writes a match value once, so one that
+ * comes again is for a later statement. A record that names a company, or gets an external id by another match value, stays
+ * behind earlier ones that could affect it.
+ */
+function statements({
+  match,
+  dry_run: isDryRun,
+}: ImportSettings): (item: Readonly<Record<string, unknown>>, value: string | undefined) => number {
+  const latest = new Map<string, number>();
+  return (item, value) => {
+    const own = value === undefined ? [] : [`match ${value}`];
+    const shared: string[] = [];
+    const { external_id: externalId, company } = item as { external_id?: string; company?: CompanyReference | null };
+    // In a dry run, no record gets the external id that an earlier one gives up, but a statement can store each only once.
+    if (typeof externalId === 'string' && match !== 'external_id' && isDryRun) own.push(`external_id ${externalId}`);
+    else if (externalId !== undefined && match !== 'external_id') shared.push('external ids');
+    const named = namedCompanyOf(company ?? {});
+    // One that is created by its domain is found by its name, too.
+    if (named) for (const key of [companyKey(named), fold(named.company_name)]) shared.push(`company ${key}`);
+    const after = own.map((key) => (latest.get(key) ?? -1) + 1);
+    const statement = Math.max(0, ...after, ...shared.map((key) => latest.get(key) ?? 0));
+    for (const key of [...own, ...shared]) latest.set(key, statement);
+    return statement;
+  };
 }
 
-/**
- * Records of a transaction in which rejected ones are searched for. The search takes several milliseconds for each, and
- * others wait for the transaction's locks meanwhile.
- */
-export const searchedAtOnce = 20;
-
-/**
- * PostgreSQL rejected one of more than `searchedAtOnce` records, or they need more than `maxRounds` rounds. The caller
- * rolls back, and writes them in transactions of at most `searchedAtOnce`.
- */
-export class TooManyRecords extends Error {}
+/** Records of a transaction that follows one which took too long. */
+export const fewRecords = 20;
 
 /**
  * Writes records, the errors of failed ones and the import's progress, and ends it after the last record, in the
  * caller's transaction.
- * @param from position in the file where the first of these records starts
+ * @param after line of the last record before these
  * @returns true if the import has ended
- * @throws LeaseLost, with nothing written, if the import has ended, another worker has leased it, or these records are
+ * @throws AttemptLost, with nothing written, if the import has ended, a later turn has taken it, or these records are
  * written already
- * @throws TooManyRecords if they must be written in transactions of at most `searchedAtOnce`
  */
 export async function writeRecords(
   sql: Transaction,
-  leased: LeasedImport,
-  from: ImportPosition,
+  taken: TakenImport,
+  after: number,
   planned: readonly PlannedRecord[],
   log: Log,
 ): Promise<boolean> {
-  const { customer_id: customerId } = leased;
-  const row = await lockRun(sql, customerId, leased);
-  // Another position: the commit of these records succeeded although its answer was lost.
-  if (!row || (row.position && row.position.bytes !== from.bytes)) throw new LeaseLost();
-  return withLastWrites(sql, customerId, (last) => writeAll(sql, row, { from, planned, log }, last));
+  const { customer_id: customerId } = taken;
+  const row = await lockRun(sql, customerId, taken);
+  // Another line: the commit of these records succeeded although its answer was lost.
+  if (!row || row.done_line !== after) throw new AttemptLost();
+  return withLastWrites(sql, customerId, (last) => writeAll(sql, row, { planned, log }, last));
 }
 
 async function writeAll(
   sql: Transaction,
   row: Locked<ImportRow>,
-  { from, planned, log }: { from: ImportPosition; planned: readonly PlannedRecord[]; log: Log },
+  { planned, log }: { planned: readonly PlannedRecord[]; log: Log },
   last: LastWrites,
 ): Promise<boolean> {
   const { customer_id: customerId, id } = row;
-  const outcomes = await writeRounds(sql, row, planned, last);
-  if (!row.dry_run) await addContactsToLists(sql, row, outcomes);
+  const trial = row.dry_run ? new Trial(maxChanges - row.told) : undefined;
+  const outcomes = await writeInOrder(sql, row, planned, trial ?? last);
+  if (!trial) await addContactsToLists(sql, row, outcomes);
   logRejections(log, planned, outcomes);
   const messages = planned.map((one, i) => messageOf(one, outcomes[i]!));
-  const lines = linesOf(row, planned, messages);
-  if (lines !== '') await insertErrors(sql, customerId, id, from.bytes, lines);
-  const counts = countsOf(outcomes, messages);
-  const processed = await saveWritten(sql, customerId, id, planned.at(-1)?.record.next ?? from, counts);
+  const { done_line: after } = row;
+  const upTo = planned.at(-1)?.record.line ?? after;
+  const kept = keptMessages(row, messages);
+  const notes = planned.map(({ record: { line }, match }, i) => ({ line, ...kept[i], match: trial && match }));
+  await saveNotes(
+    sql,
+    customerId,
+    id,
+    notes.filter(({ match }, i) => kept[i] ?? match),
+  );
+  if (!trial) await deleteRows(sql, customerId, id, { after, upTo, isDone: true });
+  const changes = trial?.changesOf(linesOf(planned), outcomes);
+  const processed = await saveWritten(sql, customerId, id, { line: upTo, ...countsOf(outcomes, messages), changes });
   if (processed < row.total!) return false;
-  await endImport(sql, customerId, id, { status: 'COMPLETED', keepsFile: row.dry_run }, last);
-  if (row.dry_run) await keepFile(sql, customerId, id);
+  await endImport(sql, customerId, id, { status: 'COMPLETED', keepsRows: row.dry_run }, last);
+  if (row.dry_run) await keepRows(sql, customerId, id);
   return true;
 }
 
-/** Writes the records in rounds. Repeats it if stored records that they name are merged before they are locked. */
-async function writeRounds(
-  sql: Transaction,
-  row: ImportRow,
-  planned: readonly PlannedRecord[],
-  last: LastWrites,
-): Promise<readonly Outcome[]> {
-  if (row.match !== 'external_id') return writeInOrder(sql, row, { planned, aliases: new Map() }, last);
-  return withRepeats(sql, last, async (attempt, own) => {
-    const aliases = await findAliases(attempt, row, planned);
-    const outcomes = await writeInOrder(attempt, row, { planned, aliases }, own);
-    if (!isDeepStrictEqual(await findAliases(attempt, row, planned), aliases)) throw new RecordsChanged();
-    return outcomes;
-  });
-}
+/** What decides how a record is written. */
+type Settings = ImportSettings & { customer_id: string };
 
+/** @param last collects the last writes; those of a trial are rolled back */
 async function writeInOrder(
   sql: Transaction,
-  row: ImportRow,
-  { planned, aliases }: { planned: readonly PlannedRecord[]; aliases: ReadonlyMap<string, string> },
-  last: LastWrites,
-): Promise<readonly Outcome[]> {
+  row: Settings,
+  planned: readonly PlannedRecord[],
+  last: LastWrites | Trial,
+): Promise<Outcome[]> {
+  const { customer_id: customerId } = row;
+  await lockBulk(sql, customerId);
   const outcomes = new Map<PlannedRecord, Outcome>();
-  let rounds = inRounds(new Rounds(row, undefined, aliases), planned);
-  const needsLocks = rounds.length > 1 || (row.dry_run && planned.some(({ item }) => 'external_id' in item));
-  let held: HeldLocks | undefined;
-  if (needsLocks) {
-    // Planned again: an external id that a stored record loses may be the one that a later record of the file gets.
-    held = await lockItems(sql, row, itemsOf(planned));
-    rounds = inRounds(new Rounds(row, held.externalIds, aliases), planned);
-    if (rounds.length > maxRounds) throw new TooManyRecords();
-  }
-  for (const records of rounds) {
-    const items = itemsOf(records);
-    const how = { held, maySearch: planned.length <= searchedAtOnce };
-    const written = await (row.dry_run ? tryBatch(sql, row, items, how) : writeAccepted(sql, row, items, how, last));
+  const groups = Object.values(Object.groupBy(planned, ({ statement }) => statement)) as PlannedRecord[][];
+  if (groups.length > 1) await lockItems(sql, row, itemsOf(planned));
+  for (let repeated: PlannedRecord[] = []; groups.length > 0 || repeated.length > 0;) {
+    const records = [...repeated, ...(groups.shift() ?? [])].toSorted((a, b) => a.record.line - b.record.line);
+    const written =
+      last instanceof Trial
+        ? await last.run(sql, customerId, (attempt, own) => writeAccepted(attempt, row, itemsOf(records), own))
+        : await writeAccepted(sql, row, itemsOf(records), last);
     for (const [i, record] of records.entries()) outcomes.set(record, written[i]!);
+    // Records with different match values are the same if one was merged.
+    repeated = records.filter((_, i) => isRepeated(written[i]!));
   }
   return planned.map((record) => outcomes.get(record)!);
 }
 
-/**
- * Returns the external ids of merged records that these records name, each with a text that stands for the record that
- * replaces it: its own external id, or its id. So records of the file that change the same record are in different rounds.
- */
-async function findAliases(
-  sql: Transaction,
-  { customer_id: customerId, object }: ImportRow,
-  planned: readonly PlannedRecord[],
-): Promise<Map<string, string>> {
-  const values = itemsOf(planned).flatMap((item) => (item instanceof DomainError ? [] : externalIdOf(item)));
-  const table = object === 'contacts' ? contactTable : companyTable;
-  const merged = await findByMergedExternalId(sql, customerId, table, values);
-  return new Map(Array.from(merged, ([value, { id, external_id }]) => [value, external_id ?? id]));
-}
+const isRepeated = (outcome: Outcome): boolean =>
+  outcome.status === 'failed' && outcome.error instanceof RepeatedRecord;
 
-const externalIdOf = (item: object): string[] => {
-  const { external_id: value } = item as { external_id?: unknown };
-  return typeof value === 'string' ? [value] : [];
-};
+/** Parts into which records are divided among which PostgreSQL rejects one. */
+const parts = 10;
 
 /**
- * Writes a batch. If PostgreSQL rejects it, e.g. because a value is too large for an index, writes its halves, down to
+ * Writes records. If PostgreSQL rejects them, e.g. because a value is too large for an index, writes parts of them, down to
  * single records, so only these fail.
- * @param how `held`: what is known if the caller holds the locks of all items. `maySearch`: false if the transaction has
- * too many records to write halves
  */
 async function writeAccepted(
   sql: Transaction,
-  row: ImportRow,
+  row: Settings,
   items: Batch['items'],
-  how: How,
   last: LastWrites,
 ): Promise<Outcome[]> {
   try {
-    return await writeBatch(sql, row, { items, companies: how.held?.companies }, last);
+    return await writeBatch(sql, row, items, last);
   } catch (cause) {
     if (!isRejection(cause)) throw cause;
-    if (!how.maySearch) throw new TooManyRecords(undefined, { cause });
     if (items.length === 1)
       return [{ status: 'failed', error: new DomainError('validation_failed', rejectedMessage, { cause }) }];
   }
-  // All at once, because the second half must not wait for values while the first half holds records.
-  const locked = { ...how, held: how.held ?? (await lockItems(sql, row, items)) };
-  const half = Math.ceil(items.length / 2);
-  const first = await writeAccepted(sql, row, items.slice(0, half), locked, last);
-  return [...first, ...(await writeAccepted(sql, row, items.slice(half), locked, last))];
-}
-
-interface How {
-  held: HeldLocks | undefined;
-  maySearch: boolean;
+  await lockItems(sql, row, items);
+  const size = Math.ceil(items.length / parts);
+  const outcomes: Outcome[] = [];
+  for (let at = 0; at < items.length; at += size)
+    outcomes.push(...(await writeAccepted(sql, row, items.slice(at, at + size), last)));
+  return outcomes;
 }
 
 const itemsOf = (planned: readonly PlannedRecord[]) => planned.map(({ item }) => item);
 
-/**
- * Locks all valid items, so that they can be written in several batches.
- * @returns what is known of them while they are locked
- */
-const lockItems = (sql: Transaction, row: ImportRow, items: Batch['items']): Promise<HeldLocks> =>
-  lockForBatches(
-    sql,
-    row.customer_id,
-    row,
-    items.filter((item) => !(item instanceof DomainError)),
-  );
+/** Locks what several statements change, in the order in which single writes lock it too. */
+async function lockItems(
+  sql: Transaction,
+  { customer_id: customerId, object, mode, match }: Settings,
+  items: Batch['items'],
+): Promise<void> {
+  const bodies = items.filter((item) => !(item instanceof DomainError));
+  if (object === 'contacts') await lockCompaniesOf(sql, customerId, bodies);
+  else if (match === 'domain') await lockNames(sql, customerId);
+  if (match === null) return;
+  const open = openItems({ operation: mode, match, items: bodies }, canonicalOf(match));
+  const table = object === 'contacts' ? contactTable : companyTable;
+  const ids = [...(await matchItems(sql, customerId, table, { match, creates: true }, open)).values()];
+  if (object === 'contacts') await lockContactRows(sql, customerId, ids);
+  else await lockCompanyRows(sql, customerId, ids, 'no key update');
+}
 
 type Log = Pick<FastifyBaseLogger, 'warn'>;
 
@@ -243,46 +262,25 @@ const isRejection = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && /^(22|23|54|P0)/.test(String(error.code));
 
 /** If it throws, the writes of the batch are rolled back, and the transaction can be continued. */
-async function writeBatch(
-  sql: Transaction,
-  row: ImportRow,
-  given: Pick<Batch, 'items' | 'companies'>,
-  last: LastWrites,
-): Promise<Outcome[]> {
+function writeBatch(sql: Transaction, row: Settings, items: Batch['items'], last: LastWrites): Promise<Outcome[]> {
   const { customer_id: customerId, object, mode, match } = row;
   const invalidValues = invalidValuesOf(importFileOf(row));
   const batch: Batch = {
     operation: mode,
     match: match ?? 'id',
     isAtomic: false,
-    fit: (body, stored) => fitToStored(body, stored, invalidValues),
-    ...given,
+    isTrial: row.dry_run,
+    fit: (body, stored) => withoutStored(fitToStored(body, stored, invalidValues), stored),
+    items,
   };
   const write = object === 'contacts' ? writeContactBatch : writeCompanyBatch;
   return write(sql, customerId, batch, last);
 }
 
-/** Undoes the writes of a dry run. */
-class DryRun extends Error {}
-
-/** Writes the batch and rolls it back. */
-async function tryBatch(
-  sql: Transaction,
-  row: ImportRow,
-  items: Batch['items'],
-  { held, maySearch }: How,
-): Promise<Outcome[]> {
-  let outcomes: Outcome[] = [];
-  // The companies that the batch creates do not stay either.
-  const how = { maySearch, held: held && { ...held, companies: held.companies && { ...held.companies } } };
-  const undone = sql.savepoint(async (attempt) => {
-    outcomes = await withoutLastWrites((last) => writeAccepted(attempt as Transaction, row, items, how, last));
-    throw new DryRun();
-  });
-  await undone.catch((error: unknown) => {
-    if (!(error instanceof DryRun)) throw error;
-  });
-  return outcomes;
+/** Values that a record has already stay, also if they are declared to be something else since. */
+function withoutStored(body: Record<string, unknown>, stored: Record<string, unknown>): Record<string, unknown> {
+  const { custom_fields, ...others } = body;
+  return isDeepStrictEqual(custom_fields, stored['custom_fields']) ? others : body;
 }
 
 /** Ignores lists that have been deleted. */
@@ -303,33 +301,34 @@ function countsOf(outcomes: readonly Outcome[], messages: readonly (Message | un
   return counts;
 }
 
-/** Records with warnings of one import whose lines are kept. */
-const maxWarningLines = 100_000;
+/** Records with warnings of one import whose warnings are kept. */
+const maxWarnings = 100_000;
 
-/** Returns the lines of the errors file. */
-function linesOf(
-  { layout, warnings, format }: ImportRow,
-  planned: readonly PlannedRecord[],
-  messages: readonly (Message | undefined)[],
-): string {
-  let room = maxWarningLines - warnings;
-  const lines = planned.map(({ record }, i) => {
-    const message = messages[i];
-    if (!message || (message.warning !== undefined && --room < 0)) return '';
-    return errorsLine(layout as CsvLayout | null, record, message, format);
-  });
-  return lines.join('');
+function keptMessages({ warnings }: ImportRow, messages: readonly (Message | undefined)[]): (Message | undefined)[] {
+  let room = maxWarnings - warnings;
+  return messages.map((message) => (message?.warning !== undefined && --room < 0 ? undefined : message));
 }
 
 /** Returns what is to be said about a record. A failed record has only an error, which names all of its values. */
 function messageOf({ item, record: { warnings } }: PlannedRecord, outcome: Outcome): Message | undefined {
-  if (outcome.status === 'failed') return { error: errorOf(outcome.error, warnings) };
+  if (outcome.status === 'failed') {
+    const { message, matchingIds, faults } = outcome.error;
+    const named = faults.map((one) => (isOfDeclared(item, one) ? withValue(item, one) : one));
+    return { error: errorOf({ message, matchingIds, faults: named }, warnings) };
+  }
   const left = warningsOf(item, warnings);
   return left.length > 0 ? { warning: joined(left.map(textOf)) } : undefined;
 }
 
+/** The fault is of a declared custom field, and was found beside the stored record, so it does not have the value yet. */
+const isOfDeclared = (item: object | DomainError, { path }: Fault): boolean =>
+  !(item instanceof DomainError) && path.startsWith('/custom_fields/');
+
 /** Joins all validation errors of a record, and what was left out of it before. */
-function errorOf({ faults, message, matchingIds }: DomainError, warnings: readonly Fault[]): string {
+function errorOf(
+  { faults, message, matchingIds }: Pick<DomainError, 'faults' | 'message' | 'matchingIds'>,
+  warnings: readonly Fault[],
+): string {
   const named = new Set(warnings.map(({ path }) => path));
   const texts = [...warnings, ...faults.filter(({ path }) => path === '' || !named.has(path))].map(textOf);
   const ids = matchingIds ? [`matching ids: ${matchingIds.join(', ')}`] : [];

@@ -4,7 +4,7 @@ import { originOf } from '../../database/origin.ts';
 import { conflict, forbidden, notFound } from '../../errors.ts';
 import { measureChange } from '../../queries/history/effects.ts';
 import { estimateUndo } from '../../queries/history/estimate.ts';
-import { findUndoneChange, findUnfinished } from '../../queries/history/undo-jobs.ts';
+import { findUndoState } from '../../queries/history/undo-jobs.ts';
 import { recordScopes, type Scope } from '../../schemas/base/scopes.ts';
 import type { EventNoun, EventSource } from '../../schemas/events/types.ts';
 import type { UndoEstimate } from '../../schemas/events/undo.ts';
@@ -15,6 +15,8 @@ import { startJob } from '../start-job.ts';
 export interface Undo {
   /** Id of the change that it takes back. */
   undo_of: string;
+  /** It takes back only what the change has done with this record. */
+  only?: string | undefined;
   /** The job reads the change's journal rows below this position. */
   until: number;
   /** The scopes without which a key does not see the job. */
@@ -50,26 +52,26 @@ function neededScopes(types: readonly string[]): Scope[] {
  * @throws DomainError `not_found` if it has changed no record; `forbidden` if the key lacks a scope; `conflict` if it has
  *   not ended, or is the undo of a merge
  */
-async function prepare(sql: Queryable, { customerId, scopes }: Undoer, changeId: string) {
-  const { records, types, ...change } = await measureChange(sql, customerId, changeId);
+async function prepare(sql: Queryable, { customerId, scopes }: Undoer, changeId: string, only?: string) {
+  // Asked first: what had ended then writes nothing that is not measured.
+  const { refusal } = await findUndoState(sql, customerId, changeId);
+  const { records, types, ...change } = await measureChange(sql, customerId, changeId, only);
   if (records === 0) throw notFound('change');
   const needs = neededScopes(types);
   const lacking = scopes ? needs.filter((scope) => !scopes.includes(scope)) : [];
   if (lacking.length > 0) throw forbidden(lacking);
-  if (await findUnfinished(sql, customerId, changeId))
-    throw conflict('The job or import has not ended: cancel it, or wait until it has');
-  if ((await findUndoneChange(sql, customerId, changeId))?.has_merges)
-    throw conflict('The undo of a merge cannot be undone: merge the records again');
+  if (refusal !== undefined) throw conflict(refusal);
   return { ...change, records, needs };
 }
 
 /**
  * Starts a job that takes back what one call, job or import has done.
+ * @param only takes back only what was done with this record
  * @throws DomainError as `prepare`
  */
-export async function startUndo(sql: Transaction, by: Undoer, changeId: string): Promise<JobStarted> {
-  const { records, until, needs, has_merges } = await prepare(sql, by, changeId);
-  const request: Undo = { undo_of: changeId, until, needs, has_merges, source: originOf(sql).source! };
+export async function startUndo(sql: Transaction, by: Undoer, changeId: string, only?: string): Promise<JobStarted> {
+  const { records, until, needs, has_merges } = await prepare(sql, by, changeId, only);
+  const request: Undo = { undo_of: changeId, only, until, needs, has_merges, source: originOf(sql).source! };
   const cost = { pool: 'subscription', cost: 0, reserved: 0 } as const;
   return startJob(sql, by, {
     type: 'undo',

@@ -1,6 +1,7 @@
 import { setOrigin } from '../../database/origin.ts';
 import type { Transaction } from '../../database/db.ts';
 import type { NewResult } from '../../queries/jobs/jobs.ts';
+import { lockBulk } from '../../queries/records/bulk-lock.ts';
 import { withLastWrites } from '../../queries/records/last-writes.ts';
 import { findEffects, findWriters, type Effect } from '../../queries/history/effects.ts';
 import type { Outcome } from '../../queries/history/revert.ts';
@@ -10,8 +11,11 @@ import { settle } from '../settle.ts';
 import type { JobBatch } from '../turns.ts';
 import type { Undo } from './start-undo.ts';
 
-/** Number of records that one transaction takes back. */
+/** Contacts or companies that one transaction takes back. */
 const maxBatchSize = 500;
+
+/** Other records, which are taken back one by one: batches of the customer wait meanwhile. */
+const maxOthers = 50;
 
 interface Progress {
   /** Records whose first write is at this position or later are done. */
@@ -21,12 +25,13 @@ interface Progress {
 
 /** Takes back what a change has done with its next records. */
 export const undoChange: JobBatch = async (context, job) => {
-  const { undo_of, until, source } = job.request as Undo;
+  const { undo_of, only, until, source } = job.request as Undo;
   await settle(context, job, async (sql, held) => {
     setOrigin(sql, { source });
     const { customer_id: customerId } = held;
     const { before = until, done = 0 } = (held.progress ?? {}) as Progress;
-    const effects = await findEffects(sql, customerId, undo_of, { before, until, limit: maxBatchSize });
+    const found = await findEffects(sql, customerId, undo_of, { before, until, only, limit: maxBatchSize });
+    const effects = isOfPeople(found) ? found : found.slice(0, maxOthers);
     const last = effects.at(-1);
     if (!last) return { results: [], mayComplete: true };
     const outcomes = await undoAll(sql, customerId, undo_of, effects);
@@ -36,6 +41,8 @@ export const undoChange: JobBatch = async (context, job) => {
   });
 };
 
+const isOfPeople = ([first]: readonly Effect[]): boolean => first?.noun === 'contact' || first?.noun === 'company';
+
 /** @param effects those of records of one kind */
 async function undoAll(
   sql: Transaction,
@@ -43,11 +50,11 @@ async function undoAll(
   changeId: string,
   effects: readonly Effect[],
 ): Promise<Map<string, Outcome>> {
-  const { noun } = effects[0]!;
-  if (noun === 'contact' || noun === 'company') {
-    const undo = noun === 'contact' ? undoContacts : undoCompanies;
+  if (isOfPeople(effects)) {
+    const undo = effects[0]!.noun === 'contact' ? undoContacts : undoCompanies;
     return withLastWrites(sql, customerId, (last) => undo({ sql, customerId, changeId, effects, last }));
   }
+  await lockBulk(sql, customerId);
   const outcomes = new Map<string, Outcome>();
   for (const effect of effects) outcomes.set(effect.id, await undoOther(sql, customerId, effect));
   return outcomes;

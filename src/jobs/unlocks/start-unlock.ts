@@ -2,16 +2,16 @@ import type { Catalog, Search } from '../../catalog/catalog.ts';
 import { toSearch } from '../../catalog/prospects.ts';
 import type { Spender } from '../../credentials/caller.ts';
 import type { Config } from '../../process/config.ts';
-import type { Queryable, Transaction } from '../../database/db.ts';
+import type { Transaction } from '../../database/db.ts';
 import { DomainError } from '../../errors.ts';
 import { parseOrder } from '../../filters/order.ts';
 import { findSpendable } from '../../queries/jobs/credits.ts';
-import { findUnlocked } from '../../queries/catalog/unlocks.ts';
 import { requireLists } from '../../queries/memberships/list-members.ts';
 import type { Estimate, JobStarted, UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
-import { prospectOrderFields, type Prospect } from '../../schemas/prospects.ts';
+import { type Prospect } from '../../schemas/prospects.ts';
+import { mostFor, mostForChosen } from '../prices.ts';
 import { startJob, toInputs } from '../start-job.ts';
-import { isFree, type Listing } from './unlocks.ts';
+import type { Listing } from './unlocks.ts';
 
 type Costs = Pick<Config, 'UNLOCK_COST'>;
 
@@ -41,9 +41,10 @@ export async function startUnlock(
   const total = Math.min(total_records, matches);
   const { lists, sync_crm } = await destinationOf(sql, spender, rest);
   // As an array: the column is jsonb, which does not keep the order of members.
-  const order = order_by === undefined ? {} : { order_by: parseOrder(prospectOrderFields, order_by) };
+  const order = order_by === undefined ? {} : { order_by: parseOrder(order_by) };
   const request = { filters, total_records, ...order, ...lists };
-  const given = { type: 'unlock_contacts', sync_crm, request, pool, total, cost, reserved: total * cost } as const;
+  const reserved = mostFor(cost, total);
+  const given = { type: 'unlock_contacts', sync_crm, request, pool, total, cost, reserved } as const;
   return startJob(sql, spender, { ...given, inputs: [] });
 }
 
@@ -56,7 +57,7 @@ export async function estimateUnlock(
   matches: number,
 ): Promise<Estimate> {
   await requireLists(sql, spender.customerId, list_ids);
-  const cost = Math.min(total_records, matches) * UNLOCK_COST;
+  const cost = mostFor(UNLOCK_COST, Math.min(total_records, matches));
   return { matches, cost, available: await findSpendable(sql, spender, pool) };
 }
 
@@ -73,12 +74,8 @@ export async function startSelectedUnlock(
   known: readonly Prospect[],
 ): Promise<JobStarted> {
   const { lists, sync_crm } = await destinationOf(sql, spender, rest);
-  const inputs = toInputs(
-    ids,
-    (id) => id,
-    (item) => ({ item, address: null, contact_ids: [] }),
-  );
-  const reserved = (await countPayable(sql, spender.customerId, ids, known)) * cost;
+  const inputs = toInputs(ids, (item) => ({ item }));
+  const reserved = await mostForChosen(sql, spender.customerId, cost, ids, known);
   const given = { type: 'unlock_selected_contacts', sync_crm, request: lists, pool, total: ids.length, cost } as const;
   return startJob(sql, spender, { ...given, reserved, inputs });
 }
@@ -108,7 +105,7 @@ export async function estimateSelectedUnlock(
   known: readonly Prospect[],
 ): Promise<Estimate> {
   await requireLists(sql, spender.customerId, list_ids);
-  const cost = (await countPayable(sql, spender.customerId, ids, known)) * UNLOCK_COST;
+  const cost = await mostForChosen(sql, spender.customerId, UNLOCK_COST, ids, known);
   return { matches: known.length, cost, available: await findSpendable(sql, spender, pool) };
 }
 
@@ -124,16 +121,4 @@ export async function findChosenIfUp(catalog: Pick<Catalog, 'find'>, ids: readon
     if (error instanceof DomainError && error.code === 'unavailable') return [];
     throw error;
   }
-}
-
-/** Returns how many of the prospects may cost credits. */
-async function countPayable(
-  sql: Queryable,
-  customerId: string,
-  ids: readonly string[],
-  known: readonly Prospect[],
-): Promise<number> {
-  const free = new Set(known.filter(isFree).map(({ _id }) => _id));
-  const wanted = [...new Set(ids).difference(free)];
-  return wanted.length - (await findUnlocked(sql, customerId, wanted)).size;
 }

@@ -1,10 +1,9 @@
 import { positionOf, type ProspectPosition } from '../../catalog/order.ts';
 import { unlockPeople } from '../../queries/catalog/unlock-people.ts';
 import type { UnlockContacts } from '../../schemas/jobs.ts';
-import { settle } from '../settle.ts';
 import { searchOf } from './start-unlock.ts';
 import type { JobBatch } from '../turns.ts';
-import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
+import { completeUnlocks, settleUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
 
 /** Stored with the job. The next batch resumes from it. */
 interface Progress {
@@ -19,21 +18,18 @@ export const unlockContacts: JobBatch = async (context, job) => {
   const search = searchOf(job.customer_id, job.request as UnlockContacts);
   const found = await context.catalog.search(search, { limit, after });
   const isSearchExhausted = found.length < limit;
-  let unlockedIds = new Set<string>();
-  const settled = await settle(context, job, async (sql, held) => {
+  await settleUnlocks(context, job, async (sql, held) => {
     const { unlocked, suppressed } = await unlockPeople(sql, held.customer_id, found, held.id);
-    unlockedIds = unlocked;
     // Another job may have unlocked some of these prospects since the search, or the search index did not know it yet.
     // Others may have been suppressed.
-    const prospects = found.filter(({ _id }) => unlockedIds.has(_id));
+    const prospects = found.filter(({ _id }) => unlocked.has(_id));
     const contacts = await toContacts(sql, held, prospects);
     const results = prospects.map((prospect, i) => unlockResult(held, held.succeeded + i + 1, prospect, contacts));
     // The values of somebody who is being erased are not kept. With nobody else, the search would never pass them.
     const last = found.findLast(({ _id }) => !suppressed.has(_id)) ?? found.at(-1);
     const progress: Progress =
       isSearchExhausted || !last ? { isExhausted: true } : { after: positionOf(last, search.order) };
-    return { results, progress, mayComplete: false };
+    const mayComplete = isSearchExhausted || held.succeeded + results.length === held.total;
+    return { results, progress, mayComplete, unlocked };
   });
-  await context.catalog.syncUnlocks([...unlockedIds]);
-  if (isSearchExhausted || settled.succeeded === settled.total) await completeUnlocks(context, { ...job, ...settled });
 };

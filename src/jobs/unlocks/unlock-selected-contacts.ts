@@ -1,9 +1,9 @@
 import { findNextInputs, type JobInput } from '../../queries/jobs/job-inputs.ts';
 import type { NewResult } from '../../queries/jobs/jobs.ts';
 import { unlockPeople } from '../../queries/catalog/unlock-people.ts';
-import { settle, settledUpTo } from '../settle.ts';
+import { settledUpTo } from '../settle.ts';
 import type { JobBatch } from '../turns.ts';
-import { completeUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
+import { completeUnlocks, settleUnlocks, unlockBatchSize, toContacts, unlockResult } from './unlocks.ts';
 
 /** A prospect that the customer has already unlocked costs nothing. */
 export const unlockSelectedContacts: JobBatch = async (context, job) => {
@@ -17,10 +17,8 @@ export const unlockSelectedContacts: JobBatch = async (context, job) => {
   const wanted = inputs.filter((input) => !input.is_duplicate).map(({ item }) => item);
   const prospects = await catalog.find(wanted);
   const found = new Map(prospects.map((prospect) => [prospect._id, prospect]));
-  let unlockedIds = new Set<string>();
-  await settle(context, job, async (sql, held) => {
+  await settleUnlocks(context, job, async (sql, held) => {
     const { unlocked, suppressed } = await unlockPeople(sql, held.customer_id, prospects, held.id);
-    unlockedIds = unlocked;
     for (const id of suppressed) found.delete(id);
     const delivered = wanted.flatMap((id) => found.get(id) ?? []);
     const contacts = await toContacts(sql, held, delivered);
@@ -31,14 +29,12 @@ export const unlockSelectedContacts: JobBatch = async (context, job) => {
       const prospect = found.get(input.item);
       if (!prospect) return { ...nothing(input), status: 'failed', reason: 'not_found' };
       const result = unlockResult(held, input.position, prospect, contacts, left);
-      if (!unlockedIds.has(input.item)) return { ...result, status: 'skipped', reason: 'already_unlocked', charged: 0 };
+      if (!unlocked.has(input.item)) return { ...result, status: 'skipped', reason: 'already_unlocked', charged: 0 };
       left -= result.charged;
       return result;
     });
-    return { results, progress: { position: last.position }, mayComplete: false };
+    return { results, progress: { position: last.position }, mayComplete: inputs.length < limit, unlocked };
   });
-  await catalog.syncUnlocks([...unlockedIds]);
-  if (inputs.length < limit) await completeUnlocks(context, job);
 };
 
 const nothing = ({ position, item }: JobInput) => ({ position, item, charged: 0 });

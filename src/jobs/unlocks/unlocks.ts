@@ -1,15 +1,14 @@
-import type { Transaction } from '../../database/db.ts';
+import type { Locked, Transaction } from '../../database/db.ts';
 import { syncProspects } from '../../queries/crm/crm-sync.ts';
 import { contactsAtOnce } from '../../queries/memberships/list-members.ts';
-import type { LeasedJob } from '../../queries/jobs/leases.ts';
 import type { JobRow, NewResult } from '../../queries/jobs/jobs.ts';
 import { findUnindexedUnlocksOfJob } from '../../queries/catalog/unlocks.ts';
-import { isEmailAddress } from '../../schemas/base/formats.ts';
 import type { UnlockContacts } from '../../schemas/jobs.ts';
 import type { Prospect } from '../../schemas/prospects.ts';
-import { fold } from '../../text/fold.ts';
+import type { WorkingJob } from '../attempts.ts';
 import type { JobContext } from '../handler.ts';
-import { settle } from '../settle.ts';
+import { priceOf } from '../prices.ts';
+import { settle, type Delivery } from '../settle.ts';
 
 /** Stored with an unlock job: the lists to which its contacts are added. Missing in most jobs. */
 export type Listing = Pick<UnlockContacts, 'list_ids'>;
@@ -19,7 +18,7 @@ const maxBatchSize = 250;
 
 const listsOf = ({ request }: Pick<JobRow, 'request'>): string[] => (request as Listing).list_ids ?? [];
 
-export const unlockBatchSize = (job: LeasedJob): number =>
+export const unlockBatchSize = (job: JobRow): number =>
   job.sync_crm ? contactsAtOnce(maxBatchSize, listsOf(job).length) : maxBatchSize;
 
 /**
@@ -34,15 +33,6 @@ export const toContacts = async (
 ): Promise<Map<string, string>> =>
   job.sync_crm ? syncProspects(sql, job.customer_id, prospects, listsOf(job)) : new Map<string, string>();
 
-/** Returns what it costs to unlock a prospect (credits). */
-export const costOf = ({ cost }: Pick<JobRow, 'cost'>, prospect: Prospect): number => (isFree(prospect) ? 0 : cost);
-
-/** True for a person without a valid e-mail address. A `work_email` that is known to be invalid does not count. */
-export function isFree({ work_email, emails, verification_status }: Prospect): boolean {
-  const invalid = verification_status === 'invalid' ? fold(work_email) : undefined;
-  return ![work_email, ...emails].some((email) => isEmailAddress(email) && fold(email) !== invalid);
-}
-
 /** @param left the most that it may cost: what is left of what the job has reserved */
 export const unlockResult = (
   job: JobRow,
@@ -55,15 +45,44 @@ export const unlockResult = (
   item: prospect._id,
   contact_id: contacts.get(prospect._id) ?? null,
   status: 'succeeded',
-  charged: Math.min(costOf(job, prospect), left),
+  charged: Math.min(priceOf(job.cost, prospect), left),
   result: prospect,
 });
 
+interface Unlocking extends Delivery {
+  /** Ids of the people that the batch has unlocked. */
+  unlocked: Iterable<string>;
+}
+
 /**
- * Indexes the job's unlocks, then completes it.
+ * Settles a batch of unlocks. The last one completes the job; where searches use an index, it must know the unlocks
+ * before.
  * @throws DomainError `unavailable` if the catalog does not respond. The job is retried then
  */
-export async function completeUnlocks(context: JobContext, job: LeasedJob): Promise<void> {
+export async function settleUnlocks(
+  context: JobContext,
+  job: WorkingJob,
+  deliver: (sql: Transaction, held: Locked<JobRow>) => Promise<Unlocking>,
+): Promise<void> {
+  const { catalog } = context;
+  const hasIndex = catalog.engine === 'elasticsearch';
+  let ids: string[] = [];
+  let isLast = false;
+  await settle(context, job, async (sql, held) => {
+    const { unlocked, mayComplete, ...delivered } = await deliver(sql, held);
+    ids = [...unlocked];
+    isLast = mayComplete;
+    return { ...delivered, mayComplete: mayComplete && !hasIndex };
+  });
+  if (hasIndex) await catalog.syncUnlocks(ids);
+  if (hasIndex && isLast) await completeUnlocks(context, job);
+}
+
+/**
+ * Indexes all unlocks of the job, then completes it.
+ * @throws DomainError `unavailable` if the catalog does not respond. The job is retried then
+ */
+export async function completeUnlocks(context: JobContext, job: WorkingJob): Promise<void> {
   const { db, catalog } = context;
   // So the customer's next searches leave these prospects out.
   await catalog.syncUnlocks(await db.lookup((sql) => findUnindexedUnlocksOfJob(sql, job.customer_id, job.id)));

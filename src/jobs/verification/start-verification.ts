@@ -3,14 +3,13 @@ import type { Config } from '../../process/config.ts';
 import type { Transaction } from '../../database/db.ts';
 import { findSpendable } from '../../queries/jobs/credits.ts';
 import { countReusable, findReusable, sinceNow } from '../../queries/records/earlier-verifications.ts';
-import { insertInputs } from '../../queries/jobs/job-inputs.ts';
-import type { NewJob, Reusing } from '../../queries/jobs/jobs.ts';
+import type { Reusing } from '../../queries/jobs/jobs.ts';
 import { countListAddresses, insertListInputs } from '../../queries/memberships/list-emails.ts';
 import { requireReferences } from '../../queries/records/references.ts';
 import type { Estimate, JobStarted, VerifyEmail, VerifyList } from '../../schemas/jobs.ts';
 import { fold } from '../../text/fold.ts';
 import { emailKey } from '../../text/normalise.ts';
-import { startUnsizedJob, toInputs, type Sizes } from '../start-job.ts';
+import { startJob, startUnsizedJob, toInputs } from '../start-job.ts';
 
 type Settings = Pick<Config, 'VERIFY_COST' | 'VERIFY_REUSE_HOURS'>;
 
@@ -30,13 +29,10 @@ export async function startEmailVerification(
   settings: Settings,
   body: VerifyEmail,
 ): Promise<JobStarted> {
-  const inputs = await readEmails(sql, spender.customerId, body);
-  const job = { type: 'verify_email', sync_crm: body.sync_crm ?? false, request: {} } as const;
-  const hours = reuseHours(settings, body);
-  return start(sql, spender, { ...job, cost: settings.VERIFY_COST, hours }, async (jobId) => {
-    await insertInputs(sql, spender.customerId, jobId, inputs);
-    return { total: inputs.length, payable: inputs.filter((input) => !input.is_duplicate).length };
-  });
+  const { inputs, reserved } = await readEmails(sql, spender.customerId, settings, body);
+  const request = { reuse_hours: reuseHours(settings, body) } satisfies Reusing;
+  const job = { type: 'verify_email', sync_crm: body.sync_crm ?? false, request, pool } as const;
+  return startJob(sql, spender, { ...job, cost: settings.VERIFY_COST, total: inputs.length, reserved, inputs });
 }
 
 /**
@@ -49,26 +45,31 @@ export async function estimateEmailVerification(
   settings: Settings,
   body: VerifyEmail,
 ): Promise<Estimate> {
-  const { customerId } = spender;
-  const inputs = await readEmails(sql, customerId, body);
-  const addresses = inputs.flatMap(({ is_duplicate, address }) => (is_duplicate ? [] : address!));
-  const reusable = await findReusable(sql, customerId, addresses, sinceNow(sql, reuseHours(settings, body)));
-  const payable = addresses.filter((address) => !reusable.has(address)).length;
-  const available = await findSpendable(sql, spender, pool);
-  return { matches: addresses.length, cost: payable * settings.VERIFY_COST, available };
+  const { matches, reserved: cost } = await readEmails(sql, spender.customerId, settings, body);
+  return { matches, cost, available: await findSpendable(sql, spender, pool) };
 }
 
-/** @throws DomainError `not_found` with one fault for each contact that does not belong to the customer */
-async function readEmails(sql: Transaction, customerId: string, { emails }: VerifyEmail) {
+/**
+ * Returns the inputs of a job, the number of different addresses (`matches`), and the price of those that have no result
+ * to reuse (`reserved`).
+ * @throws DomainError `not_found` with one fault for each contact that does not belong to the customer
+ */
+async function readEmails(sql: Transaction, customerId: string, settings: Settings, body: VerifyEmail) {
+  const { emails } = body;
   const contacts = emails.flatMap(({ contact_id: id }, i) =>
     id === undefined ? [] : [{ noun: 'contact' as const, id, path: `/emails/${i}/contact_id` }],
   );
   await requireReferences(sql, customerId, contacts);
-  return toInputs(
+  const inputs = toInputs(
     emails,
-    ({ email }) => emailKey(email),
     ({ email, contact_id: id }) => ({ item: email, address: fold(email), contact_ids: id === undefined ? [] : [id] }),
+    emailKey,
   );
+  const addresses = inputs.flatMap(({ is_duplicate, address }) => (is_duplicate ? [] : address!));
+  const since = sinceNow(sql, reuseHours(settings, body));
+  const reusable = await findReusable(sql, customerId, addresses, since);
+  const payable = addresses.filter((address) => !reusable.has(address)).length;
+  return { inputs, matches: addresses.length, reserved: payable * settings.VERIFY_COST };
 }
 
 /**
@@ -82,11 +83,12 @@ export function startListVerification(
   settings: Settings,
   { listId, ...body }: VerifyList & { listId: string },
 ): Promise<JobStarted> {
-  const job = { type: 'verify_list', sync_crm: true, request: { list_id: listId } } as const;
+  const cost = settings.VERIFY_COST;
   const hours = reuseHours(settings, body);
-  return start(sql, spender, { ...job, cost: settings.VERIFY_COST, hours }, async (jobId) => {
+  const request = { list_id: listId, reuse_hours: hours } satisfies Reusing & { list_id: string };
+  return startUnsizedJob(sql, spender, { type: 'verify_list', sync_crm: true, request, pool, cost }, async (jobId) => {
     const total = await insertListInputs(sql, spender.customerId, jobId, listId);
-    return { total, payable: total };
+    return { total, reserved: (total - (await countReusable(sql, spender.customerId, jobId, hours))) * cost };
   });
 }
 
@@ -104,23 +106,4 @@ export async function estimateListVerification(
   const { addresses, reusable } = await countListAddresses(sql, spender.customerId, listId, hours);
   const available = await findSpendable(sql, spender, pool);
   return { matches: addresses, cost: (addresses - reusable) * settings.VERIFY_COST, available };
-}
-
-type Verifying = Pick<NewJob, 'type' | 'sync_crm' | 'request' | 'cost'> & { hours: number };
-
-/**
- * Starts a job, and reserves the price of the addresses without a result to reuse.
- * @param insert inserts the inputs; those that may cost credits are the distinct ones
- */
-function start(
-  sql: Transaction,
-  spender: Spender,
-  { hours, ...job }: Verifying,
-  insert: (jobId: string) => Promise<Sizes>,
-): Promise<JobStarted> {
-  const request = { ...job.request, reuse_hours: hours } satisfies Reusing;
-  return startUnsizedJob(sql, spender, { ...job, request, pool }, async (jobId) => {
-    const { total, payable } = await insert(jobId);
-    return { total, payable: payable - (await countReusable(sql, spender.customerId, jobId, hours)) };
-  });
 }

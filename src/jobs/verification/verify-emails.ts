@@ -1,23 +1,15 @@
 import type { Transaction } from '../../database/db.ts';
 import { saveVerifications, type ContactVerification } from '../../queries/crm/contact-verifications.ts';
 import { lockVerified, sinceOfJob } from '../../queries/records/earlier-verifications.ts';
-import {
-  findDuplicateInputs,
-  findFirstOpenInput,
-  findNextEmails,
-  findSettledPositions,
-  type EmailInput,
-  type JobInput,
-} from '../../queries/jobs/job-inputs.ts';
-import { endWait, hasWaitedTooLong, waitForNameServer } from '../../queries/jobs/job-waits.ts';
-import { backOff, type LeasedJob } from '../../queries/jobs/leases.ts';
-import { reuseHoursOf, type JobRow, type NewResult } from '../../queries/jobs/jobs.ts';
+import { findDuplicateInputs, findNextEmails, type EmailInput, type JobInput } from '../../queries/jobs/job-inputs.ts';
+import { reuseHoursOf, setWaiting, type JobRow, type NewResult } from '../../queries/jobs/jobs.ts';
 import type { Verification } from '../../schemas/verification.ts';
 import { emailKey } from '../../text/normalise.ts';
 import { withOwnAbort } from '../../process/own-abort.ts';
 import { isDoubted } from '../../verification/verifier.ts';
+import { inAttempt, type WorkingJob } from '../attempts.ts';
 import type { JobContext } from '../handler.ts';
-import { settle, settledUpTo, underLease, type Delivery } from '../settle.ts';
+import { settle, settledUpTo } from '../settle.ts';
 import type { JobBatch } from '../turns.ts';
 
 /** Maximum number of emails in one batch. */
@@ -37,19 +29,27 @@ const maxContactsAtOnce = 1_000;
 export const verifyEmails: JobBatch = async (context, job, signal) => {
   const { db } = context;
   const { id, customer_id: customerId } = job;
-  const mayWait = job.waiting_since === null || !(await db.lookup((sql) => hasWaitedTooLong(sql, customerId, id)));
-  const next = { after: settledUpTo(job), limit: batchSize, reuseHours: reuseHoursOf(job) };
+  const mayWait = !job.has_waited;
+  const after = settledUpTo(job);
+  const next = { after, limit: batchSize, reuseHours: reuseHoursOf(job) };
   const inputs = await db.lookup((sql) => findNextEmails(sql, customerId, id, next));
   const { verified, hasDoubts } = await verifyAll(context, inputs, { customerId, signal, mayWait });
-  if (verified.length > 0 || inputs.length === 0) {
-    const duplicates = new Duplicates(await db.lookup((sql) => findDuplicateInputs(sql, customerId, id)));
-    const items =
-      inputs.length === 0 ? duplicates.all : verified.flatMap((email) => [email, ...duplicates.of(email.input)]);
-    const last = await saveAllButLast(context, job, items, duplicates);
-    const settled = await settle(context, job, (sql, held) => deliver(sql, held, items, last));
-    if (settled.isCompleted) return;
-  }
-  await noteWait(context, job, { hasDoubts, mayWait });
+  const waits = hasDoubts && mayWait;
+  const waitsNoMore = job.is_waiting && !hasDoubts;
+  if (verified.length === 0 && inputs.length > 0 && !waits && !waitsNoMore) return;
+  if (waits) context.log.warn('the name server knows no domain; a verification waits');
+  const duplicates = new Duplicates(await db.lookup((sql) => findDuplicateInputs(sql, customerId, id)));
+  const items =
+    inputs.length === 0 ? duplicates.all : verified.flatMap((email) => [email, ...duplicates.of(email.input)]);
+  const last = await saveAllButLast(context, job, items, duplicates);
+  // Where the next search for inputs begins. A duplicate gets its result with an earlier input.
+  const progress = { position: inputs[0] ? inputs[0].position - 1 : after };
+  await settle(context, job, async (sql, held) => {
+    if (waits || waitsNoMore) await setWaiting(sql, customerId, held.id, waits);
+    await saveVerifications(sql, customerId, last);
+    const results = price(held, await markReused(sql, held, items));
+    return { results, progress, mayComplete: true, ...(waits && { restSeconds: waitSeconds }) };
+  });
 };
 
 interface Batch {
@@ -109,23 +109,6 @@ const graceMs = ({ SHUTDOWN_MS }: JobContext['config']): number => Math.max(SHUT
 /** After this time a job that waits for the name server tries again (seconds). */
 const waitSeconds = 20;
 
-/** Stores whether the job waits for the name server. If so, lets it rest before its next batch. */
-async function noteWait(
-  { db, log }: JobContext,
-  job: LeasedJob,
-  { hasDoubts, mayWait }: { hasDoubts: boolean; mayWait: boolean },
-): Promise<void> {
-  const { customer_id: customerId } = job;
-  if (hasDoubts && mayWait) {
-    log.warn('the name server knows no domain; a verification waits');
-    await underLease(db, job, async (sql, held) => {
-      await waitForNameServer(sql, customerId, held.id);
-      await backOff(sql, customerId, job, { seconds: waitSeconds, failed: false });
-    });
-  } else if (!hasDoubts && job.waiting_since !== null)
-    await underLease(db, job, (sql, held) => endWait(sql, customerId, held.id));
-}
-
 /** Inputs whose email also occurs in an earlier one, with which they get their result. */
 class Duplicates {
   readonly #byAddress: Map<string, JobInput[]>;
@@ -155,10 +138,10 @@ interface Item {
  */
 async function saveAllButLast(
   { db }: JobContext,
-  job: LeasedJob,
+  job: WorkingJob,
   items: readonly Item[],
   duplicates: Duplicates,
-): Promise<readonly Outcome[]> {
+): Promise<readonly ContactVerification[]> {
   if (!job.sync_crm) return [];
   const outcomes = items.flatMap(forContacts(duplicates));
   const size = maxContactsAtOnce;
@@ -166,43 +149,17 @@ async function saveAllButLast(
     outcomes.slice(i * size, (i + 1) * size),
   );
   for (const group of groups.slice(0, -1))
-    await underLease(db, job, (sql) => saveVerifications(sql, job.customer_id, group));
+    await inAttempt(db, job, (sql) => saveVerifications(sql, job.customer_id, group));
   return groups.at(-1) ?? [];
-}
-
-/** Converts verified inputs to results, except those that have one, and stores `outcomes` with contacts. */
-async function deliver(
-  sql: Transaction,
-  job: JobRow,
-  items: readonly Item[],
-  outcomes: readonly Outcome[],
-): Promise<Delivery> {
-  const { customer_id: customerId, id } = job;
-  const positions = items.map(({ input }) => input.position);
-  const settled = await findSettledPositions(sql, customerId, id, positions);
-  const open = items.filter(({ input }) => !settled.has(input.position));
-  const toSave = outcomes.filter(({ position }) => !settled.has(position));
-  await saveVerifications(sql, customerId, toSave);
-  // Read before these results are saved. That is enough: the position only says where the next search for inputs
-  // begins.
-  const after = settledUpTo(job);
-  const first = await findFirstOpenInput(sql, customerId, id, after);
-  const results = price(job, await markReused(sql, job, open));
-  return { results, progress: { position: first === undefined ? after : first - 1 }, mayComplete: true };
-}
-
-/** The outcome of the input at `position`, for one contact. */
-interface Outcome extends ContactVerification {
-  position: number;
 }
 
 const forContacts =
   (duplicates: Duplicates) =>
-  ({ input, verification }: Item): Outcome[] => {
+  ({ input, verification }: Item): ContactVerification[] => {
     if (!verification) return [];
     const inputs = [input, ...duplicates.of(input).map((duplicate) => duplicate.input)];
     const contactIds = new Set(inputs.flatMap(({ contact_ids }) => contact_ids));
-    const outcome = { position: input.position, address: input.item, status: verification.status };
+    const outcome = { address: input.item, status: verification.status };
     return [...contactIds].map((contactId) => ({ ...outcome, contactId }));
   };
 

@@ -97,6 +97,7 @@ function answerOnSocket(socket: Duplex, refusal: Refusal, requestId: string, hea
     'content-type: application/json; charset=utf-8',
     `content-length: ${Buffer.byteLength(body)}`,
     `x-request-id: ${requestId}`,
+    'x-content-type-options: nosniff',
     'connection: close',
     ...headers,
   ];

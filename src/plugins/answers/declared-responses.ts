@@ -2,6 +2,7 @@ import { SerializerSelector } from '@fastify/fast-json-stringify-compiler';
 import type { FastifyReply, FastifyRequest, FastifySerializerCompiler, RouteOptions } from 'fastify';
 import fp from 'fastify-plugin';
 import type { Access } from '../../schemas/base/scopes.ts';
+import { ApprovalNeeded } from '../../schemas/base/approvals.ts';
 import { ErrorBody, Refusal } from '../../schemas/base/wire.ts';
 
 declare module 'fastify' {
@@ -60,6 +61,7 @@ function commonErrors(route: RouteOptions): Record<number, unknown> {
     ...(withBody || route.schema?.params ? { 400: ErrorBody } : {}),
     ...(guarded ? { 401: Refusal, 403: Refusal, 429: ErrorBody } : {}),
     ...(route.schema?.params && !route.config?.nullForUnknown ? { 404: ErrorBody } : {}),
+    ...(route.config?.mayNeedApproval ? { 202: ApprovalNeeded } : {}),
     ...(route.config?.idempotent ? { 409: ErrorBody, 422: ErrorBody } : {}),
     ...(withBody ? { 413: ErrorBody, 415: ErrorBody } : {}),
     500: ErrorBody,

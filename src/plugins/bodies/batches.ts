@@ -21,10 +21,16 @@ export async function batchOf<T extends BatchOperation>(
   kind: BatchKind,
   operation: T,
 ): Promise<Omit<Batch, 'operation'> & { operation: T }> {
-  const { items, match = 'id', atomic: isAtomic = false } = body;
+  const { items, match = 'id', atomic: isAtomic = false, purge: isPurged = false } = body;
   // The body is valid UTF-8, so only a `\\u` escape can produce text that cannot be stored.
   const mayBeUnstorable = bodyBytes.includes(String.raw`\u`);
-  return { operation, match, isAtomic, items: await checkItems({ kind, operation, match, mayBeUnstorable }, items) };
+  return {
+    operation,
+    match,
+    isAtomic,
+    isPurged,
+    items: await checkItems({ kind, operation, match, mayBeUnstorable }, items),
+  };
 }
 
 /** Answers with records can have 13 MB. Many at once would block the event loop for other callers. */

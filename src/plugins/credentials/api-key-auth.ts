@@ -3,7 +3,8 @@ import { batchLookups } from '../../database/batch-lookups.ts';
 import type { KeyCaller } from '../../credentials/caller.ts';
 import { Unauthorized } from '../../errors.ts';
 import type { UnauthenticatedLimit } from '../../limits/unauthenticated.ts';
-import { findKeyStates, recordKeyUse } from '../../queries/accounts/api-keys.ts';
+import { findKeyStateById, findKeyStates, recordKeyUse } from '../../queries/accounts/api-keys.ts';
+import { approvedCall } from '../inside-calls.ts';
 import { serviceItself } from '../../credentials/requester.ts';
 import { recogniseToken, type TokenHash } from '../../credentials/tokens.ts';
 
@@ -33,9 +34,15 @@ export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: Una
     (key) => key.key_hash,
   );
   const noteUse = usageRecorder(app);
-  return async (request) => {
+  const lookUp = (request: FastifyRequest) => {
     const hash = presentedHash(request);
-    const key = await unauthenticatedLimit.lookUp(request.address, () => find(hash));
+    return unauthenticatedLimit.lookUp(request.address, () => find(hash));
+  };
+  return async (request) => {
+    const approved = approvedCall();
+    const key = approved
+      ? await app.db.credentials((sql) => findKeyStateById(sql, approved.customerId, approved.apiKeyId))
+      : await lookUp(request);
     if (!key) throw new Unauthorized('key', 'unknown');
     if (key.refusal) throw new Unauthorized('key', key.refusal);
     if (key.use_unrecorded) noteUse(key.id);
@@ -45,6 +52,8 @@ export function keyAuthenticator(app: FastifyInstance, unauthenticatedLimit: Una
       customerId: key.customer_id,
       userId: key.created_by,
       scopes: key.permissions,
+      approveOver: key.approve_over,
+      approved,
     };
   };
 }

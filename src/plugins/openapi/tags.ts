@@ -12,6 +12,10 @@ export const tags = [
   { name: 'products', description: 'What you sell, with its list price.' },
   { name: 'opportunities', description: 'Possible sales: who may buy which products, and how far it has come.' },
   {
+    name: 'activities',
+    description: 'Notes, tasks, calls, meetings and e-mails with contacts, companies and opportunities.',
+  },
+  {
     name: 'pipelines',
     description: 'The stages through which opportunities go. Pipelines are set up by the operator, and only read here.',
   },
@@ -32,6 +36,10 @@ export const tags = [
   { name: 'events', description: 'What changed, in an order in which a reader misses nothing.' },
   { name: 'customer', description: 'The account that the API key belongs to: subscription, users and credits.' },
   { name: 'api keys', description: 'API keys are managed by admins, in a session. API keys cannot manage keys.' },
+  {
+    name: 'approvals',
+    description: 'Large calls of API keys with `approve_over`, which wait until an admin approves them.',
+  },
   {
     name: 'webhooks',
     description:

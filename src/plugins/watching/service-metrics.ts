@@ -2,7 +2,8 @@ import { Gauge, Registry } from '@prometheus-io/client';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Database, SharedDatabase } from '../../database/db.ts';
 import { processMetrics } from '../../process/metrics.ts';
-import { readBacklog, readWebhookBacklog, type Backlog, type WebhookBacklog } from '../../queries/jobs/backlog.ts';
+import { readBacklog, type Backlog } from '../../queries/jobs/backlog.ts';
+import { readWebhookBacklog, type WebhookBacklog } from '../../queries/webhooks/backlog.ts';
 import { allCustomers } from '../../credentials/requester.ts';
 import type { Readiness } from './readiness.ts';
 
@@ -110,7 +111,7 @@ function addBacklog(state: Registry, backlog: RecentBacklog): void {
 function addWebhooks(state: Registry, backlog: RecentBacklog): void {
   const add = (name: string, help: string, of: 'waiting' | 'oldest_seconds') =>
     addGauge(state, name, `${help}, by whether their last delivery failed, in the whole database.`, ['standing'], () =>
-      backlog.webhooks.map((one): Value => [{ standing: one.standing }, one[of] ?? 0]),
+      backlog.webhooks.map((one): Value => [{ standing: one.standing }, one[of]]),
     );
   add('sales_data_webhook_events_waiting', 'Events that active endpoints of webhooks have not got yet', 'waiting');
   add(

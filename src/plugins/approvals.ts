@@ -1,0 +1,71 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Transaction } from '../database/db.ts';
+import { conflict, DomainError, unavailable } from '../errors.ts';
+import { publicUrl } from '../process/config.ts';
+import { createApproval, decide, requirePending } from '../queries/accounts/approvals.ts';
+import type { ApproveOver, Size } from '../schemas/base/approvals.ts';
+import type { Estimate } from '../schemas/jobs.ts';
+import { actorOf } from './credentials/auth.ts';
+import { callApproved } from './inside-calls.ts';
+
+/** What a call would cost and write; what is missing is nothing. */
+export type SizeNow = Promise<Partial<Size>> | Partial<Size>;
+
+/**
+ * Stores a call that is larger than its key may send, and returns the response that says so. Returns undefined for a call
+ * that may run.
+ * @throws DomainError `conflict` if an approved call has grown since it was sent
+ */
+export async function letWait(
+  sql: Transaction,
+  { caller, url, bodyBytes, server }: FastifyRequest,
+  reply: FastifyReply,
+  sizeNow: () => SizeNow,
+): Promise<object | undefined> {
+  if (caller.kind !== 'key') return undefined;
+  const { approveOver: over, approved } = caller;
+  if (!approved && !Object.values(over).some((most) => most !== null)) return undefined;
+  const size = { credits: 0, records: 0, ...(await sizeNow()) };
+  if (approved) {
+    if (!isOver(size, approved)) return undefined;
+    throw conflict(
+      `The call would cost ${size.credits} credits and write ${size.records} records by now: more than the ${approved.credits} and ${approved.records} that were asked for`,
+    );
+  }
+  if (!isOver(size, over)) return undefined;
+  const id = await createApproval(sql, caller.customerId, { ...size, apiKeyId: caller.keyId, url, body: bodyBytes });
+  void reply.code(202);
+  return { approval: { id, url: `${publicUrl(server.config)}/app/approvals/${id}` } };
+}
+
+const isOver = (size: Size, over: Partial<ApproveOver>): boolean =>
+  size.credits > (over.credits ?? Infinity) || size.records > (over.records ?? Infinity);
+
+/** Returns the `size` of a call that starts a job, unless it asks only for the estimate. */
+export const unlessDry = <T = undefined>(
+  body: { dry_run?: boolean } | null,
+  estimate: (sql: Transaction, prepared: T) => Promise<Pick<Estimate, 'matches' | 'cost'>>,
+) =>
+  body?.dry_run
+    ? undefined
+    : async (sql: Transaction, prepared: T): Promise<Size> => {
+        const { matches, cost } = await estimate(sql, prepared);
+        return { credits: cost, records: matches };
+      };
+
+/**
+ * Runs a call that waits, or refuses it.
+ * @throws DomainError `not_found`; `conflict` if it does not wait any more, or has failed
+ */
+export async function decideCall(request: FastifyRequest, id: string, isApproved: boolean): Promise<void> {
+  const { customerId } = request.caller;
+  const by = actorOf(request);
+  if (!isApproved) return request.db.transaction((sql) => decide(sql, { customerId, id, by }, 'refused'));
+  const call = await request.db.lookup((sql) => requirePending(sql, customerId, id));
+  const { status, body } = await callApproved(request, { ...call, by });
+  if (status < 400) return;
+  const { message } = body as { message: string };
+  if (status >= 500) throw unavailable(message);
+  if (status === 429) throw new DomainError('rate_limited', message);
+  throw conflict(status === 401 ? 'The key that sent the call is revoked or expired' : `The call failed: ${message}`);
+}
