@@ -21,9 +21,9 @@ const rooms = [
   ['queries/accounts'],
   ['queries/jobs'],
   ['queries/imports', 'queries/catalog'],
+  ['queries/activities', 'queries/sales'],
   ['queries/crm'],
   ['queries/memberships'],
-  ['queries/sales'],
   ['queries/records'],
   ['queries/events'],
   ['validation'],
@@ -40,7 +40,7 @@ const rooms = [
 /** Packages that only the named modules may import. Any module may import their types. */
 const keepers: Record<string, RegExp> = {
   postgres: /^(database\/(connection|migrate)|embedded-postgres\/server)\.ts$/,
-  fastify: /^plugins\/http-server\.ts$/,
+  fastify: /^plugins\/(http-server|docs\/renderer)\.ts$/,
   ajv: /^validation\/validator\.ts$/,
   pino: /^process\/(logger|log-output)\.ts$/,
   'pino-pretty': /^process\/log-format\.ts$/,
@@ -68,16 +68,18 @@ interface Import {
   /** A package, or the path of a module below `src`. */
   name: string;
   typeOnly: boolean;
+  /** Imported when it is needed. */
+  isLate: boolean;
 }
 
 /** Returns all imports of a module, static and dynamic. A package that is required is required by the name `load`. */
 function importsOf(module: string): Import[] {
   const statement =
-    /^(?:import|export)( type)?\b[^;]*?\bfrom '([^']+)'|^import '([^']+)'|\b(?:import|load)\(\s*'([^']+)'/gm;
+    /^(?:import|export)( type)?\b[^;]*?\bfrom '([^']+)'|^import '([^']+)'|\b(?:import|load|URL)\(\s*'([^']+)'/gm;
   return [...textOf(module).matchAll(statement)].map((match) => {
     const name = (match[2] ?? match[3] ?? match[4])!;
     const path = name.startsWith('.') ? relative(src, join(src, dirname(module), name)) : name;
-    return { name: path, typeOnly: match[1] !== undefined };
+    return { name: path, typeOnly: match[1] !== undefined, isLate: match[4] !== undefined };
   });
 }
 
@@ -147,6 +149,16 @@ test('a worker loads neither the API nor its pages: they take 30 MiB of memory',
     for (const { name, typeOnly } of imports.get(module) ?? []) if (!typeOnly) loaded.add(name);
   expect(loaded).toContain('routes/health.ts');
   expect([...loaded].filter((name) => name === 'app.ts' || name.startsWith('pages/'))).toEqual([]);
+});
+
+test('a server loads what few requests need when they need it: it takes 50 MiB of memory', () => {
+  const loaded = new Set(['commands/serve.ts']);
+  for (const module of loaded)
+    for (const { name, typeOnly, isLate } of imports.get(module) ?? []) if (!typeOnly && !isLate) loaded.add(name);
+  expect(loaded).toContain('routes/contacts.ts');
+  const late = ['jobs/workers.ts', 'agents/server.ts', 'webhooks/sender.ts', 'embedded-postgres/server.ts', 'pg-boss'];
+  const packages = ['undici', 'ioredis', '@elastic/elasticsearch', 'libphonenumber-js/max', '@faker-js/faker'];
+  expect([...late, ...packages].filter((name) => loaded.has(name))).toEqual([]);
 });
 
 test('there is no import cycle', () => {

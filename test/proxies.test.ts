@@ -84,7 +84,7 @@ describe.skipIf(!hasNginx)('behind the supplied nginx', () => {
     for (const socket of greedy) socket.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
     await expect.poll(() => greedy.filter(({ bytesRead }) => bytesRead > 0).length, { timeout: 20_000 }).toBe(10);
     const refused = greedy.find(({ bytesRead }) => bytesRead > 0);
-    expect(refused!.read()?.toString()).toContain(' 429 ');
+    expect(refused!.read()?.toString()).toMatch(/^HTTP\/1.1 429 [^]*\r\nX-Content-Type-Options: nosniff\r\n/);
     await expect.poll(() => arrived.length, { timeout: 20_000 }).toBe(100);
     const [other] = open(nginx.url, '127.0.0.2', 1);
     other!.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
@@ -236,11 +236,19 @@ describe.skipIf(noHaproxy)(`behind the supplied HAProxy ${needHaproxy}`, () => {
     const call = (id: string) => fetch(`${haproxy.url}/api/ext/products`, { headers: { 'x-request-id': id } });
     const answer = await call('mine-1');
     expect([answer.status, await answer.json()]).toMatchObject([503, { statusCode: 503, code: 'unavailable' }]);
-    expect(Object.fromEntries(answer.headers)).toMatchObject({ 'x-request-id': 'mine-1', 'retry-after': '1' });
+    expect(Object.fromEntries(answer.headers)).toMatchObject({
+      'x-request-id': 'mine-1',
+      'retry-after': '1',
+      'x-content-type-options': 'nosniff',
+    });
     expect((await call('not valid')).headers.get('x-request-id')).toMatch(/^[\da-f-]{36}$/);
     await fetch(`${haproxy.url}/app/link/of-a-password`);
     await expect.poll(haproxy.log).toMatch(/ 503 \d+ SC GET \/api\/ext\/products id=mine-1\n/);
     expect(haproxy.log()).not.toContain('of-a-password');
+    // What the alert ProxyRefuses compares.
+    const metrics = await haproxy.metrics();
+    expect(metrics).toMatch(/^haproxy_frontend_http_responses_total\{proxy="public",code="5xx"\} 3$/m);
+    expect(metrics).toMatch(/^haproxy_server_http_responses_total\{proxy="api",server="[^"]+",code="5xx"\} 0$/m);
   });
 
   test('the document of the API is read at most 30 times a minute by one address', async () => {

@@ -1,4 +1,4 @@
-import { cp, readdir, readFile } from 'node:fs/promises';
+import { cp, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { backupPrograms, needBackupPrograms } from '../setup/postgres-programs.ts';
@@ -11,7 +11,16 @@ import {
   stopProduction,
   type Production,
 } from './production.ts';
-import { asBackup, followAsServer, newFolder, newServer, restart, restoreBase, type Server } from './rig.ts';
+import {
+  asBackup,
+  followAsServer,
+  newestBackup,
+  newFolder,
+  newServer,
+  restart,
+  restoreBase,
+  type Server,
+} from './rig.ts';
 
 describe.skipIf(backupPrograms === undefined)(`a base backup with WAL, taken under load ${needBackupPrograms}`, () => {
   let server: Server;
@@ -30,7 +39,7 @@ describe.skipIf(backupPrograms === undefined)(`a base backup with WAL, taken und
     production = await startProduction(server);
     await production.load.more(20);
     const importing = commandLine(production, 'catalog', 'import', production.largeFile);
-    const taking = followAsServer(['base-backup'], server, { ...asBackup, BACKUPS }, '$BACKUP');
+    const taking = followAsServer(['backup'], server, { ...asBackup, BACKUPS }, newestBackup);
     const taken = new AbortController();
     void taking.finally(() => taken.abort());
     while (!taken.signal.aborted) await notePosition();
@@ -88,11 +97,14 @@ describe.skipIf(backupPrograms === undefined)(`a base backup with WAL, taken und
     const older = [1, 2, 3, 4, 5, 6].map((day) => `base-2001010${day}T000000Z`);
     for (const name of older)
       await cp(BACKUP, await newFolder(server.cluster.user, join(BACKUPS, name)), { recursive: true });
-    const [firstWal] = (await readdir(join(BACKUPS, 'wal'))).sort();
-    await followAsServer(['base-backup', 'prune'], server, { ...asBackup, BACKUPS });
+    const oldWal = '000000010000000000000000.gz';
+    await writeFile(join(BACKUPS, 'wal', oldWal), '');
+    await followAsServer(['backup'], server, { ...asBackup, BACKUPS });
     expect(await readdir(BACKUPS)).not.toContain(older[0]);
     expect(await readdir(BACKUPS)).toEqual(expect.arrayContaining(older.slice(1)));
-    expect(await readdir(join(BACKUPS, 'wal'))).not.toContain(firstWal);
+    const wal = await readdir(join(BACKUPS, 'wal'));
+    expect(wal).not.toContain(oldWal);
+    expect(wal, 'the archive is compressed').toContainEqual(expect.stringMatching(/^[\dA-F]{24}\.gz$/));
     const restored = await restoreBase(server, { BACKUPS, BACKUP });
     expect(await missingFrom(restored, production.load.acknowledged)).toEqual([]);
   });

@@ -14,7 +14,7 @@ import {
   type Production,
 } from './production.ts';
 import { startServerProcess } from '../setup/server-process.ts';
-import { asBackup, followAsServer, followHandbook, newFolder, newServer, type Server } from './rig.ts';
+import { asBackup, followAsServer, followHandbook, newFolder, newServer, type Server, newestDump } from './rig.ts';
 
 const isMissing = backupPrograms === undefined || noElasticsearch;
 
@@ -36,7 +36,7 @@ describe.skipIf(isMissing)(`a dump, taken under load ${needBackupPrograms || nee
     await load.more(20);
     const { go } = await freezeInsideJob(production);
     before = [...load.acknowledged];
-    const DUMP = await followAsServer(['dump'], server, { ...asBackup, BACKUPS }, '$DUMP');
+    const DUMP = await followAsServer(['backup'], server, { ...asBackup, BACKUPS }, newestDump);
     dumpedAt = performance.now();
     dumpMode = (await stat(DUMP)).mode & 0o777;
     go();

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { contactBody } from '../setup/factories.ts';
 import { backupPrograms, needBackupPrograms } from '../setup/postgres-programs.ts';
 import { startServerProcess } from '../setup/server-process.ts';
-import { asBackup, followAsServer, followHandbook, newFolder, newServer } from './rig.ts';
+import { asBackup, followAsServer, followHandbook, newFolder, newServer, newestDump } from './rig.ts';
 
 interface Page {
   status: number;
@@ -67,7 +67,7 @@ describe.skipIf(backupPrograms === undefined)(`the feed in a restored dump ${nee
     end = await old.read(half.cursor, 100);
     // Nobody has read these before the dump, so they have no positions in it.
     await old.create(...namesOf('unread'));
-    const DUMP = await followAsServer(['dump'], server, { ...asBackup, BACKUPS }, '$DUMP');
+    const DUMP = await followAsServer(['backup'], server, { ...asBackup, BACKUPS }, newestDump);
     await old.create(...namesOf('lost'));
     beyond = await old.read(end.cursor, 100);
     const copy = await newServer();

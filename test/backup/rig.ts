@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { chmod, chown, mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, chown, cp, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import postgres from 'postgres';
@@ -117,13 +117,21 @@ export const followHandbook = (
   show = '',
 ): Promise<string> => follow(names, server, { more, show, cwd: root });
 
-/** The same as `followHandbook`, as the system user of the server. */
-export const followAsServer = (
+/** The same as `followHandbook`, as the system user of the server, which may not be allowed to enter the project's folder. */
+export async function followAsServer(
   names: string[],
   server: Server,
   more: Record<string, string> = {},
   show = '',
-): Promise<string> => follow(names, server, { more, show, cwd: '/', ...server.cluster.user });
+): Promise<string> {
+  const cwd = await newFolder(undefined);
+  await cp(join(root, 'deploy'), join(cwd, 'deploy'), { recursive: true });
+  return follow(names, server, { more, show, cwd, ...server.cluster.user });
+}
+
+/** What `follow…` show at their end: the newest base backup, and the newest dump. */
+export const newestBackup = '$(ls -d "$BACKUPS"/base-* | tail -n 1)';
+export const newestDump = '$(ls "$BACKUPS"/*.dump | tail -n 1)';
 
 async function follow(
   names: string[],

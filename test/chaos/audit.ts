@@ -103,7 +103,7 @@ const questions: Record<string, string> = {
     group by s.api_key_id, s.pool, c.cap, case c.cap ->> 'per' when 'day' then s.day end
     having sum(s.spent) > (c.cap ->> 'amount')::bigint`,
   'a job is stuck or not settled': `
-    select customer_id, id, type, status, lease, leased_until, failures, error, reserved, charged, refunded
+    select customer_id, id, type, status, attempt, turn, due_at, failures, error, reserved, charged, refunded
     from jobs
     where finished_at is null or reserved <> charged + refunded or status = 'FAILED'`,
   'an input has no result, or more than one': `
@@ -263,16 +263,16 @@ const questions: Record<string, string> = {
     select i.customer_id, i.id, i.failed, i.warnings, e.told
     from imports i
     left join lateral (
-      select coalesce(sum(length(lines) - length(replace(lines, E'\n', ''))), 0) as told
-      from import_errors
-      where customer_id = i.customer_id and import_id = i.id
+      select count(*) as told
+      from import_rows
+      where customer_id = i.customer_id and import_id = i.id and (error is not null or warning is not null)
     ) e on true
     where i.failed + i.warnings <> e.told`,
   'an import is stuck, or its file is left': `
     select i.customer_id, i.id, i.status, i.error, i.failures
     from imports i
     where i.status in ('PENDING', 'PROCESSING', 'FAILED')
-      or i.finished_at is not null and i.file_kept_until is null and exists (
+      or i.finished_at is not null and exists (
         select from import_chunks c where c.customer_id = i.customer_id and c.import_id = i.id
       )`,
   'two companies were created for one name': `

@@ -112,20 +112,25 @@ async function stopWorker({ workers }: Victims, damage: Damage): Promise<void> {
 
 /** Returns the number of jobs that workers are processing. A job that backs off after an error does not count. */
 async function heldJobs(superuser: postgres.Sql): Promise<number> {
+  const messages = await superuser<{ id: string }[]>`
+    select id
+    from pgboss.job
+    where state = 'active'
+      and heartbeat_on > clock_timestamp() - interval '5 seconds'`;
   const [held] = await superuser<[{ jobs: number }]>`
     select count(*)::integer as jobs
     from jobs
-    where lease is not null and leased_until > clock_timestamp() + interval '5 seconds' and failures = 0`;
+    where turn = any(${messages.map(({ id }) => id)}::uuid[])`;
   return held.jobs;
 }
 
-/** Expires all leases early and repeatedly, so that several workers process the same job. */
-export const breakLeases = (superuser: postgres.Sql, stopping: AbortSignal): Promise<void> =>
+/** Takes jobs from the turns that work at them, repeatedly, so that several workers process the same job. */
+export const breakTurns = (superuser: postgres.Sql, stopping: AbortSignal): Promise<void> =>
   repeat(stopping, [300, 600], async () => {
     await superuser`
       update jobs
-      set leased_until = clock_timestamp()
-      where lease is not null`;
+      set turn = null
+      where turn is not null`;
   });
 
 async function killBackends({ superuser, database }: Victims, damage: Damage): Promise<void> {

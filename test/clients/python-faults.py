@@ -175,7 +175,6 @@ class Faults(unittest.TestCase):
             lambda api: api.delete_contact(ID),
             lambda api: api.update_contact(ID, {}, if_match='"1"'),
             lambda api: api.update_opportunity(ID, {"products": {"remove": [ID]}}),
-            lambda api: api.start_import(ID),
         ]
         for call in calls:
             server = Server(b"")
@@ -189,11 +188,15 @@ class Faults(unittest.TestCase):
                     self.raised(ResponseError, lambda: call(api))
                 self.assertEqual(server.requests, sent)
 
-    def test_a_setting_call_is_repeated(self) -> None:
+    def test_a_setting_call_and_a_call_with_an_idempotency_key_are_repeated(self) -> None:
         server = Server(b"")
         with SalesData(server.url, key, max_retries=1) as api:
             self.raised(ConnectionFailedError, lambda: api.update_contact(ID, {}))
         self.assertEqual(server.requests, 2)
+        keyed = Server(b"")
+        with SalesData(keyed.url, key, max_retries=1) as api:
+            self.raised(ConnectionFailedError, lambda: api.start_import(ID))
+        self.assertEqual(keyed.requests, 2)
         busy = Server(response(503, b"{}"))
         with SalesData(busy.url, key, max_retries=1) as api:
             self.raised(UnavailableError, lambda: api.update_contact(ID, {}))

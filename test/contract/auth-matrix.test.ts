@@ -5,7 +5,16 @@ import { startApp } from '../setup/app.ts';
 import { inject, type Answer } from '../setup/factories.ts';
 import { declaredRoutes, scopesOf, statusesOf, type DeclaredRoute } from './declared.ts';
 import { placeOf } from './positions.ts';
-import { makeRecords, openSession, pathOf, recordAt, snapshot, unchecked, type Records } from './records.ts';
+import {
+  makeApproval,
+  makeRecords,
+  openSession,
+  pathOf,
+  recordAt,
+  snapshot,
+  unchecked,
+  type Records,
+} from './records.ts';
 import { bodyFor, bodyWithId, idPositionsOf, isSecond, placeIn, thePath } from './references.ts';
 
 // What makes a key or a session invalid is in test/plugins/credentials/auth.test.ts; here each route proves that it has the check.
@@ -92,9 +101,12 @@ describe.each(keyRoutes)('$name', (route) => {
     const records = await recordsFor(route, some[0]);
     // A webhook needs the scopes to read what it sends.
     const more: Scope[] = some[0] === 'webhooks:manage' ? ['contacts:read', 'companies:read'] : [];
-    const { key } = await records.customer.withScopes([...some, ...more]);
+    const { key, keyId } = await records.customer.withScopes([...some, ...more]);
     // Which scopes may see a job depends on its type.
-    const seen = { ...records, job: records.jobs[some[0]!] ?? records.job };
+    const job = records.jobs[some[0]!] ?? records.job;
+    // A key sees its own calls only.
+    const approval = await makeApproval(app.fastify, records.customer, keyId);
+    const seen = { ...records, job, approval };
     expect(success(route)).toContain((await callFor(route, seen, withKey(key))).status);
   });
 });

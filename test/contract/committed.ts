@@ -9,6 +9,9 @@ export async function contractFiles(): Promise<Record<string, string>> {
   };
 }
 
+/** Longer cells are not padded (characters). */
+const maxWidth = 48;
+
 /**
  * Formats the route inventory, one line per route: method, path, access, rate limits, success statuses, error statuses.
  */
@@ -21,7 +24,9 @@ export function inventory(routes: DeclaredRoute[]): string {
       const policies = route.policies.join(' ') || '-';
       return [route.method, route.url, describeAccess(route.access), policies, success.join(' '), errors.join(' ')];
     });
-  const widths = [0, 1, 2, 3, 4, 5].map((column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const widths = [0, 1, 2, 3, 4, 5].map((column) =>
+    Math.min(maxWidth, Math.max(...rows.map((row) => row[column]!.length))),
+  );
   return rows
     .map(
       (row) =>

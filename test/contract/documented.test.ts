@@ -2,12 +2,11 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import * as ajvFormats from 'ajv-formats';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { readFields } from '../../src/files/columns.ts';
-import { readIndexedOrder } from '../../src/filters/indexed-order.ts';
-import { readOrder } from '../../src/filters/order.ts';
-import { readFilters } from '../../src/filters/parse.ts';
-import { companyFileFields, contactFileFields } from '../../src/schemas/files.ts';
-import { companyFilterFields, contactFilterFields, operatorsOf, type FilterFields } from '../../src/schemas/filters.ts';
+import { CompanyExport, ContactExport } from '../../src/schemas/files.ts';
+import { compile } from '../../src/validation/validator.ts';
+import { companyFilterFields, CompanyFilters } from '../../src/schemas/companies.ts';
+import { contactFilterFields, ContactFilters } from '../../src/schemas/contacts.ts';
+import { operatorsOf, OrderBy, type FilterFields } from '../../src/schemas/filters.ts';
 import { documentedFormats, formats, type Format } from '../../src/schemas/base/formats.ts';
 import { prospectOrderFields } from '../../src/schemas/prospects.ts';
 import { appWithoutDatabase, declaredRoutes, type DeclaredRoute, type Json } from './declared.ts';
@@ -103,6 +102,7 @@ const valid: Record<string, string[]> = {
   email: ['Ada.Lovelace+x@Example.co.uk', "o'neil@example.com", 'a@b.c'],
   'feed-start': ['start', 'now', '2024-02-29T23:59:59Z'],
   'date-time': ['2024-02-29T23:59:59Z', '2026-01-01t00:00:00.123456789z', '2026-01-01T00:00:00-23:59'],
+  domain: ['acme.de', 'https://www.Müller.de/x?y#z', 'http://ACME.co.uk:8080', 'xn--mller-kva.de'],
   name: ['x', ' x ', '𝒳'.repeat(255), `\n${'x'.repeat(255)}\u00a0`, 'a b'],
   'key-name': ['x', ' x ', '𝒳'.repeat(120), `\n${'x'.repeat(120)}`],
   country: ['', 'GB', 'gb', 'De'],
@@ -154,10 +154,10 @@ function expectAgreement(name: string, values: fc.Arbitrary<unknown>, faultsOf: 
 }
 
 test.each([
-  ['ContactFilters', contactFilterFields],
-  ['CompanyFilters', companyFilterFields],
-] as const)('the documented %s agree with the service', (name, fields) => {
-  expectAgreement(name, filtersOf(fields), (value) => readFilters(fields, value).faults);
+  ['ContactFilters', contactFilterFields, ContactFilters],
+  ['CompanyFilters', companyFilterFields, CompanyFilters],
+] as const)('the documented %s agree with the service', (name, fields, filters) => {
+  expectAgreement(name, filtersOf(fields), compile(filters).faultsOf);
 });
 
 const orders = (fields: FilterFields) => {
@@ -191,20 +191,20 @@ test.each([
   ['CompanyOrder', companyFilterFields],
   ['ProspectOrder', prospectOrderFields],
 ] as const)('the documented %s agrees with the service', (name, fields: FilterFields) => {
-  expectAgreement(name, orders(fields), (value) => readOrder(fields, value).faults);
+  expectAgreement(name, orders(fields), compile(OrderBy(fields)).faultsOf);
 });
 
 test.each([
-  ['ContactExportOrder', contactFilterFields],
-  ['CompanyExportOrder', companyFilterFields],
-] as const)('the documented %s agrees with the service', (name, fields) => {
-  expectAgreement(name, orders(fields), (value) => readIndexedOrder(fields, value).faults);
+  ['ContactExportOrder', contactFilterFields, ContactExport],
+  ['CompanyExportOrder', companyFilterFields, CompanyExport],
+] as const)('the documented %s agrees with the service', (name, fields, { properties }) => {
+  expectAgreement(name, orders(fields), compile(properties.order_by).faultsOf);
 });
 
 test.each([
-  ['ContactExportFields', contactFileFields],
-  ['CompanyExportFields', companyFileFields],
-] as const)('the documented %s agree with the service', (name, fields) => {
+  ['ContactExportFields', ContactExport],
+  ['CompanyExportFields', CompanyExport],
+] as const)('the documented %s agree with the service', (name, { properties }) => {
   const names = fc.constantFrom(
     'id',
     'score',
@@ -218,5 +218,5 @@ test.each([
     fc.constantFrom<unknown>('importable', 'all', 'none', null),
     fc.array(names, { maxLength: 4 }),
   );
-  expectAgreement(name, values, (value) => readFields(fields, value, '/fields').faults);
+  expectAgreement(name, values, compile(properties.fields).faultsOf);
 });

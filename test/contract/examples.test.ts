@@ -36,10 +36,16 @@ beforeAll(async () => {
   const rename = (table: string, id: string, last: string) =>
     app.owner`update ${app.owner(table)} set id = ${exampleId(last)} where id = ${id}`;
   for (const last of ['b', 'c']) await rename('contacts', await make(customer, '/contacts', contactBody()), last);
-  for (const last of ['c', 'e']) await rename('products', await make(customer, '/products', productBody()), last);
+  for (const last of ['b', 'c', 'e']) await rename('products', await make(customer, '/products', productBody()), last);
   await rename('lists', await makeList(app.fastify, customer), 'b');
   for (const last of ['b', 'd']) await rename('users', await makeUser(app.fastify, customer.id), last);
   await rename('companies', await make(customer, '/company', companyBody()), 'b');
+  const opportunity = await make(customer, '/opportunities', await opportunityBody(customer));
+  await rename('opportunities', opportunity, 'b');
+  const products = { update: [], add: [{ id: exampleId('e'), price: 10, quantity: 1 }] };
+  await customer.patch(`/opportunities/${exampleId('b')}`, { products });
+  const task = { type: 'task', title: 'Call', opportunity_id: exampleId('b') };
+  await rename('activities', await make(customer, '/activities', task), 'b');
   await app.owner`
     insert into pipelines (customer_id, id, name)
     values (${customer.id}, ${exampleId('b')}, 'Sales')`;
@@ -54,7 +60,8 @@ beforeAll(async () => {
 async function send(route: DeclaredRoute, payload: unknown) {
   const { customer } = records;
   // The examples of all bodies have the same external_id.
-  for (const table of ['contacts', 'companies']) await app.owner`update ${app.owner(table)} set external_id = null`;
+  for (const table of ['contacts', 'companies', 'products', 'opportunities', 'activities'])
+    await app.owner`update ${app.owner(table)} set external_id = null`;
   // A customer has at most three imports that have not ended. Two are those of `records`.
   if (route.url.endsWith('/imports'))
     await app.owner`
@@ -70,6 +77,18 @@ async function send(route: DeclaredRoute, payload: unknown) {
   if (route.url.endsWith('/opportunities/:id')) {
     const lines = [{ id: exampleId('e'), price: 10, quantity: 1 }];
     records.opportunity = await make(customer, '/opportunities', await opportunityBody(customer, { products: lines }));
+  }
+  if (route.url.endsWith('/activities/:id'))
+    records.activity = await make(customer, '/activities', {
+      type: 'task',
+      title: 'Call',
+      company_id: records.company,
+    });
+  // Those of the other examples went with the records that were deleted before.
+  if (route.url.endsWith('/activities/batch/delete')) {
+    await app.owner`delete from activities where id = ${exampleId('b')}`;
+    const id = await make(customer, '/activities', { title: 'Call', company_id: records.company });
+    await app.owner`update activities set id = ${exampleId('b')} where id = ${id}`;
   }
   if (route.url.endsWith('/merge')) {
     const { id, merge_ids } = payload as { id: string; merge_ids: string[] };

@@ -155,7 +155,9 @@ const onlyCode: Record<string, RegExp[]> = {
     /cannot be combined with (page|a cursor)/,
     /must not contain a NUL character or a lone surrogate/,
     /must be (start, now, or )?an RFC 3339 date-time/,
-    /^must be an e-mail address$/,
+    /^must be (an e-mail address$|a domain such as)/,
+    // The document tells the size of custom fields in words.
+    /^must not be longer than 16384 bytes of JSON$/,
   ],
   // `match` decides which members an item has. With `atomic`, the faults of all items are listed with the first one.
   '/batch/': [/^is required$/, /^is not known here; allowed: /, /^no such /, / has it$/, /^must be a string/],
@@ -175,6 +177,9 @@ const onlyCode: Record<string, RegExp[]> = {
     /unless the contact has an external_id, a profnet_url or a phone number$/,
     /^a new record needs one of/,
   ],
+  '/company': [/^a new record needs one of/],
+  // An activity has a text and belongs to something; its type decides which times it has.
+  '/activities': [/^must not be empty if the body is$/, /^must not be null without a company/, /^only a task has/],
   // The format decides which sets of fields there are.
   '/export': [/^is a part of/, /^"readable" is for csv and xlsx only$/],
   // An id is the same in capital and small letters.
@@ -186,6 +191,8 @@ const onlyCode: Record<string, RegExp[]> = {
   '/enrich-contacts': [/^is required, or contact_ids in its place$/, /^must not stand beside contact_ids/],
   // There is no such bucket, or it has too many records.
   '/digest': [/^must be below the number of buckets/, /^must be greater: bucket/],
+  // The type decides whether a field has choices.
+  '/fields/': [/^are (needed|only) for the type "choice"$/],
   '/api/webhook': endpointUrl,
   '/api/ext/webhooks': endpointUrl,
 };

@@ -77,6 +77,7 @@ const anywhere: Record<string, Hostile> = {
 /** Texts that match the schema's format except for their end. */
 const almost: Record<string, string> = {
   email: `a@${'a.'.repeat(size / 2 - 10)}`,
+  domain: 'a.'.repeat(size / 2 - 10),
   'date-time': `2026-03-14T09:26:53.${'1'.repeat(size - 30)}`,
   uuid: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5'.repeat(size / 36 - 1),
   name: 'x'.repeat(size),

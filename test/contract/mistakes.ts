@@ -92,6 +92,7 @@ export const badFormats: Record<string, string[]> = {
     '+010000-01-01T00:00:00Z',
     '1767225600',
   ],
+  domain: ['', 'localhost', 'a b.de', 'a..b', '-a.de', 'ada@acme.de', 'acme.de:port', `${'x'.repeat(64)}.de`],
   name: ['', '   ', '\u00a0\n', 'x'.repeat(256)],
   'key-name': ['', '   ', 'x'.repeat(121)],
   country: ['X', 'XX', 'XK', 'GBR', '44', 'ß'],

@@ -176,7 +176,7 @@ describe('the OpenAPI document', () => {
 /** The verbs with which the ids of operations begin. */
 const verbs = `
   list count compare export get create update upsert delete duplicate merge match enrich add remove read suggest unlock verify import upload preview
-  start cancel generate rotate revoke test replay log change undo`
+  start cancel generate rotate revoke test replay log change undo declare undeclare`
   .trim()
   .split(/\s+/);
 

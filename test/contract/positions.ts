@@ -8,11 +8,11 @@ export interface Position {
   schema: Json;
 }
 
-/** Whether the schema below this position is documentation only, and code does the validation. */
+/** Whether `documented.test.ts` checks the schema by values of its own, or, of the items of batches, code does. */
 export const isReadByCode = (schema: Json): boolean =>
-  ['x-batch-items', 'x-filters', 'x-order-by', 'x-order-by-index', 'x-file-fields'].some(
-    (keyword) => keyword in schema,
-  );
+  'x-batch-items' in schema ||
+  'x-max-conditions' in schema ||
+  /(Order|ExportFields)$/.test((schema['title'] ?? '') as string);
 
 /** Returns every position of a body, from the root down. Alternatives at one position are listed separately. */
 export function positionsOf(schema: Json, pointer = ''): Position[] {
@@ -32,6 +32,7 @@ export const requiredOf = (schema: Json): string[] => (schema['required'] ?? [])
 /** Returns the types that a schema allows; all types if it names none. */
 export function typesOf(schema: Json): string[] {
   if (schema['type'] !== undefined) return [schema['type']].flat() as string[];
+  if (schema['anyOf'] !== undefined) return (schema['anyOf'] as Json[]).flatMap(typesOf);
   if ('const' in schema) return [typeof schema['const']];
   return ['string', 'number', 'integer', 'boolean', 'null', 'array', 'object'];
 }
@@ -56,7 +57,9 @@ export function sampleBody(schema: Json, known: Known, pointer = ''): unknown {
  * schema does not tell what it consists of.
  */
 export function wholeBody(schema: Json, known: Known, pointer = ''): unknown {
-  const names = Object.entries(propertiesOf(schema)).flatMap(([name, one]) => ('x-order-by' in one ? [] : [name]));
+  const names = Object.entries(propertiesOf(schema)).flatMap(([name, one]) =>
+    ((one['title'] ?? '') as string).endsWith('Order') ? [] : [name],
+  );
   const bodies = names.map((name) => sampleBody(schema, known, `/${name}`) as Json);
   return Object.assign({}, ...bodies, sampleBody(schema, known, pointer));
 }
@@ -83,9 +86,19 @@ const leadsTo = (schema: Json, token: string | undefined): boolean =>
     ? schema['type'] !== 'null'
     : token in propertiesOf(schema) || (token === '0' && 'items' in schema);
 
+/** Returns what a member needs beside it: of alternatives, such as `name` or `domain` beside `industry`, the first. */
+function followersIn(schema: Json): Record<string, string[]> {
+  const lacking = ((schema['not'] as Json | undefined)?.['anyOf'] ?? []) as Json[];
+  const others = lacking.flatMap((one) => {
+    const needed = (one['not'] as { anyOf: Json[] } | undefined)?.anyOf[0];
+    return needed ? [[requiredOf(one)[0]!, requiredOf(needed)] as const] : [];
+  });
+  return { ...(schema['dependentRequired'] as Record<string, string[]> | undefined), ...Object.fromEntries(others) };
+}
+
 function sampleObject(schema: Json, known: Known, at: string, next: string | undefined, rest: string[]): unknown {
   const properties = propertiesOf(schema);
-  const follows = (schema['dependentRequired'] ?? {}) as Record<string, string[]>;
+  const follows = followersIn(schema);
   const names = new Set(requiredOf(schema));
   if (next !== undefined) for (const name of [next, ...(follows[next] ?? [])]) names.add(name);
   const members = [...names].map((name) => {
@@ -104,6 +117,7 @@ function sampleArray(schema: Json, known: Known, at: string, next: string | unde
 
 const formatted: Record<string, string> = {
   email: 'grace.hopper@example.com',
+  domain: 'example.com',
   'date-time': '2026-03-14T09:26:53.589Z',
   'feed-start': 'start',
   name: 'Grace',

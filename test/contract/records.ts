@@ -1,5 +1,6 @@
 import { hashPassword } from '../../src/accounts/passwords.ts';
 import { endpointCreation } from '../../src/accounts/webhooks.ts';
+import { createApproval } from '../../src/queries/accounts/approvals.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
 import { eventNouns, type EventNoun } from '../../src/schemas/events/types.ts';
 import { recordScopes, undoScopes } from '../../src/schemas/base/scopes.ts';
@@ -8,6 +9,7 @@ import type { Scope } from '../../src/schemas/base/scopes.ts';
 import { mintToken, sessionPrefix } from '../../src/credentials/tokens.ts';
 import type { TestApp } from '../setup/app.ts';
 import {
+  activityBody,
   companyBody,
   contactBody,
   dbOf,
@@ -38,6 +40,8 @@ export interface Records {
   user: string;
   apiKey: string;
   webhook: string;
+  /** A call of the customer's key that waits for an approval. */
+  approval: string;
   /** What a call has changed. */
   change: string;
   /** The customer's pipeline, and its first stage. */
@@ -45,6 +49,7 @@ export interface Records {
   stage: string;
   /** An opportunity with two products. */
   opportunity: string;
+  activity: string;
   product: string;
   secondProduct: string;
   /** Products that are in no opportunity. */
@@ -86,6 +91,7 @@ const kinds: Record<string, Kind> = {
   '/api/ext/company/:id': 'company',
   '/api/ext/products/:id': 'product',
   '/api/ext/opportunities/:id': 'opportunity',
+  '/api/ext/activities/:id': 'activity',
   '/api/ext/pipelines/:id': 'pipeline',
   '/api/ext/list-contact/:id': 'list',
   '/api/ext/list-contact/verify-contacts/:id': 'list',
@@ -106,6 +112,8 @@ const kinds: Record<string, Kind> = {
   '/api/ext/changes/:id/undo': 'change',
   '/api/ext/service-handler/:id/undo': 'change',
   '/api/ext/imports/:id/undo': 'change',
+  '/api/approval/:id': 'approval',
+  '/api/ext/approval/:id': 'approval',
   '/api/webhook/:id': 'webhook',
   '/api/webhook/:id/rotate': 'webhook',
   '/api/webhook/:id/test': 'webhook',
@@ -126,6 +134,8 @@ const kinds: Record<string, Kind> = {
   '/stage_id': 'stage',
   '/company_id': 'company',
   '/contacts_ids': 'contact',
+  '/contact_id': 'contact',
+  '/opportunity_id': 'opportunity',
   '/filters/stage_id': 'stage',
   '/filters/company_id': 'company',
   '/filters/contact_id': 'contact',
@@ -165,6 +175,9 @@ export function recordAt(records: Records, place: string, isSecond = false): str
   return records[kind];
 }
 
+/** A field that contacts and companies of every customer have. */
+const declaredKey = 'plan';
+
 /** The password of every admin. */
 export const password = 'correct horse battery';
 let passwordHash: Promise<string> | undefined;
@@ -188,6 +201,8 @@ export async function makeRecords(
     thirdCompany: await make(customer, '/company', companyBody()),
   };
   const { body: list } = await customer.post('/list-contact', { name: 'List' });
+  for (const object of ['contacts', 'company'])
+    await customer.call('PUT', `/fields/${object}/${declaredKey}`, { type: 'text' });
   const hash = await (passwordHash ??= hashPassword(password));
   const [admin] = await owner<[{ email: string }]>`
     update users
@@ -201,19 +216,24 @@ export async function makeRecords(
   const crm = { contact, company, ...more, list: list.id, user, jobs, job: jobs['verify_email:create']! };
   const imports = await makeImports(customer, importKinds[scope!] ?? importKinds['contacts:update']!);
   const webhook = await makeWebhook(app, customer);
+  const approval = await makeApproval(app, customer);
   const sales = await makeSales(customer);
   const change = await makeChange(customer, scope);
   if (scope && undoScopes.includes(scope)) jobs[scope] = (await customer.post(`/changes/${change}/undo`, {})).body.id;
-  return { customer, adminEmail: admin.email, ...crm, ...imports, ...sales, apiKey, webhook, change };
+  return { customer, adminEmail: admin.email, ...crm, ...imports, ...sales, apiKey, webhook, approval, change };
 }
 
 /** Bodies with which records of each kind are made and changed. */
-const written: Record<EventNoun, { path: string; body: () => object; patch: object }> = {
+const written: Record<
+  EventNoun,
+  { path: string; body: (customer: TestCustomer) => object | Promise<object>; patch: object }
+> = {
   contact: { path: '/contacts', body: () => contactBody(), patch: { job_title: 'Changed' } },
   company: { path: '/company', body: () => companyBody(), patch: { industry: 'Changed' } },
   list: { path: '/list-contact', body: () => ({ name: unique('List') }), patch: { description: 'Changed' } },
   product: { path: '/products', body: () => productBody(), patch: { unit: 'changed' } },
-  opportunity: { path: '/opportunities', body: () => ({}), patch: { description: 'Changed' } },
+  opportunity: { path: '/opportunities', body: opportunityBody, patch: { description: 'Changed' } },
+  activity: { path: '/activities', body: activityBody, patch: { title: 'Changed' } },
 };
 
 /** Makes a change that a key with the scope alone may read, or undo. Returns its id. */
@@ -221,7 +241,7 @@ async function makeChange(customer: TestCustomer, scope: Scope | undefined): Pro
   const [record, verb] = (scope ?? 'contacts:read').split(':');
   const noun = eventNouns.find((one) => recordScopes[one] === record) ?? 'contact';
   const { path, body, patch } = written[noun];
-  const made = await customer.post(path, noun === 'opportunity' ? await opportunityBody(customer) : body());
+  const made = await customer.post(path, await body(customer));
   const id = made.body.data?.id ?? made.body.id;
   if (verb === 'update') await customer.patch(`${path}/${id}`, patch);
   if (verb === 'create') await customer.delete(`${path}/${id}`);
@@ -235,6 +255,13 @@ export async function makeWebhook(app: TestApp['fastify'], { id }: TestCustomer)
   const management = { db, config: app.config, customerId: id, by: commandLine };
   const create = await endpointCreation(management, { url: 'https://localhost/webhooks', types: ['contact.created'] });
   return (await db.transaction(create)).id;
+}
+
+/** Lets a call of a key, by default of the customer's own, wait for an approval. */
+export function makeApproval(app: TestApp['fastify'], { id, keyId }: TestCustomer, apiKeyId = keyId): Promise<string> {
+  const body = Buffer.from(JSON.stringify({ items: [contactBody()] }));
+  const call = { apiKeyId, url: '/api/ext/contacts/batch/create', body, credits: 0, records: 1 };
+  return dbOf(app).transaction((sql) => createApproval(sql, id, call));
 }
 
 async function startJobs(
@@ -261,7 +288,7 @@ async function makeImports(customer: TestCustomer, kind: ImportKind) {
   return { import: uploaded, newImport, importKind: kind };
 }
 
-/** Creates products and an opportunity in the customer's first pipeline stage. Returns their ids. */
+/** Creates products, and an opportunity with an activity in the customer's first pipeline stage. Returns their ids. */
 async function makeSales(customer: TestCustomer) {
   const products = Array.from({ length: 4 }, () => make(customer, '/products', productBody()));
   const [product, secondProduct, unusedProduct, secondUnusedProduct] = (await Promise.all(products)) as [
@@ -273,8 +300,9 @@ async function makeSales(customer: TestCustomer) {
   const lines = [product, secondProduct].map((id) => ({ id, price: 1, quantity: 1 }));
   const body = await opportunityBody(customer, { products: lines });
   const opportunity = await make(customer, '/opportunities', body);
+  const activity = await make(customer, '/activities', { opportunity_id: opportunity, body: 'They hesitate' });
   const [stage] = await stagesOf(customer);
-  const ids = { opportunity, product, secondProduct, unusedProduct, secondUnusedProduct };
+  const ids = { opportunity, activity, product, secondProduct, unusedProduct, secondUnusedProduct };
   return { ...ids, pipeline: stage!.pipeline_id, stage: stage!.id };
 }
 
@@ -285,6 +313,7 @@ export const knownOf =
     if (unchecked.has(place)) return undefined;
     if (schema['format'] === 'uuid') return recordAt(records, placeAt(url, place));
     if (place === '/people') return [{ profnet_url: 'https://profnet.example/in/ada' }];
+    if (place === '/type' && url.includes('/activities')) return 'task'; // only a task has a value in each field
     if (place === '/object') return records.importKind.object;
     if (place === '/mode') return records.importKind.mode;
     if (place === '/rules/operator') return 'is_empty'; // the only kind of rule that is complete with its required fields
@@ -294,7 +323,7 @@ export const knownOf =
 
 /** Returns the path of a route with the id of the customer's own record, or with another id. */
 export function pathOf(route: DeclaredRoute, records: Records | undefined, id?: string): string {
-  return route.url.replace(':id', () => id ?? recordAt(records!, route.url));
+  return route.url.replace(':key', declaredKey).replace(':id', () => id ?? recordAt(records!, route.url));
 }
 
 /** Creates a session of a user, as a login does. */

@@ -27,11 +27,17 @@ const eitherOf: Record<string, [string, string]> = {
   '/api/ext/service-handler/enrich-contacts': ['contact_ids', 'filters'],
 };
 
+/** Members that a smallest body has although none of them is required. */
+const oneOfEach: Record<string, string[]> = { '/api/ext/activities': ['/body', '/contact_id'] };
+
 /** Returns the smallest valid body. Its ids are those of the caller's own records. */
 export function bodyFor(route: DeclaredRoute, records: Records): unknown {
   if (!route.body || route.method === 'HEAD') return undefined;
   const [sent] = eitherOf[route.url] ?? [];
-  return sampleBody(route.body, knownOf(records, route), sent && `/${sent}`);
+  const known = knownOf(records, route);
+  const more = (oneOfEach[route.url] ?? []).map((pointer) => sampleBody(route.body!, known, pointer) as Json);
+  const body = sampleBody(route.body, known, sent && `/${sent}`);
+  return more.length > 0 ? Object.assign({}, body, ...more) : body;
 }
 
 /** Returns a valid body with another id at `pointer`. Earlier elements of its array stay the caller's own. */

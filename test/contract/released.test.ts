@@ -7,9 +7,15 @@ import { breaksOf, shapeOf } from './shape.ts';
 const folder = join(import.meta.dirname, 'released');
 const document = JSON.parse(await readFile(join(import.meta.dirname, 'openapi.json'), 'utf8'));
 
-/** What looks like a break and is none: more keys may read jobs, and a job of the new type `undo` has no pool. */
+/**
+ * What looks like a break and is none: more keys may read jobs and their end, a job of the new type `undo` has no pool, and
+ * lists of products and opportunities take further filters.
+ */
 const allowed = [
   /^gone: op (GET|POST) \/api\/ext\/service-handler\/(\{id\}|list)\S* scopes payment_prospect:create verify_email:create list_contacts:read$/,
+  /^gone: op POST \/api\/ext\/events\/list scopes /,
+  /^gone: in OpportunityFilters\.(stage|company|contact)_id(\[\])?: /,
+  /^gone: in (POST \/api\/ext\/products\/list {2}is )?PageQuery/,
   /^new: out ServiceJob\.credits\.pool: null$/,
 ];
 

@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { commands } from '../../src/commands/shell/program.ts';
-import { companyFilterFields, contactFilterFields, type FilterFields } from '../../src/schemas/filters.ts';
+import { companyFilterFields } from '../../src/schemas/companies.ts';
+import { contactFilterFields } from '../../src/schemas/contacts.ts';
+import type { FilterFields } from '../../src/schemas/filters.ts';
 import { compile } from '../../src/validation/validator.ts';
 import { startApp } from '../setup/app.ts';
 import { contactBody, grant, make, makeUser, type TestCustomer } from '../setup/factories.ts';
@@ -236,7 +238,9 @@ describe('pages', () => {
             ? await makeWebhook(app.fastify, customer)
             : url.includes('/users/')
               ? await makeUser(app.fastify, customer.id)
-              : await startedJob(customer);
+              : url.includes('/views/')
+                ? await savedView(customer.id, visitor.user.userId)
+                : await startedJob(customer);
     const shown = async (spelling: Spelling) => {
       const { status, location, body } = await visitor.get(url.replace(':id', spelling(id)));
       return { status, location, body: body.replaceAll(/name="form_token" value="[^"]*"/g, '') };
@@ -252,8 +256,20 @@ describe('pages', () => {
     companies: 'company',
     lists: 'list',
     opportunities: 'opportunity',
+    pipelines: 'pipeline',
+    products: 'product',
+    activities: 'activity',
+    approvals: 'approval',
     changes: 'change',
   } as const;
+
+  async function savedView(customerId: string, userId: string): Promise<string> {
+    const [view] = await app.owner`
+      insert into saved_views (customer_id, user_id, object, name, query, is_shared)
+      values (${customerId}, ${userId}, 'contacts', 'Germany', 'country=DE', false)
+      returning id`;
+    return view!['id'] as string;
+  }
 
   async function startedJob(customer: TestCustomer): Promise<string> {
     await grant(app.fastify, customer.id, 'subscription', 1);

@@ -116,21 +116,27 @@ describe('a server that stops responding', () => {
   });
 });
 
-test('a login that PostgreSQL refuses makes calls on new connections, and the health check, unavailable', async () => {
-  const role = `refused_${randomUUID().slice(0, 8)}`;
-  await asSuperuser((sql) => sql.unsafe(`create role ${role} login password 'p' in role sales_data_api`));
-  const url = new URL(database.url);
-  [url.username, url.password] = [role, 'p'];
-  const db = openDatabase(parseConfig({}), url.href);
-  const health = () => db.health((sql) => sql`select 1 as one`);
-  expect([await ping(db, 'lookup'), await health()]).toEqual([pong, pong]);
-  await asSuperuser((sql) => sql.unsafe(`alter role ${role} nologin`));
-  expect(await ping(db, 'lookup')).toEqual(pong); // an open connection is still good
-  await expect(ping(db, 'search')).rejects.toMatchObject({ ...unavailable, cause: { code: '28000' } });
-  await expect.poll(() => health().catch((error: unknown) => error)).toMatchObject(unavailable);
-  await db.close();
-  await asSuperuser((sql) => sql.unsafe(`drop role ${role}`));
-});
+test.each([
+  ['28P01', "password 'another'"],
+  ['28000', 'nologin'],
+])(
+  'a login that PostgreSQL refuses (%s) makes calls on new connections, and the health check, unavailable',
+  async (code, change) => {
+    const role = `refused_${randomUUID().slice(0, 8)}`;
+    await asSuperuser((sql) => sql.unsafe(`create role ${role} login password 'p' in role sales_data_api`));
+    const url = new URL(database.url);
+    [url.username, url.password] = [role, 'p'];
+    const db = openDatabase(parseConfig({}), url.href);
+    const health = () => db.health((sql) => sql`select 1 as one`);
+    expect([await ping(db, 'lookup'), await health()]).toEqual([pong, pong]);
+    await asSuperuser((sql) => sql.unsafe(`alter role ${role} ${change}`));
+    expect(await ping(db, 'lookup')).toEqual(pong); // an open connection is still good
+    await expect(ping(db, 'search')).rejects.toMatchObject({ ...unavailable, cause: { code } });
+    await expect.poll(() => health().catch((error: unknown) => error)).toMatchObject(unavailable);
+    await db.close();
+    await asSuperuser((sql) => sql.unsafe(`drop role ${role}`));
+  },
+);
 
 describe('a server that is stopped', () => {
   let folder: string;

@@ -1,31 +1,19 @@
-import { cp, mkdtemp, readdir, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import postgres from 'postgres';
 import { expect, test } from 'vitest';
 import { openDatabase } from '../../src/database/db.ts';
 import { migrate } from '../../src/database/migrate.ts';
-import { ourMigrations } from '../../src/database/migrations.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import { addToJournal, readTotals } from '../../src/queries/events/journal.ts';
 import { findEnd, oldest, readEvents } from '../../src/queries/events/feed.ts';
 import { atEnd } from '../setup/at-end.ts';
 import { createDatabase } from '../setup/database.ts';
-
-/** Migrations of release 1.0.0, and those that follow before 0047. */
-async function earlierMigrations(): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'migrations-'));
-  atEnd(() => rm(folder, { recursive: true }));
-  for (const name of await readdir(ourMigrations))
-    if (name < '0047') await cp(join(ourMigrations, name), join(folder, name));
-  return folder;
-}
+import { migrationsBefore } from '../setup/earlier-migrations.ts';
 
 test('events of an earlier release get positions behind those given, and places in them stay good', async () => {
   const database = await createDatabase('nothing');
   atEnd(() => database.drop());
   const owner = postgres(database.ownerUrl, { max: 1, onnotice: () => {} });
-  await migrate(database.ownerUrl, await earlierMigrations());
+  await migrate(database.ownerUrl, await migrationsBefore('0047'));
   const ids = [
     '0192f0c8-5a10-7000-8000-00000000a400',
     '0192f0c8-5a10-7000-8000-00000000b400',

@@ -85,6 +85,17 @@ describe('migrations', () => {
     await expect(migrate(database.ownerUrl)).rejects.toThrow(/newer than this program.*9999_future\.sql/);
   });
 
+  test('of a program between two releases are told from those of a newer program', async () => {
+    await migrate(database.ownerUrl);
+    const newest = (await readMigrations(ours)).at(-1)!.name;
+    await owner`update schema_migrations set name = '0001_old.sql' where name = ${newest}`;
+    const rename = `update schema_migrations set name = '${newest}' where name = '0001_old.sql'`;
+    await expect(migrate(database.ownerUrl)).rejects.toThrow(`0001_old.sql, which is called ${newest} by now`);
+    await expect(migrate(database.ownerUrl)).rejects.toThrow(rename);
+    await owner`update schema_migrations set sha256 = '' where name = '0001_old.sql'`;
+    await expect(migrate(database.ownerUrl)).rejects.toThrow(/0001_old\.sql, which neither .*Restore a backup/);
+  });
+
   test.each([
     ['', 'select'],
     [' and from before migrations stated releases', 'alter table schema_migrations drop column oldest_release'],

@@ -29,6 +29,15 @@ describe('the demo customer', () => {
     expect(await call('POST', '/products/list', {})).toHaveLength(6);
   });
 
+  test('has activities of every type, and tasks that are done, late and to come', async () => {
+    const total = async (filters: object) =>
+      (await call('POST', '/activities/metadata', { filters })).pagination.total_records;
+    for (const type of ['note', 'task', 'call', 'meeting', 'email']) expect(await total({ type })).toBeGreaterThan(5);
+    expect(await total({ is_done: true })).toBeGreaterThan(1);
+    expect(await total({ is_overdue: true })).toBeGreaterThan(1);
+    expect(await total({ is_done: false, is_overdue: false })).toBeGreaterThan(1);
+  });
+
   test('has a catalog, and a job that spends some of its credits', async () => {
     expect(demo.prospects).toBe(5_000);
     expect(await call('POST', '/service-handler/list', {})).toMatchObject([

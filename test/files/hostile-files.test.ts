@@ -1,15 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { toUtf8 } from '../../src/files/encodings.ts';
+import { textsOf } from '../../src/files/encodings.ts';
 import { FileProbe } from '../../src/files/file-probe.ts';
 import { FileRefused } from '../../src/files/file-refused.ts';
 import type { ImportFile } from '../../src/files/import-file.ts';
-import { readLayout } from '../../src/files/layout/layout.ts';
-import { settleLayout } from '../../src/files/layout/settle-layout.ts';
-import { readRecords, surveyRecords } from '../../src/files/read-records.ts';
 import { ValueReader } from '../../src/files/values/read-value.ts';
 import { openXlsx } from '../../src/files/xlsx/sheet-rows.ts';
-import { lenient } from './reading.ts';
+import { lenient, readContent } from './reading.ts';
 import { costOf, mostHeldMs } from './cost.ts';
 import { partsOf, zipped } from './xlsx/workbooks.ts';
 
@@ -28,28 +25,14 @@ async function readAll(bytes: Buffer): Promise<string> {
   const file: ImportFile = { ...lenient, guess: true, format: format ?? 'auto', invalidValues: 'skip' };
   try {
     const xlsx = format === 'xlsx' ? await openXlsx(partsFrom(bytes), bytes.length) : undefined;
-    const texts = (): AsyncGenerator<Buffer> =>
-      xlsx?.rows(null) ?? (encoding === 'utf-8' ? partsFrom(bytes)(0) : toUtf8(partsFrom(bytes)(0), encoding!));
-    const layout = await readLayout(file, texts());
-    const start = layout?.start ?? { bytes: 0, line: 1 };
-    for await (const _ of surveyRecords(file, layout, behind(texts(), start.bytes), start));
-    const settled = layout && settleLayout(file, layout);
-    const records: unknown[] = [];
-    for await (const batch of readRecords(file, settled, behind(texts(), start.bytes), start))
-      for (const { item, shown } of batch.slice(0, 1))
-        records.push(item instanceof Error ? item.faults[0]!.message : shown);
-    return JSON.stringify(records[0]);
+    const content = xlsx ? { rows: xlsx.rows(null) } : { texts: textsOf(partsFrom(bytes)(0), encoding!) };
+    const { records, refused } = await readContent(file, content);
+    if (refused !== undefined) return refused;
+    const first = records.map(({ item, shown }) => (item instanceof Error ? item.faults[0]!.message : shown));
+    return JSON.stringify(first[0]);
   } catch (error) {
     if (error instanceof FileRefused) return error.message;
     throw error;
-  }
-}
-
-async function* behind(chunks: AsyncIterable<Buffer>, bytes: number): AsyncGenerator<Buffer> {
-  let left = bytes;
-  for await (const chunk of chunks) {
-    yield chunk.subarray(left);
-    left = Math.max(0, left - chunk.length);
   }
 }
 

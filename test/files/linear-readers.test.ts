@@ -59,7 +59,15 @@ async function others(): Promise<[string, Read][]> {
   const [values, phones] = await Promise.all([ValueReader.load(), phoneReader()]);
   const cell = (text: string) => ({ text, isQuoted: false });
   const fields = ['first_name', 'full_name', 'work_email', 'other_emails', 'profnet_url', 'job_title', 'birth_year'];
-  const more = ['location_country', 'phone_numbers', 'mobile_phone', 'external_id', 'company.name', 'custom_fields'];
+  const more = [
+    'location_country',
+    'phone_numbers',
+    'mobile_phone',
+    'external_id',
+    'company.name',
+    'company.domain',
+    'custom_fields',
+  ];
   return [
     ['isCountry', (text) => values.isCountry(text)],
     ['phones', (text) => phones.read(text, 'DE')],

@@ -3,15 +3,13 @@ import { describe, expect, test } from 'vitest';
 import { columnsOf } from '../../src/files/columns.ts';
 import { errorsHeader, errorsLine } from '../../src/files/errors-file.ts';
 import type { ImportFile } from '../../src/files/import-file.ts';
-import { readLayout } from '../../src/files/layout/layout.ts';
-import { readRecords } from '../../src/files/read-records.ts';
 import { itemOfRecord } from '../../src/files/records.ts';
 import { recordWriter } from '../../src/files/write-records.ts';
 import { isNothing } from '../../src/files/values/read-value.ts';
 import { fitToStored } from '../../src/files/values/values.ts';
 import { contactFileFields } from '../../src/schemas/files.ts';
 import { asJson, contact, givenIn } from './any-contact.ts';
-import { chunksOf, contacts, itemsOf, lenient, lines, read, readFrom, refusal } from './reading.ts';
+import { contacts, itemsOf, lenient, lines, read, refusal } from './reading.ts';
 
 /** The items of a CSV file with the columns `first_name` and `last_name`. */
 const itemsBelow = async (body: string, sizes: number[]): Promise<unknown[]> =>
@@ -54,18 +52,13 @@ describe('reading a file', () => {
   );
   const sizes = fc.array(fc.integer({ min: 1, max: 7 }), { minLength: 1, maxLength: 5 });
 
-  test('gives the same records in whatever chunks the file arrives, and from whichever record reading goes on', async () => {
+  test('gives the same records in whatever chunks the file arrives', async () => {
     await fc.assert(
       fc.asyncProperty(garbled, sizes, fc.boolean(), async (parts, some, isCsv) => {
         const file = isCsv ? lenient : lines;
         const bytes = Buffer.concat([Buffer.from(isCsv ? '\ufefffirst_name,custom_fields.é\r\n' : '\ufeff'), ...parts]);
         const whole = await read(file, bytes, [bytes.length]);
         expect(await read(file, bytes, some)).toEqual(whole);
-        for (const [i, { next }] of whole.records.entries()) {
-          const { layout, records, refused } = whole;
-          const rest = { records: records.slice(i + 1), ...(refused === undefined ? {} : { refused }) };
-          expect(await readFrom(file, layout, bytes, next, some)).toEqual(rest);
-        }
       }),
       { numRuns: 100 },
     );
@@ -90,12 +83,12 @@ describe('reading a file', () => {
           const texts = written.map(({ text, isQuoted }) => (isQuoted ? `"${text.replaceAll('"', '""')}"` : text));
           // Of CR before an LF, one line break would be made.
           content += texts.join(separator) + (end === '\r' ? '\r\r' : end);
-          return written.every(({ text }) => text.trim() === '') ? [] : [{ original: written, line }];
+          return written.every(({ text }) => text.trim() === '') ? [] : [{ cells: written, line }];
         });
         // Else the last of them could be the footer of a report.
         content += ['x', 'y'].join(separator);
-        const { records } = await read(contacts, content, some);
-        expect(records.slice(0, -1).map(({ original, line }) => ({ original, line }))).toEqual(expected);
+        const { rows: stored } = await read(contacts, content, some);
+        expect(stored.slice(0, -1).map(({ cells, line }) => ({ cells, line }))).toEqual(expected);
       }),
       { numRuns: 100 },
     );
@@ -113,31 +106,10 @@ describe('reading a file', () => {
     ]);
   });
 
-  test('yields at most 1,000 records at once, and all of them before the place where a file is refused', async () => {
-    const file = `first_name\n${'Ada\n'.repeat(2_500)}"open`;
-    const layout = await readLayout(contacts, chunksOf(Buffer.from(file), [1_000]));
-    const sizes: number[] = [];
-    const all = readRecords(
-      contacts,
-      layout,
-      chunksOf(Buffer.from(file).subarray(layout!.start.bytes), [700]),
-      layout!.start,
-    );
-    await expect(
-      (async () => {
-        for await (const records of all) sizes.push(records.length);
-      })(),
-    ).rejects.toThrow('the file has a quote that is not closed (line 2502)');
-    expect(sizes).toEqual([1_000, 1_000, 500]);
-  });
-
-  test('yields less at once if the records are large', async () => {
-    const content = `first_name\n${`${'x'.repeat(300_000)}\n`.repeat(9)}`;
-    const layout = await readLayout(contacts, chunksOf(Buffer.from(content), [100_000]));
-    const sizes: number[] = [];
-    const chunks = chunksOf(Buffer.from(content).subarray(layout!.start.bytes), [100_000]);
-    for await (const records of readRecords(contacts, layout, chunks, layout!.start)) sizes.push(records.length);
-    expect(sizes).toEqual([4, 4, 1]);
+  test('gives all records before the place where a file is refused', async () => {
+    const { records, refused } = await read(contacts, `first_name\n${'Ada\n'.repeat(2_500)}"open`, [700]);
+    expect(refused).toBe('the file has a quote that is not closed (line 2502)');
+    expect(records).toHaveLength(2_500);
   });
 
   test('lets other work run meanwhile', async () => {
@@ -249,9 +221,9 @@ describe('records of a CSV file', () => {
   test('fail above 1 MiB, and the next one is read', async () => {
     const cell = 'é"x'.repeat(300_000);
     for (const text of [cell, `"${cell.replaceAll('"', '""')}"`, '""'.repeat(600_000)]) {
-      const { records } = await read(contacts, `first_name\n${text}\nAda`, [60_000]);
+      const { rows, records } = await read(contacts, `first_name\n${text}\nAda`, [60_000]);
       expect(itemsOf({ records })).toEqual(['is longer than 1 MiB', { first_name: 'Ada' }]);
-      expect(records.map(({ line, original }) => [line, original.length])).toEqual([
+      expect(rows.map(({ line, cells }) => [line, cells.length])).toEqual([
         [2, 0],
         [3, 1],
       ]);
@@ -293,8 +265,8 @@ describe('lines of an NDJSON file', () => {
   });
 
   test('have their number, and their text for the file of failed records', async () => {
-    const { records } = await read(lines, '\n{}\r\n\r\n{"a":[\n');
-    expect(records.map(({ line, original }) => [line, original])).toEqual([
+    const { rows } = await read(lines, '\n{}\r\n\r\n{"a":[\n');
+    expect(rows.map(({ line, cells }) => [line, cells])).toEqual([
       [2, [{ text: '{}', isQuoted: false }]],
       [4, [{ text: '{"a":[', isQuoted: false }]],
     ]);
@@ -323,8 +295,8 @@ describe('a file is refused', () => {
 
 describe('the file of failed records', () => {
   test('has the original cells with their quotes, the line and the error', async () => {
-    const { layout, records } = await read(lenient, 'first_name;" a ";"b;"\n\\N;"\\N";"x\n""y"\nonly\n1;2;3;4');
-    const errors = records.map((record) => errorsLine(layout, record, { error: 'is wrong, "really"' }));
+    const { layout, rows } = await read(lenient, 'first_name;" a ";"b;"\n\\N;"\\N";"x\n""y"\nonly\n1;2;3;4');
+    const errors = rows.map((record) => errorsLine(layout, record, { error: 'is wrong, "really"' }));
     expect(errorsHeader(layout) + errors.join('')).toBe(
       [
         'first_name;" a ";"b;";_line;_error;_warning',
@@ -337,9 +309,9 @@ describe('the file of failed records', () => {
   });
 
   test('of NDJSON has the line in one cell, without NUL characters', async () => {
-    const { layout, records } = await read(lines, '{"a":"\0"}');
+    const { layout, rows } = await read(lines, '{"a":"\0"}');
     expect(errorsHeader(layout)).toBe('_record,_line,_error,_warning\r\n');
-    expect(errorsLine(layout, records[0]!, { error: 'x' })).toBe('"{""a"":""\ufffd""}",1,x,\r\n');
+    expect(errorsLine(layout, rows[0]!, { error: 'x' })).toBe('"{""a"":""\ufffd""}",1,x,\r\n');
   });
 });
 

@@ -1,10 +1,14 @@
 import { DomainError } from '../../src/errors.ts';
+import type { Cell } from '../../src/files/cells.ts';
+import { textsOf } from '../../src/files/encodings.ts';
 import { FileRefused } from '../../src/files/file-refused.ts';
 import type { ImportFile } from '../../src/files/import-file.ts';
-import { readLayout, type CsvLayout } from '../../src/files/layout/layout.ts';
-import type { FilePosition } from '../../src/files/raw-records.ts';
+import { readLines, type Content } from '../../src/files/layout/header.ts';
+import { readHeaderOf, readLayout, type CsvLayout } from '../../src/files/layout/layout.ts';
 import { settleLayout } from '../../src/files/layout/settle-layout.ts';
-import { readRecords, surveyRecords, type FileRecord } from '../../src/files/read-records.ts';
+import type { RawRecord } from '../../src/files/raw-records.ts';
+import { readRecords, survey, type FileRecord } from '../../src/files/read-records.ts';
+import { fromStored, toStored, type StoredRow } from '../../src/files/stored-rows.ts';
 
 /** A value that cannot be read makes its record fail, so that tests see it. */
 export const contacts: ImportFile = {
@@ -30,49 +34,65 @@ export async function* chunksOf(bytes: Buffer, sizes: readonly number[]): AsyncG
 /** Everything that was read from a file: its records, and why it was refused. */
 interface Outcome {
   layout: CsvLayout | null;
+  /** As they are stored. */
+  rows: StoredRow[];
   records: FileRecord[];
   refused?: string;
 }
 
-export async function read(
+export const read = (
   file: ImportFile,
   content: string | Buffer,
   sizes: readonly number[] = [1_000],
-): Promise<Outcome> {
-  const bytes = Buffer.from(content);
-  const begun = await readLayout(file, chunksOf(bytes, sizes));
-  const layout = begun && (await settled(file, begun, bytes));
-  return { layout, ...(await readFrom(file, layout, bytes, layout?.start ?? { bytes: 0, line: 1 }, sizes)) };
-}
+): Promise<Outcome> => readContent(file, { texts: textsOf(chunksOf(Buffer.from(content), sizes), 'utf-8') });
 
-/** The layout after the first reading, as far as that comes. */
-async function settled(file: ImportFile, layout: CsvLayout, bytes: Buffer): Promise<CsvLayout> {
+/** Reads a file as an import does: its columns and their types, and its records, which are stored and read again. */
+export async function readContent(file: ImportFile, content: Content): Promise<Outcome> {
+  const { layout, all } = await columnsOf(file, content);
+  const rows: StoredRow[] = [];
+  let refused: string | undefined;
   try {
-    const chunks = chunksOf(bytes.subarray(layout.start.bytes), [256 * 1024]);
-    for await (const _ of surveyRecords(file, layout, chunks, layout.start));
+    for await (const records of all)
+      for (const raw of records) {
+        survey(file, layout, raw);
+        rows.push(fromStored(raw.line, toStored(raw)));
+      }
   } catch (error) {
     if (!(error instanceof FileRefused)) throw error;
+    refused = error.message;
   }
-  return settleLayout(file, layout);
+  const settled = layout && settleLayout(file, layout);
+  const end = settled?.footer?.[0]?.line ?? Infinity;
+  const wanted = rows.filter(({ line }) => line < end);
+  const records = await readRecords(file, settled, wanted);
+  return { layout: settled, rows: wanted, records, ...(refused === undefined ? {} : { refused }) };
 }
 
-export async function readFrom(
+/** The rows of a sheet, as they are read. */
+export async function* sheetRows(...rows: readonly Cell[][]): AsyncGenerator<RawRecord[]> {
+  yield rows.map((cells, i) => ({
+    cells,
+    cellCount: cells.length,
+    line: i + 1,
+    next: { bytes: 0, line: i + 2 },
+    endsWithCr: false,
+    fault: undefined,
+    faultLine: i + 1,
+  }));
+}
+
+async function columnsOf(
   file: ImportFile,
-  layout: CsvLayout | null,
-  bytes: Buffer,
-  from: FilePosition,
-  sizes: readonly number[],
-): Promise<{ records: FileRecord[]; refused?: string }> {
-  const records: FileRecord[] = [];
-  try {
-    for await (const batch of readRecords(file, layout, chunksOf(bytes.subarray(from.bytes), sizes), from))
-      records.push(...batch);
-  } catch (error) {
-    if (!(error instanceof FileRefused)) throw error;
-    return { records, refused: error.message };
-  }
-  return { records };
+  content: Content,
+): Promise<{ layout: CsvLayout | null; all: AsyncGenerator<RawRecord[]> }> {
+  if ('texts' in content && file.format === 'ndjson') return { layout: null, all: readLines(content.texts) };
+  const beginning = await readHeaderOf(file, content);
+  return { layout: await readLayout(file, beginning), all: beginning.readOn() };
 }
+
+/** Reads the header line of a CSV file. */
+export const beginningOf = (file: ImportFile, content: string, sizes: readonly number[] = [1_000]) =>
+  readHeaderOf(file, { texts: textsOf(chunksOf(Buffer.from(content), sizes), 'utf-8') });
 
 /** The items of a file that can be read; of a failed record, the message of its first fault. */
 export const itemsOf = ({ records }: { records: FileRecord[] }): unknown[] =>

@@ -97,12 +97,6 @@ describe('a reader that continues after a fault', () => {
   });
 });
 
-test('measures records in the encoding of the file', () => {
-  const scanner = new RecordScanner(csv, { bytes: 0, line: 1 }, { bytesOf: (text) => 2 * text.length });
-  const records = [...scanner.scan('\ufeffé,東\n'), ...scanner.scan('😀'), ...scanner.end()];
-  expect(records.map(({ next }) => next.bytes)).toEqual([10, 14]);
-});
-
 test('a quote that only a later line closes is found also after 1 MiB', () => {
   const scanner = new RecordScanner(csv, { bytes: 0, line: 1 });
   const records = [...scanner.scan(`"open${'\nx'.repeat(800_000)}`), ...scanner.scan('\n"a", "b"\n')];

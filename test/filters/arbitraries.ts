@@ -1,14 +1,14 @@
 import * as fc from 'fast-check';
+import type { FieldType } from '../../src/schemas/base/field-table.ts';
 import {
   operatorsOf,
   orderable,
-  type FieldType,
   type FilterFields,
   type GivenFilters,
   type Operator,
 } from '../../src/schemas/filters.ts';
 import { ruleOperators, type RuleGiven } from '../../src/schemas/lists.ts';
-import { emails, externalIds, instants, needles, searches, texts } from './pools.ts';
+import { domains, emails, externalIds, instants, needles, searches, texts } from './pools.ts';
 
 const given = (pool: readonly (readonly [string, unknown])[]) => fc.constantFrom(...pool.map(([text]) => text));
 
@@ -40,14 +40,18 @@ export function filtersOf(fields: FilterFields, ids: readonly string[]): fc.Arbi
   const values: Record<FieldType, fc.Arbitrary<unknown>> = {
     text: fc.oneof({ weight: 3, arbitrary: given(texts) }, { weight: 1, arbitrary: given(emails) }),
     exact: fc.constantFrom(...externalIds),
+    domain: fc.constantFrom(...domains.keys()),
     integer: fc.oneof(fc.integer({ min: 0, max: 4 }), fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 })),
+    number: fc.integer({ min: 0, max: 4 }),
     instant: fc.constantFrom(...instants),
     uuid: fc.constantFrom(...ids).chain((id) => fc.constantFrom(id, id.toUpperCase())),
     custom: customValues,
+    boolean: fc.boolean(),
     search: given(searches),
+    of: fc.constantFrom(...ids),
   };
   const condition = (type: FieldType): fc.Arbitrary<unknown> => {
-    if (type === 'search') return values.search;
+    if (type === 'search' || type === 'of') return values[type];
     const operand = (operator: Operator) => operandOf(operator, values[type], type);
     const operators = fc
       .uniqueArray(fc.constantFrom(...operatorsOf[type]), { minLength: 1, maxLength: 2 })
@@ -71,7 +75,7 @@ export function filtersOf(fields: FilterFields, ids: readonly string[]): fc.Arbi
     { weight: 6, arbitrary: keys(2) },
     { weight: 3, arbitrary: alternatives },
     { weight: 2, arbitrary: fc.tuple(keys(1), alternatives).map(([one, other]) => ({ ...one, ...other })) },
-  );
+  ) as fc.Arbitrary<GivenFilters>;
 }
 
 function operandOf(operator: Operator, value: fc.Arbitrary<unknown>, type: FieldType): fc.Arbitrary<unknown> {
@@ -93,6 +97,7 @@ function operandOf(operator: Operator, value: fc.Arbitrary<unknown>, type: Field
     case 'lte':
       return ordered;
     default:
+      if (type === 'domain') return fc.constantFrom(...domains.keys(), '', 'AC', '.de', 'mü');
       return type === 'exact'
         ? fc.constantFrom(...externalIds, '', 'crm', '-47', 'D')
         : fc.oneof(given(needles), given(texts));

@@ -1,5 +1,5 @@
 import type { GivenFilters } from '../../src/schemas/filters.ts';
-import { folded, searches } from './pools.ts';
+import { domains, folded, searches } from './pools.ts';
 
 /** A record as responses show it. */
 export type WireRecord = Record<string, unknown> & { id: string };
@@ -42,6 +42,7 @@ export function valueOf(record: WireRecord, name: string): unknown {
 export function toComparable(name: string, value: unknown): unknown {
   if (value === null || typeof value !== 'string') return value;
   if (name === 'external_id') return value;
+  if (name === 'domain') return domains.get(value) ?? value.toLowerCase();
   if (uuidFields.has(name)) return value.toLowerCase();
   if (instantFields.has(name)) return Math.floor(Date.parse(value.toUpperCase()));
   const known = folded.get(value);

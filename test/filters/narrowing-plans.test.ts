@@ -12,6 +12,7 @@ import {
   pageClauses,
 } from '../../src/filters/paging/page-clauses.ts';
 import { parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
+import type { GivenFilters } from '../../src/schemas/filters.ts';
 import { record, recorder } from '../../src/filters/sql-recorder.ts';
 import type { Fragment } from '../../src/filters/sql.ts';
 import { indexRecords } from '../../src/jobs/index-records.ts';
@@ -57,7 +58,7 @@ const page = (clauses: typeof candidatePageClauses, id: string, request: ListReq
 const companies = 12_000 / 25;
 
 /** Filters that few contacts pass or none, and how many rows of contacts and companies they may read. */
-const rare: [string, Record<string, unknown>, number][] = [
+const rare: [string, GivenFilters, number][] = [
   ['a custom field', { 'custom_fields.external_id': 'ext-77' }, 20],
   ['a value that nobody has', { job_title: 'Astronaut' }, 0],
   ['a value that is common among others', { industry: 'Shipping' }, 0],

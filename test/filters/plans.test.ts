@@ -4,6 +4,7 @@ import type { Sql } from '../../src/database/db.ts';
 import { companySource, contactSource, type Source } from '../../src/filters/columns.ts';
 import { pageClauses } from '../../src/filters/paging/page-clauses.ts';
 import { nextCursor, parseRecordQuery, type ListRequest } from '../../src/filters/record-query.ts';
+import { indexed } from '../../src/schemas/filters.ts';
 import { recorder, type RecordedSql } from '../../src/filters/sql-recorder.ts';
 import { resolveLists } from '../../src/queries/memberships/list-filters.ts';
 import { createDatabase, isOnCitus, type TestDatabase } from '../setup/database.ts';
@@ -97,7 +98,7 @@ const sources: [string, Source][] = [
   ['companies', companySource],
 ];
 const orders = sources.flatMap(([name, source]) =>
-  ['created_at', ...source.indexed].flatMap((field) =>
+  indexed(source.fields).flatMap((field) =>
     (['ASC', 'DESC'] as const).map((direction) => [name, field, direction, source] as const),
   ),
 );

@@ -126,4 +126,16 @@ export const externalIds: readonly string[] = [
   ...Array.from({ length: 20 }, (_, i) => `crm-${4700 + i}`),
 ];
 
+/** Domains as requests write them, and as they are stored and compared. */
+export const domains: ReadonlyMap<string, string> = new Map([
+  ['acme.de', 'acme.de'],
+  ['https://www.ACME.de/about?x=1', 'acme.de'],
+  ['shop.acme.de', 'shop.acme.de'],
+  ['acme.com', 'acme.com'],
+  ['Müller.de', 'müller.de'],
+  ['http://www.xn--mller-kva.de', 'müller.de'],
+  ['muller.de', 'muller.de'],
+  ['No domain', 'no domain'],
+]);
+
 export const folded = new Map([...texts, ...longTexts, ...needles, ...emails]);

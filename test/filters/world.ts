@@ -65,6 +65,7 @@ const company = fc.record({
   ...both,
   type: text,
   company_name: text,
+  domain: orNull(fc.constantFrom('acme.de', 'shop.acme.de', 'acme.com', 'müller.de', 'muller.de')),
   size: text,
   location_locality: orNull(text),
   location_metro: orNull(text),

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -18,25 +18,24 @@ const files = [join(root, 'compose.yaml'), join(root, 'deploy', 'compose.citus.y
 const citus = 'citusdata/citus:14.1.0';
 const canRun = hasImage(citus) || hasCitusProgram;
 
-/** Passwords with the characters that mean something in a URL, a shell, SQL, or a file of passwords. */
-const passwords = Object.fromEntries(
-  ['POSTGRES', 'OWNER', 'SERVICE', 'GRAFANA'].map((one) => [`${one}_PASSWORD`, `${one} @/#%41:?"'$\\\\:&=*`]),
-);
+/** A password with the characters that mean something in a URL, a shell, SQL, or a file of passwords. */
+const passwordOf = (name: string): string => `${name} @/#%41:?"'$\\:&=*`;
+const secrets = join(folder, 'secrets');
 const environment = {
   ...process.env,
-  ...passwords,
+  SECRETS: secrets,
+  BACKUPS: join(folder, 'backups'),
   PROXY_PORT: port,
   COMPOSE_PROJECT_NAME: project,
   ENV_FILE: join(folder, 'env'),
 };
-const compose = (...words: string[]) => composeWith(environment, ...words);
-const composeWith = (variables: NodeJS.ProcessEnv, ...words: string[]) =>
+const compose = (...words: string[]) =>
   run(
     composeCommand[0]!,
     [...composeCommand.slice(1), ...[...files, overrides].flatMap((file) => ['-f', file]), ...words],
-    variables,
+    environment,
   );
-const up = (variables: NodeJS.ProcessEnv) => composeWith(variables, 'up', '-d', 'proxy', 'worker', 'valkey');
+const up = (...options: string[]) => compose('up', '-d', ...options, 'proxy', 'worker', 'valkey');
 const readyz = () =>
   fetch(`http://127.0.0.1:${port}/readyz`).then(
     ({ status }) => status,
@@ -55,13 +54,15 @@ async function buildCitus(): Promise<string> {
 
 describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => {
   beforeAll(async () => {
-    const services = standIns();
+    const services: Record<string, object> = standIns();
     if (!hasImage(citus)) {
       const image = await buildCitus();
-      for (const service of ['postgres', 'worker1', 'worker2', 'cluster']) services[service] = { image };
+      // The stand-in reads no file.
+      const environment = { POSTGRES_PASSWORD: passwordOf('postgres').replaceAll('$', '$$$$') };
+      for (const service of ['postgres', 'worker1', 'worker2', 'cluster']) services[service] = { image, environment };
     }
     await writeFile(overrides, JSON.stringify({ services }));
-    await up(environment);
+    await up();
   }, 600_000);
   afterAll(async () => {
     await compose('down', '-v', '--timeout', '20');
@@ -90,7 +91,8 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
     const before = await listContacts(key);
     expect(before).toHaveLength(2);
 
-    await up({ ...environment, SERVICE_PASSWORD: 'another: password' });
+    await writeFile(join(secrets, 'service-password'), 'another: password');
+    await up('--force-recreate');
     await expect.poll(readyz, { timeout: 60_000, interval: 500 }).toBe(200);
     expect(await listContacts(key)).toEqual(before);
     expect((await compose('ps', '-q', 'api')).split('\n')).toHaveLength(2);
@@ -98,7 +100,12 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
   }, 300_000);
 });
 
-beforeAll(() => writeFile(environment.ENV_FILE, ''));
+beforeAll(async () => {
+  await Promise.all([writeFile(environment.ENV_FILE, ''), mkdir(secrets)]);
+  for (const name of ['postgres', 'owner', 'service', 'grafana'])
+    await writeFile(join(secrets, `${name}-password`), passwordOf(name), { mode: 0o644 });
+  await writeFile(join(secrets, 'webhook-secret-key'), Buffer.alloc(32).toString('base64'), { mode: 0o644 });
+});
 afterAll(() => rm(folder, { recursive: true }));
 
 test('the configuration is valid with Elasticsearch of three nodes', async () => {

@@ -1,7 +1,7 @@
 import { beforeAll, expect, test } from 'vitest';
 import { erase } from '../../src/catalog/rights/requests.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
-import { jobBatches } from '../../src/jobs/job-batches.ts';
+import { jobBatches } from '../../src/jobs/turn-queues.ts';
 import { checkCredits } from '../../src/queries/jobs/credit-checks.ts';
 import { insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
 import { readEnriched } from '../../src/queries/crm/enrichment.ts';
@@ -179,14 +179,40 @@ test('never more than `max_credits` is spent, and nothing for people who are unl
     ['same', null, 0],
     ['refused', 'max_credits', 0],
     ['known', null, 0],
-    ['useless', 'nothing_new', 0],
-    ['twin', 'ambiguous', 0],
+    ['useless', 'max_credits', 0],
+    ['twin', 'max_credits', 0],
   ]);
   const unlocked = await app.owner`select prospect_id from unlocks where customer_id = ${customer.id}`;
   expect(unlocked.map(({ prospect_id: id }) => id as string).toSorted()).toEqual([paid._id, known._id].toSorted());
   // With `overwrite`, the title is replaced too.
   await enrich(customer, { contact_ids: [ids.useless], fields: ['job_title'], overwrite: true, max_credits: 1 });
   expect((await customer.get(`/contacts/${ids.useless}`)).body.job_title).toBe('Analyst');
+});
+
+test('what is free does not tell who of those not unlocked has an address', async () => {
+  const customer = await customerWith(app, { subscription: 10 });
+  const [hidden, paid] = [await add(), await add()];
+  const [right, wrong, filled] = [
+    await contact(customer, { work_email: hidden.work_email, job_title: 'Boss' }),
+    await contact(customer, { work_email: `${unique('no')}@example.com`, job_title: 'Boss' }),
+    await contact(customer, { work_email: paid.work_email }),
+  ];
+  const told = async (max_credits: number, contact_ids: string[], fields = ['job_title']) => {
+    const { results } = await enrich(customer, { contact_ids, fields, max_credits });
+    return [right, wrong].map((id) => ({ ...results.get(id), item: null, position: null, contact_id: null }));
+  };
+  const nothing = { status: 'skipped', charged: 0, result: null };
+  const free = await told(1, [right, wrong]);
+  expect(free).toMatchObject([nothing, nothing].map((one) => ({ ...one, reason: 'no_match' })));
+  expect(free[0]).toEqual(free[1]);
+  for (const [credits, ids] of [
+    [0, [right, wrong]],
+    [1, [filled, right, wrong]],
+  ] as const) {
+    const unpaid = await told(credits, [...ids], ['job_title', 'location_country']);
+    expect(unpaid).toMatchObject([nothing, nothing].map((one) => ({ ...one, reason: 'max_credits' })));
+    expect(unpaid[0]).toEqual(unpaid[1]);
+  }
 });
 
 test('nobody who is suppressed between match and unlock is unlocked or fills anything', async () => {
@@ -258,7 +284,7 @@ test('contacts that are merged while their people are searched for are enriched 
     );
   await work();
   // The pause before the batch is repeated.
-  await app.owner`update jobs set leased_until = now() where id = ${started.body.id} and lease is not null`;
+  await app.owner`update jobs set due_at = now() where id = ${started.body.id}`;
   await work();
   const { body: rows } = await customer.post(`/service-handler/${started.body.id}/results`);
   expect(rows).toMatchObject([

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { sweepJobs } from '../../src/jobs/sweep-jobs.ts';
 import { startApp } from '../setup/app.ts';
+import type { TestCustomer } from '../setup/factories.ts';
 import { begin, contextOf, echo, jobRow, waitingMessages, verifyTurn } from './working.ts';
 
 const app = await startApp();
@@ -11,37 +12,20 @@ const loseMessages = (customerId: string) =>
   app.owner`delete from pgboss.job where data ->> 'customerId' = ${customerId}`;
 
 describe('the sweep', () => {
-  test('enqueues a turn for each customer with a waiting job and no queued turn, and for no other', async () => {
-    const [lost, waiting, leased, suspended, ended] = await Promise.all(
-      Array.from({ length: 5 }, () => app.customer()),
-    );
-    const jobs = new Map<string, string>();
-    for (const customer of [lost!, waiting!, leased!, suspended!, ended!])
-      jobs.set(customer.id, await begin(app, customer, 5));
-    await verifyTurn(echo())(contextOf(app), { customerId: ended!.id });
-    await app.owner`update customers set status = 'SUSPENDED' where id = ${suspended!.id}`;
-    await app.owner`
-      update jobs set status = 'PROCESSING', lease = (select gen_random_uuid()), leased_until = now() + interval '15 seconds'
-      where id = ${jobs.get(leased!.id)!}`;
-    for (const { id } of [lost!, leased!, suspended!, ended!]) await loseMessages(id);
+  test('enqueues a turn for each customer with a job and no message in the queue, and for no other', async () => {
+    const [lost, waiting, working, resting, suspended, ended] = (await Promise.all(
+      Array.from({ length: 6 }, () => app.customer()),
+    )) as [TestCustomer, TestCustomer, TestCustomer, TestCustomer, TestCustomer, TestCustomer];
+    const all = [lost, waiting, working, resting, suspended, ended];
+    for (const customer of all) await begin(app, customer, 5);
+    await app.owner`update pgboss.job set state = 'active' where group_id = ${working.id}`;
+    await app.owner`update jobs set due_at = now() + interval '1 minute' where customer_id = ${resting.id}`;
+    await verifyTurn(echo())(contextOf(app), { customerId: ended.id });
+    await app.owner`update customers set status = 'SUSPENDED' where id = ${suspended.id}`;
+    for (const { id } of [lost, resting, suspended, ended]) await loseMessages(id);
     await sweep();
-    const messages = async (id: string) => waitingMessages(app, 'verify', id);
-    expect(await messages(lost!.id)).toBe(1);
-    expect(await messages(waiting!.id)).toBe(1);
-    for (const { id } of [leased!, suspended!, ended!]) expect(await messages(id)).toBe(0);
-  });
-
-  test('enqueues a turn for a job of a dead worker once its lease has expired', async () => {
-    const customer = await app.customer();
-    const job = await begin(app, customer, 5);
-    await loseMessages(customer.id);
-    await app.owner`
-      update jobs set status = 'PROCESSING', started_at = now(), lease = (select gen_random_uuid()), leased_until = now() - interval '1 second'
-      where id = ${job}`;
-    await sweep();
-    expect(await waitingMessages(app, 'verify', customer.id)).toBe(1);
-    await verifyTurn(echo())(contextOf(app), { customerId: customer.id });
-    expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 5 });
+    const messages = await Promise.all(all.map(({ id }) => waitingMessages(app, 'verify', id)));
+    expect(messages).toEqual([1, 1, 0, 0, 0, 0]);
   });
 
   test('removes inputs and results 30 days after the end, and keeps the job and the ledger', async () => {

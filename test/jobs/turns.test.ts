@@ -1,12 +1,14 @@
-import { describe, expect, test, onTestFinished, vi } from 'vitest';
+import { pino } from 'pino';
+import { describe, expect, test, onTestFinished } from 'vitest';
 import { unavailable } from '../../src/errors.ts';
-import { jobBatches } from '../../src/jobs/job-batches.ts';
+import { jobBatches } from '../../src/jobs/turn-queues.ts';
 import { settle } from '../../src/jobs/settle.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
 import { takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
 import { startWorkers, type Workers } from '../../src/jobs/workers.ts';
+import { enqueueTurn, type Message } from '../../src/queries/records/turns.ts';
 import { startApp } from '../setup/app.ts';
-import { grant, type TestCustomer } from '../setup/factories.ts';
+import { grant, inject, type TestCustomer } from '../setup/factories.ts';
 import { begin, contextOf, echo, ended, entriesOf, jobRow, waitingMessages, verifyTurn } from './working.ts';
 
 const app = await startApp();
@@ -27,11 +29,27 @@ async function startWorker(slice: JobBatch): Promise<Workers> {
   return { stop };
 }
 
-const turnOf = ({ id }: TestCustomer, slice: JobBatch): Promise<void> => verifyTurn(slice)(context, { customerId: id });
+/** Takes a turn, as with this message if one is given. */
+const turnOf = ({ id }: TestCustomer, slice: JobBatch, message?: Message): Promise<void> =>
+  verifyTurn(slice)(
+    { ...context, ...(message && { message: { signal: new AbortController().signal, ...message } }) },
+    { customerId: id },
+  );
 
-/** Expires the lease of a job, or its back-off delay, now. */
-const endLease = (job: string) =>
-  app.owner`update jobs set leased_until = now() - interval '1 second' where id = ${job} and lease is not null`;
+/** Takes the message of a customer as the queue does for a worker, from another one that gave no sign of life if need be. */
+async function takeMessage({ id }: TestCustomer): Promise<Message> {
+  const [message] = await app.owner<[Message]>`
+    update pgboss.job
+    set
+      state = 'active', started_on = now(), heartbeat_on = now(),
+      retry_count = retry_count + case when state = 'active' then 1 else 0 end
+    where name = 'verify' and group_id = ${id}
+    returning id, retry_count as "retryCount"`;
+  return message;
+}
+
+/** Ends the rest of a job now. */
+const endRest = (job: string) => app.owner`update jobs set due_at = now() where id = ${job}`;
 
 /** Returns a promise and the function that resolves it. */
 function gate(): { opened: Promise<void>; open: () => void } {
@@ -49,6 +67,33 @@ function held(): { slice: JobBatch; begun: Promise<void>; open: () => void } {
   };
   return { slice, begun: begun.opened, open: go.open };
 }
+
+test('the log lines of a worker name the request that started the job or created the import', async () => {
+  const lines: Record<string, unknown>[] = [];
+  const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) });
+  const caller = await app.customer();
+  await grant(app.fastify, caller.id, 'verification', 1);
+  const send = (path: string, body: object) =>
+    inject(app.fastify, 'POST', `/api/ext${path}`, JSON.stringify(body), {
+      authorization: `X-API-Key ${caller.key}`,
+      'x-request-id': `of${path}`.replaceAll('/', '-'),
+    });
+  await send('/service-handler/verify-email', { emails: [{ email: 'nobody' }], sync_crm: false });
+  await send('/imports', { object: 'contacts', mode: 'create', format: 'csv' });
+  const db = app.db.for({ customerId: caller.id }, 'job');
+  await takeTurn('verify', jobBatches)({ ...context, db, log }, { customerId: caller.id });
+  const [job] = await app.owner`select id from jobs where customer_id = ${caller.id}`;
+  expect(lines).toContainEqual(
+    expect.objectContaining({
+      job_id: job!['id'],
+      reqId: 'of-service-handler-verify-email',
+      msg: 'a job is completed',
+    }),
+  );
+  expect(await app.owner`select request_id from imports where customer_id = ${caller.id}`).toEqual([
+    { request_id: 'of-imports' },
+  ]);
+});
 
 describe('one worker', () => {
   test("completes ten items of one customer before 5 % of another customer's 10,000 earlier items", async () => {
@@ -113,9 +158,9 @@ describe('one worker', () => {
 });
 
 describe('a start', () => {
-  test("that finds a waiting message is seen by that message's turn, however long the start takes to commit", async () => {
+  test('has a message of its own, however long it takes to commit: turns of other messages do not see its job', async () => {
     const customer = await app.customer();
-    await turnAfterAnEndedJob(customer);
+    await app.db.transaction((sql) => enqueueTurn(sql, 'verify', customer.id));
     await grant(app.fastify, customer.id, 'verification', 1);
     const [begun, go] = [gate(), gate()];
     const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
@@ -131,13 +176,14 @@ describe('a start', () => {
       return id;
     });
     await begun.opened;
-    const turn = turnOf(customer, echo());
-    await expect
-      .poll(async () => (await app.owner`select from pg_locks where locktype = 'advisory' and not granted`).count)
-      .toBeGreaterThan(0);
+    await app.owner`delete from pgboss.job where name = 'verify'`; // as when a worker takes the message that waits
+    await turnOf(customer, echo());
+    expect(await waitingMessages(app, 'verify', customer.id)).toBe(0);
     go.open();
-    await turn;
-    expect(await jobRow(app, await starting)).toMatchObject({ status: 'COMPLETED' });
+    const job = await starting;
+    expect(await waitingMessages(app, 'verify', customer.id)).toBe(1);
+    await turnOf(customer, echo());
+    expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED' });
   });
 
   test('that is rolled back leaves no message, job or entry', async () => {
@@ -152,13 +198,6 @@ describe('a start', () => {
       expect((await app.owner`select from ${app.owner(table)} where customer_id = ${customer.id}`).count).toBe(0);
     expect(await waitingMessages(app, 'verify', customer.id)).toBe(0);
   });
-
-  /** Enqueues a message although there is nothing to do. */
-  async function turnAfterAnEndedJob(customer: TestCustomer): Promise<void> {
-    await begin(app, customer, 1);
-    await turnOf(customer, echo());
-    expect(await waitingMessages(app, 'verify', customer.id)).toBe(1);
-  }
 });
 
 describe('a turn', () => {
@@ -178,13 +217,12 @@ describe('a turn', () => {
     expect(later).toHaveLength(1);
   });
 
-  test('that has lost its lease to another turn settles nothing', async () => {
+  test('settles nothing once another one has taken its job', async () => {
     const customer = await app.customer();
     const job = await begin(app, customer, 10);
     const { slice, begun, open } = held();
     const stale = turnOf(customer, slice);
     await begun;
-    await endLease(job);
     await turnOf(customer, echo(4));
     expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 4 });
     open();
@@ -194,32 +232,53 @@ describe('a turn', () => {
     expect(await entriesOf(app, job)).toEqual(['reserve 10', 'charge 4', 'charge 6']);
   });
 
-  test('that takes long renews its lease, and its signal is aborted when the lease is lost', async () => {
-    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
-    onTestFinished(() => void vi.useRealTimers());
+  test('is told when the queue gives its message to another worker, and settles nothing', async () => {
     const customer = await app.customer();
     const job = await begin(app, customer, 10);
-    const told = gate();
     const { slice, begun, open } = held();
-    const turn = turnOf(customer, async (context, job, signal) => {
-      signal.addEventListener('abort', told.open);
-      await slice(context, job, signal);
-    });
+    const { opened: told, open: tell } = gate();
+    const lost = new AbortController();
+    const message = { ...(await takeMessage(customer)), signal: lost.signal };
+    const late = verifyTurn(async (given, run, signal) => {
+      signal.addEventListener('abort', tell);
+      await slice(given, run, signal);
+    })({ ...context, message }, { customerId: customer.id });
     await begun;
-    await app.owner`update jobs set leased_until = now() + interval '1 second' where id = ${job}`;
-    vi.advanceTimersByTime(5_000);
-    const isKept = async () => {
-      const [row] =
-        await app.owner`select leased_until > now() + interval '5 seconds' as kept from jobs where id = ${job}`;
-      return row!['kept'] as boolean;
-    };
-    await expect.poll(isKept).toBe(true);
-    await app.owner`update jobs set lease = (select gen_random_uuid()) where id = ${job}`;
-    vi.advanceTimersByTime(5_000);
-    await told.opened;
+    await turnOf(customer, echo(3), await takeMessage(customer));
+    lost.abort();
+    await told;
     open();
-    await turn;
-    expect(await jobRow(app, job)).toMatchObject({ succeeded: 0 });
+    await late;
+    expect(await jobRow(app, job)).toMatchObject({ succeeded: 3, failures: 0 });
+  });
+
+  test('of a worker that was frozen before it took a job leaves the job to the worker that got its message', async () => {
+    const customer = await app.customer();
+    const job = await begin(app, customer, 10);
+    const frozen = await takeMessage(customer);
+    const { slice, begun, open } = held();
+    const next = turnOf(customer, slice, await takeMessage(customer));
+    await begun;
+    await turnOf(customer, echo(), frozen);
+    expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 0, attempt: 1 });
+    open();
+    await next;
+    expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 10, attempt: 1 });
+  });
+
+  test('leaves a job to the turn that works at it, as long as the queue sees a sign of life', async () => {
+    await app.owner`delete from pgboss.job where name = 'verify'`; // those of other tests
+    const customer = await app.customer();
+    const job = await begin(app, customer, 10);
+    const { slice, begun, open } = held();
+    const worker = await startWorker(slice);
+    await begun;
+    await turnOf(customer, echo());
+    expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 0, attempt: 1 });
+    open();
+    await ended(app, job);
+    await worker.stop();
+    expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 10, attempt: 1 });
   });
 
   test('whose job is cancelled settles nothing, and the unspent credits are released once', async () => {
@@ -264,7 +323,7 @@ describe('a turn', () => {
     expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', failures: 1, succeeded: 0 });
     await turnOf(customer, echo());
     expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 0 });
-    await endLease(job);
+    await endRest(job);
     await turnOf(customer, echo());
     expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', failures: 0, succeeded: 2 });
   });
@@ -282,7 +341,7 @@ describe('a job', () => {
     for (let turns = 1; turns <= 5; turns += 1) {
       expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', failures: turns - 1 });
       await turnOf(customer, broken);
-      await endLease(job);
+      await endRest(job);
     }
     expect(await entriesOf(app, job)).toEqual(['reserve 10', 'charge 3', 'release 7']);
     const { body } = await customer.get(`/service-handler/${job}`);
@@ -296,7 +355,7 @@ describe('a job', () => {
     const job = await begin(app, customer, 10);
     for (let turns = 1; turns <= 4; turns += 1) {
       await turnOf(customer, broken);
-      await endLease(job);
+      await endRest(job);
     }
     expect(await jobRow(app, job)).toMatchObject({ failures: 4 });
     await turnOf(customer, async (...given) => {
@@ -326,7 +385,7 @@ describe('a job', () => {
         throw unavailable('The catalog does not answer');
       });
       expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', failures: 0 });
-      await endLease(job);
+      await endRest(job);
     }
     await turnOf(customer, echo());
     expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED' });

@@ -1,8 +1,9 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { seeded } from '../../src/demo/random.ts';
-import { jobBatches } from '../../src/jobs/job-batches.ts';
+import { jobBatches } from '../../src/jobs/turn-queues.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
+import { purgeCompanies } from '../../src/queries/crm/deleted-records.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import {
   contactBody,
@@ -15,6 +16,7 @@ import {
 } from '../setup/factories.ts';
 import { importFile } from './importing.ts';
 import { readJob, resultsOf } from './spending.ts';
+import { changeOf as findChangeOf, newestChange as findNewestChange, undoChange } from './undoing.ts';
 import { contextOf, workAtUndos } from './working.ts';
 
 let app: TestApp;
@@ -27,27 +29,9 @@ beforeEach(async () => {
   customer = await app.customer();
 });
 
-async function undo(changeId: string, path = `/changes/${changeId}/undo`) {
-  const started = await customer.post(path, {});
-  expect(started, JSON.stringify(started.body)).toMatchObject({ status: 200, body: { status: 'PENDING' } });
-  await workAtUndos(app, customer);
-  const job = await readJob(customer, started.body.id);
-  expect(job).toMatchObject({ status: 'COMPLETED', type: 'undo', processed: job.total, error: null });
-  return { id: job.id, job, results: await resultsOf(customer, job.id) };
-}
-
-/** Returns the id of the newest change. */
-async function newestChange(): Promise<string> {
-  const { body } = await customer.post('/changes/list', { paginate: { limit: 1 } });
-  return body[0].change_id;
-}
-
-/** Returns the id of the change that a call makes. */
-async function changeOf(call: Promise<Answer>): Promise<string> {
-  const { status, body } = await call;
-  expect(status, JSON.stringify(body)).toBeLessThan(300);
-  return newestChange();
-}
+const undo = (changeId: string) => undoChange(app, customer, changeId);
+const newestChange = () => findNewestChange(customer);
+const changeOf = (call: Promise<Answer>) => findChangeOf(customer, call);
 
 /** Everything that can be read of a customer's records, but for what every write changes. */
 async function readAll() {
@@ -67,6 +51,7 @@ async function readAll() {
     lists: await rows('/list-contact/list', (id) => `/list-contact/${id}`),
     products: await rows('/products/list', (id) => `/products/${id}`),
     opportunities: await rows('/opportunities/list', (id) => `/opportunities/${id}`),
+    activities: await rows('/activities/list', (id) => `/activities/${id}`),
     totals: [await total('/contacts/metadata'), await total('/company/metadata')],
     summary,
   };
@@ -79,6 +64,7 @@ interface World {
   lists: string[];
   products: string[];
   deals: string[];
+  activities: string[];
 }
 
 async function makeWorld(): Promise<World> {
@@ -89,7 +75,7 @@ async function makeWorld(): Promise<World> {
         type: 'customer',
         company_name: `Company ${i}`,
         external_id: `c${i}`,
-        ...(i === 0 ? { industry: 'Tools', custom_fields: { size: 3 } } : {}),
+        ...(i === 0 ? { industry: 'Tools', custom_fields: { size: 3 } } : { location_region: '' }),
       }),
     );
   const lists = [];
@@ -104,6 +90,8 @@ async function makeWorld(): Promise<World> {
           work_email: `p${i}@example.com`,
           external_id: `p${i}`,
           job_title: i === 0 ? '' : `Title ${i}`,
+          middle_name: '',
+          other_emails: [],
           phone_numbers: [{ country_code: '+49', number: `3012345${i}` }],
           company: { id: companies[i % 3] },
           list_ids: i === 3 ? [] : [lists[i % 2]],
@@ -131,7 +119,18 @@ async function makeWorld(): Promise<World> {
         }),
       ),
     );
-  return { companies, contacts, lists, products, deals };
+  const activities: string[] = [];
+  for (const references of [
+    { contact_id: contacts[0] },
+    { contact_id: contacts[1], type: 'task', due_at: '2030-01-01T00:00:00Z' },
+    { company_id: companies[1] },
+    { opportunity_id: deals[0] },
+    { contact_id: contacts[2], company_id: companies[2], opportunity_id: deals[1], assigned_to: customer.adminId },
+  ]) {
+    const external_id = `a${activities.length}`;
+    activities.push(await make(customer, '/activities', { title: 'Note', external_id, ...references }));
+  }
+  return { companies, contacts, lists, products, deals, activities };
 }
 
 type Act = (world: World) => Promise<string>;
@@ -140,6 +139,29 @@ const item = (id: string | undefined, more: object = {}) => ({ id, ...more });
 
 /** One of each kind of change. Returns its id. */
 const acts: [string, Act][] = [
+  [
+    'a new activity',
+    ({ contacts }) => changeOf(customer.post('/activities', { body: 'New', contact_id: contacts[3] })),
+  ],
+  [
+    'an update of an activity',
+    ({ activities, contacts, companies }) =>
+      changeOf(
+        customer.patch(`/activities/${activities[1]}`, {
+          type: 'call',
+          title: '',
+          body: 'Said no',
+          contact_id: contacts[3],
+          company_id: companies[0],
+          external_id: null,
+        }),
+      ),
+  ],
+  [
+    'a batch that deletes activities',
+    ({ activities }) =>
+      changeOf(customer.post('/activities/batch/delete', { items: [item(activities[1]), item(activities[4])] })),
+  ],
   [
     'a new contact, with a new company',
     () =>
@@ -365,6 +387,21 @@ describe('what was written since', () => {
     expect((await customer.get(`/company/${company.id}`)).status).toBe(200);
   });
 
+  test('keeps a new company with a new record that it keeps', async () => {
+    const items = ['a', 'b'].map((name) => contactBody({ external_id: name, company: { name: 'Brand new' } }));
+    const { body } = await customer.post('/contacts/batch/create', { items });
+    const [first, second] = body.data.results.map(({ id }: { id: string }) => id);
+    const change = await newestChange();
+    await customer.patch(`/contacts/${first}`, { job_title: 'Baker' });
+    const { company } = await read(first);
+    expect((await undo(change)).results).toMatchObject([
+      { item: second, status: 'succeeded' },
+      { item: first, status: 'skipped', reason: 'changed_since' },
+      { item: company.id, status: 'skipped', reason: 'in_use' },
+    ]);
+    expect((await read(first)).company).toEqual(company);
+  });
+
   test('does not count if it was taken back itself', async () => {
     const world = await makeWorld();
     const before = await readAll();
@@ -460,6 +497,121 @@ describe('what was written since', () => {
   });
 });
 
+describe('a record that is removed for good', () => {
+  const secret = 'Geheimnis';
+  const rowsWith = async (text: string) =>
+    (
+      await app.owner`
+        select 1 from journal j where customer_id = ${customer.id} and (before::text like ${`%${text}%`} or after::text like ${`%${text}%`})
+        union all
+        select 1 from companies c where customer_id = ${customer.id} and c::text like ${`%${text}%`}
+        union all
+        select 1 from contacts c where customer_id = ${customer.id} and c::text like ${`%${text}%`}
+        union all
+        select 1 from merged_records m where customer_id = ${customer.id} and m::text like ${`%${text}%`}`
+    ).length;
+
+  const kinds = [
+    [
+      '/contacts',
+      '/contacts/batch/delete',
+      contactBody({ last_name: secret, external_id: `x-${secret}` }),
+      'job_title',
+    ],
+    [
+      '/company',
+      '/company/batch/delete',
+      { type: 'customer', company_name: secret, external_id: `x-${secret}` },
+      'size',
+    ],
+  ] as const;
+
+  test.each(kinds)('leaves no value behind: %s', async (path, batch, body, field) => {
+    const id = await make(customer, path, body);
+    await customer.patch(`${path}/${id}`, { [field]: `1 ${secret}` });
+    const update = await changeOf(customer.patch(`${path}/${id}`, { [field]: '2' }));
+    const deletion = await changeOf(customer.delete(`${path}/${id}?purge=true`));
+    expect(await rowsWith(secret)).toBe(0);
+    const { body: changes } = await customer.post('/changes/list', { filters: { record_id: id } });
+    expect(changes).toMatchObject([
+      { type: 'deleted', fields: {} },
+      { type: 'updated', fields: {} },
+      { type: 'updated', fields: {} },
+      { type: 'created', fields: {} },
+    ]);
+    const { body: estimate } = await customer.post(`/changes/${deletion}/undo`, { dry_run: true });
+    expect(estimate).toEqual({ records: 1, restored: 0, kept: 0, conflicts: 0 });
+    for (const change of [update, deletion])
+      expect((await undo(change)).results).toMatchObject([{ item: id, status: 'failed', reason: 'gone' }]);
+    expect((await customer.delete(`${path}/${id}`)).status).toBe(404);
+    expect((await customer.delete(`${path}/${id.toUpperCase()}?purge=true`)).status).toBe(200);
+    expect((await customer.post(batch, { items: [{ id }], purge: true })).body.data.counts).toMatchObject({
+      deleted: 1,
+    });
+    expect(
+      (await customer.post('/events/list', { types: ['contact.deleted', 'company.deleted'] })).body.at(-1).type,
+    ).toBe(`${path === '/company' ? 'company' : 'contact'}.deleted`);
+  });
+
+  test.each(kinds)('may be deleted or merged already: %s', async (path, batch, body) => {
+    const [deleted, merged, kept, other] = [
+      await make(customer, path, body),
+      await make(customer, path, { ...body, external_id: `y-${secret}` }),
+      await make(customer, path, { ...body, external_id: `z-${secret}` }),
+      await make(customer, path, { ...body, external_id: 'other' }),
+    ];
+    await customer.delete(`${path}/${deleted}`);
+    await customer.post(`${path}/merge`, { id: kept, merge_ids: [merged] });
+    const stranger = await app.customer();
+    expect((await stranger.delete(`${path}/${deleted}?purge=true`)).status).toBe(404);
+    expect((await customer.delete(`${path}/${deleted}?purge=yes`)).status).toBe(400);
+    expect((await customer.delete(`${path}/${randomUUID()}?purge=true`)).status).toBe(404);
+    expect(await rowsWith(`x-${secret}`)).toBeGreaterThan(0);
+    const items = [{ id: deleted }, { id: merged }, { id: randomUUID() }, { id: kept }];
+    const refused = await customer.post(batch, { items, purge: true, atomic: true });
+    expect(refused.status).toBe(404);
+    expect(await rowsWith(`x-${secret}`)).toBeGreaterThan(0);
+    const { body: answer } = await customer.post(batch, { items, purge: true });
+    expect(answer.data.results.map(({ status }: { status: string }) => status)).toEqual([
+      'deleted',
+      'deleted',
+      'failed',
+      'deleted',
+    ]);
+    expect(await rowsWith(`-${secret}`)).toBe(0);
+    expect((await customer.get(`${path}/${other}`)).body.external_id).toBe('other');
+  });
+
+  test('takes nothing of others: contacts of a company stay, and are free of it', async () => {
+    const company = await make(customer, '/company', { type: 'customer', company_name: secret });
+    const id = await make(customer, '/contacts', contactBody({ company: { id: company } }));
+    await customer.delete(`/company/${company}`);
+    expect((await customer.delete(`/company/${company}?purge=true`)).status).toBe(200);
+    expect((await customer.get(`/contacts/${id}`)).body.company.id).toBeNull();
+    let purged = 1;
+    while (purged > 0) purged = await app.db.transaction((sql) => purgeCompanies(sql as never, 90));
+    const rows = await app.owner`
+      select 1 from companies where id = ${company} union all select 1 from contacts where company_id = ${company}`;
+    expect(rows).toHaveLength(0);
+  });
+
+  test('is not restored by an undo that runs at the same time', async () => {
+    const ids = await Promise.all(
+      Array.from({ length: 20 }, () => make(customer, '/contacts', contactBody({ job_title: secret }))),
+    );
+    const deletion = await changeOf(customer.post('/contacts/batch/delete', { items: ids.map((id) => ({ id })) }));
+    await customer.post(`/changes/${deletion}/undo`, {});
+    const purges = ids.map((id) => customer.delete(`/contacts/${id}?purge=true`));
+    const [, ...answers] = await Promise.all([workAtUndos(app, customer), ...purges]);
+    // If an undo restores a record at this moment, the caller is asked to try again.
+    expect(answers.filter(({ status }) => status !== 200 && status !== 503)).toEqual([]);
+    const again = await Promise.all(ids.map((id) => customer.delete(`/contacts/${id}?purge=true`)));
+    expect(again.map(({ status }) => status)).toEqual(ids.map(() => 200));
+    expect(await rowsWith(secret)).toBe(0);
+    expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(0);
+  });
+});
+
 test('that a person asked to be removed is not taken back, and is told of a contact that is restored', async () => {
   const id = await make(customer, '/contacts', contactBody());
   const prospect = randomUUID();
@@ -480,13 +632,13 @@ test('many records of a change are taken back once each, however often a worker 
   const total = 740;
   let kills = 0;
   for (let turn = 0; turn < 20; turn += 1) {
-    // A worker that is killed leaves its lease behind, and what it had not committed is not there.
+    // What a worker that is killed had not committed is not there.
     await takeTurn(
       'unlock',
       jobBatches,
       0,
     )({ ...contextOf(app), db: dyingDb(turn % 2 === 0) }, { customerId: customer.id }).catch(() => (kills += 1));
-    await app.owner`update jobs set lease = null, leased_until = null where customer_id = ${customer.id} and finished_at is null`;
+    await app.owner`update jobs set due_at = now() where customer_id = ${customer.id}`;
     if ((await readJob(customer, body.id)).finished_at !== null) break;
   }
   expect(await readJob(customer, body.id)).toMatchObject({ status: 'COMPLETED', total, succeeded: total });
@@ -637,3 +789,53 @@ test('random changes and their undos lead back to what was before', async () => 
     expect(await readAll(), `SEED=${seed}, step ${step}, made again`).toEqual(after);
   }
 }, 120_000);
+
+describe('activities', () => {
+  test('hidden ones come back with their record, without an external id that another one has by now', async () => {
+    const { contacts, companies, activities } = await makeWorld();
+    const deletion = await changeOf(customer.delete(`/contacts/${contacts[0]}`));
+    await make(customer, '/activities', { body: 'New', company_id: companies[0], external_id: 'a0' });
+    await undo(deletion);
+    const { body } = await customer.get(`/activities/${activities[0]}`);
+    expect(body).toMatchObject({ contact_id: contacts[0], external_id: null });
+  });
+
+  test('a deleted one whose records are gone stays deleted, and comes back after them', async () => {
+    const { contacts, activities } = await makeWorld();
+    const first = await changeOf(customer.delete(`/activities/${activities[0]}`));
+    const second = await changeOf(customer.delete(`/contacts/${contacts[0]}`));
+    expect(await resultsOf(customer, (await undo(first)).id)).toMatchObject([{ status: 'failed', reason: 'gone' }]);
+    await undo(second);
+    await undo(first);
+    expect((await customer.get(`/activities/${activities[0]}`)).body).toMatchObject({ contact_id: contacts[0] });
+  });
+
+  test('the estimate counts external ids that another activity has by now', async () => {
+    const { contacts, activities } = await makeWorld();
+    const change = await changeOf(customer.delete(`/activities/${activities[0]}`));
+    const estimate = async () => (await customer.post(`/changes/${change}/undo`, { dry_run: true })).body;
+    expect(await estimate()).toEqual({ records: 1, restored: 1, kept: 0, conflicts: 0 });
+    await make(customer, '/activities', { body: 'New', contact_id: contacts[1], external_id: 'a0' });
+    expect(await estimate()).toEqual({ records: 1, restored: 1, kept: 0, conflicts: 1 });
+    expect(await resultsOf(customer, (await undo(change)).id)).toMatchObject([
+      { status: 'succeeded', reason: 'taken' },
+    ]);
+  });
+
+  test('fields that contradict what was written since are kept', async () => {
+    const { activities } = await makeWorld();
+    const change = await changeOf(customer.patch(`/activities/${activities[1]}`, { type: 'note', title: 'No task' }));
+    await customer.patch(`/activities/${activities[1]}`, { type: 'call' });
+    const [result] = await resultsOf(customer, (await undo(change)).id);
+    expect(result).toMatchObject({ status: 'succeeded', result: { restored: ['title'] } });
+    expect((await customer.get(`/activities/${activities[1]}`)).body).toMatchObject({ type: 'call', title: 'Note' });
+  });
+
+  test('of a purged contact are not restored', async () => {
+    const { contacts, activities } = await makeWorld();
+    const change = await changeOf(customer.patch(`/activities/${activities[0]}`, { title: 'Changed' }));
+    await customer.delete(`/contacts/${contacts[0]}?purge=true`);
+    await undo(change);
+    expect((await customer.get(`/activities/${activities[0]}`)).status).toBe(404);
+  });
+});

@@ -64,7 +64,7 @@ describe.skipIf(noElasticsearch)(`unlock jobs while the catalog is damaged ${nee
       const waits = async (): Promise<boolean> => {
         const [{ count }] = await app.owner<[{ count: number }]>`
           select count(*)::integer as count from jobs
-          where id in (${first}, ${second}) and finished_at is null and served_at is not null and failures = 0`;
+          where id in (${first}, ${second}) and finished_at is null and due_at is not null and failures = 0`;
         return count === 2;
       };
       await expect.poll(waits, { interval: 20, timeout: 60_000 }).toBe(true);

@@ -2,7 +2,6 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/process/config.ts';
-import { enqueueTurn } from '../../src/queries/records/turns.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
@@ -43,11 +42,12 @@ const startWorker = (app: TestApp, environment: Record<string, string> = {}): Pr
 const unlockedSoFar = async (customer: TestCustomer, job: string): Promise<number> =>
   (await readJob(customer, job)).succeeded;
 
-/** Lets other workers continue after a worker died: expires its leases now and runs the sweep. */
-async function leaveToOthers(app: TestApp, customer: TestCustomer): Promise<void> {
-  await app.owner`update jobs set leased_until = now() - interval '1 minute' where lease is not null`;
-  await app.db.transaction((sql) => enqueueTurn(sql, 'unlock', customer.id));
-}
+/** Lets other workers continue after a worker died: the queue misses its heartbeat now. */
+const leaveToOthers = (app: TestApp) =>
+  app.owner`
+    update pgboss.job
+    set state = 'retry', start_after = now()
+    where name = 'unlock' and state = 'active'`;
 
 /**
  * Expects that each prospect is unlocked once and charged once, in the order of the search, and that no credits stay
@@ -84,7 +84,7 @@ describe('a worker killed while it unlocks prospects', () => {
         const worker = await startWorker(app);
         await expect.poll(() => unlockedSoFar(customer, job), { timeout: 30_000, interval: 2 }).toBeGreaterThan(before);
         await worker.stop('SIGKILL');
-        await leaveToOthers(app, customer);
+        await leaveToOthers(app);
       }
       expect(await readJob(customer, job)).toMatchObject({ status: 'PROCESSING', finished_at: null });
       expect(await unlockedSoFar(customer, job)).toBeLessThan(many);
@@ -96,6 +96,31 @@ describe('a worker killed while it unlocks prospects', () => {
         { kept: 90, real: 90 },
       ]);
       expect(await last.stop()).toBe(0);
+    },
+  );
+});
+
+describe('a worker that is frozen while it unlocks prospects', () => {
+  test(
+    'writes nothing after another has taken its job, and no prospect is charged twice',
+    { timeout: 180_000 },
+    async () => {
+      const app = await startApp();
+      const customer = await customerWith(app, { subscription: many });
+      const { people, filters } = await fillCatalog(app);
+      const job = await startUnlock(customer, { filters, total_records: many, sync_crm: true });
+      const frozen = await startWorker(app);
+      await expect.poll(() => unlockedSoFar(customer, job), { timeout: 30_000, interval: 2 }).toBeGreaterThan(0);
+      process.kill(frozen.pid, 'SIGSTOP');
+      const before = await unlockedSoFar(customer, job);
+      expect(before).toBeLessThan(many);
+      const next = await startWorker(app);
+      await expect.poll(() => unlockedSoFar(customer, job), { timeout: 60_000 }).toBeGreaterThan(before);
+      process.kill(frozen.pid, 'SIGCONT');
+      await expectWhole(app, customer, job, people);
+      const { contacts } = await recount(app.owner, customer.id);
+      expect(contacts).toEqual({ kept: many, real: many });
+      expect([await frozen.stop(), await next.stop()]).toEqual([0, 0]);
     },
   );
 });
@@ -168,7 +193,7 @@ describe.skipIf(noElasticsearch)(`a search cluster that stops while prospects ar
       const left = await untold(customer);
       expect(left).toBeGreaterThan(0);
       proxy.hangUp(false);
-      await leaveToOthers(app, customer);
+      await leaveToOthers(app);
       const next = await startWorker(app, environment);
       await expectWhole(app, customer, job, people);
       expect(await untold(customer)).toBe(0);

@@ -1,10 +1,9 @@
 import { pino } from 'pino';
 import { expect } from 'vitest';
 import type { Handler, JobContext } from '../../src/jobs/handler.ts';
-import { jobBatches } from '../../src/jobs/job-batches.ts';
+import { jobBatches } from '../../src/jobs/turn-queues.ts';
 import { settle } from '../../src/jobs/settle.ts';
 import { startJob } from '../../src/jobs/start-job.ts';
-import { openWebhooks } from '../../src/jobs/webhooks/webhooks.ts';
 import { takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
 import { findNextInputs } from '../../src/queries/jobs/job-inputs.ts';
 import { allCustomers } from '../../src/credentials/requester.ts';
@@ -20,10 +19,8 @@ export const contextOf = ({ config, db, catalog, verifier }: TestApp): JobContex
   allCustomersDb: db.for({ customerId: allCustomers }, 'job'),
   catalog,
   verifier,
-  webhooks: openWebhooks(config),
   log,
   stopping: new AbortController().signal,
-  background: new Set(),
 });
 
 /** Works at the jobs of the unlock queue of a customer in this process until they have ended. */
@@ -77,8 +74,8 @@ export async function jobRow({ owner }: TestApp, id: string) {
       charged: string;
       refunded: string;
       failures: number;
+      attempt: number;
       error: string | null;
-      lease: string | null;
       purged_at: Date | null;
     }[]
   >`select * from jobs where id = ${id}`;

@@ -1,6 +1,7 @@
 import type { Random } from '../../src/demo/random.ts';
 import { Client, Difference, type Answer, type Journal, type Server } from './client.ts';
 import { Model, type Company, type Contact, type Json, type Outcome, type SharedCompanies } from './model.ts';
+import { Changes } from './undo.ts';
 import { anyCase, chance } from './random-values.ts';
 
 /** A customer that several callers share. */
@@ -22,6 +23,7 @@ export class Caller {
   readonly random: Random;
   readonly client: Client;
   readonly model: Model;
+  readonly changes: Changes;
   /** Ids of records of another customer. */
   readonly foreign: () => string[];
   #marks = 0;
@@ -35,6 +37,7 @@ export class Caller {
     this.random = given.random;
     this.client = new Client(customer.key, given);
     this.model = new Model(customer.shared);
+    this.changes = new Changes(this);
     this.foreign = given.foreign;
   }
 

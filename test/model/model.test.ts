@@ -12,7 +12,7 @@ import { Caller, type Customer } from './caller.ts';
 import type { Journal } from './client.ts';
 import { compare, compareStored } from './compare.ts';
 import { operations, startLarge } from './operations.ts';
-import { stopSometimes } from './stops.ts';
+import { killSometimes, stopSometimes } from './stops.ts';
 
 runAlone();
 
@@ -84,7 +84,7 @@ describe(`random operations (MODEL_SEED=${seed})`, () => {
         select deadlocks::integer from pg_stat_database where datname = current_database()`;
       const { unavailable, ...counts } = journal;
       process.stdout.write(
-        `model: ${JSON.stringify({ seed, ...counts, unavailable: unavailable.length, ...done, contacts: customers.map(sizeOf) })}\n`,
+        `model: ${JSON.stringify({ seed, ...counts, unavailable: unavailable.length, ...done, undos: sumOf(customers), kills: worker.restarts, contacts: customers.map(sizeOf) })}\n`,
       );
       expect(unavailable.length, unavailable.slice(0, 3).join('\n')).toBeLessThan(counts.requests / 100);
       expect(database!.deadlocks, `deadlocks: ${unavailable.slice(0, 3).join('\n')}`).toBe(0);
@@ -101,13 +101,15 @@ describe(`random operations (MODEL_SEED=${seed})`, () => {
     const work = async (caller: Caller) => {
       while (!isOver() && !stopping.signal.aborted) {
         const [name, operation] = caller.random.pick(operations);
-        await operation(caller);
+        if (name === 'undo') await operation(caller);
+        else await caller.changes.remembering(operation, name.startsWith('merge'));
         done[name] = (done[name] ?? 0) + 1;
       }
     };
     const disturbing = [
       suspendSometimes(seeded(seed), stopping.signal),
       stopSometimes(app.owner, seeded(seed + 1), stopping.signal),
+      killSometimes(worker, seeded(seed + 2), stopping.signal),
     ];
     // If one caller finds a difference, the others stop.
     const differences: unknown[] = [];
@@ -136,6 +138,14 @@ describe(`random operations (MODEL_SEED=${seed})`, () => {
     }
   }
 });
+
+/** What the undos of all callers have done. */
+const sumOf = (customers: Customer[]): Record<string, number> => {
+  const sums: Record<string, number> = {};
+  for (const { changes } of customers.flatMap(({ callers }) => callers))
+    for (const [name, number] of Object.entries(changes.done)) sums[name] = (sums[name] ?? 0) + number;
+  return sums;
+};
 
 const sizeOf = ({ callers }: Customer): number => callers.reduce((sum, { model }) => sum + model.contacts.size, 0);
 

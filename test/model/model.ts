@@ -159,7 +159,7 @@ export class Model {
   readonly opportunities = new Set<Opportunity>();
   readonly #shared: SharedCompanies;
   /** The external ids of merged records, in the order of the merges, with the records that replace them. */
-  #merged: { externalId: string; record: Contact | Company }[] = [];
+  merged: { externalId: string; record: Contact | Company }[] = [];
   #undo: (() => void)[] = [];
 
   constructor(shared: SharedCompanies) {
@@ -292,17 +292,17 @@ export class Model {
   #byExternalId<T extends Contact | Company>(records: ReadonlySet<T>, value: unknown): T[] {
     const own = [...records].filter(({ fields }) => fields['external_id'] === value);
     if (own.length > 0) return own;
-    const merged = this.#merged.findLast(({ externalId, record }) => externalId === value && records.has(record as T));
+    const merged = this.merged.findLast(({ externalId, record }) => externalId === value && records.has(record as T));
     return merged ? [merged.record as T] : [];
   }
 
   /** Remembers the external ids that merged records had, and the one that the kept record loses by the merge. */
   #rememberMerge(kept: Contact | Company, merged: readonly (Contact | Company)[], after: Json): void {
-    for (const entry of this.#merged) if (merged.includes(entry.record)) entry.record = kept;
+    for (const entry of this.merged) if (merged.includes(entry.record)) entry.record = kept;
     const lost = kept.fields['external_id'] === after['external_id'] ? [] : [kept];
     for (const { fields } of [...merged, ...lost])
       if (typeof fields['external_id'] === 'string')
-        this.#merged.push({ externalId: fields['external_id'], record: kept });
+        this.merged.push({ externalId: fields['external_id'], record: kept });
   }
 
   /** Merges contacts into one, which takes the values of `chosen` by field name. */

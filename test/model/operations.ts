@@ -57,6 +57,7 @@ const frequencies: Record<string, readonly [number, Operation]> = {
   changeProduct: [3, changeProduct],
   createOpportunity: [6, createOpportunity],
   changeOpportunity: [8, changeOpportunity],
+  undo: [12, (caller) => caller.changes.undo()],
 };
 
 /** The operations with their names, each as often as its frequency says. */

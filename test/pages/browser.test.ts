@@ -9,7 +9,16 @@ import { begin } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { crawl } from './crawl.ts';
 import { hasBrowser, openBrowser, type LoopbackBrowser } from '../setup/browser.ts';
-import { clientOf, contactBody, dbOf, inject, make, type TestCustomer } from '../setup/factories.ts';
+import {
+  clientOf,
+  contactBody,
+  dbOf,
+  inject,
+  make,
+  opportunityBody,
+  stagesOf,
+  type TestCustomer,
+} from '../setup/factories.ts';
 import { makeLogin, password } from '../setup/sessions.ts';
 
 const keyPattern = /sda_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}/;
@@ -114,6 +123,45 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.getByRole('button', { name: 'Revoke Old one' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Revoke the key' }).click();
     await page.getByText('The key is revoked. It has stopped working.').waitFor();
+    await page.close();
+  });
+
+  test('a note is edited in a dialog, whose labels name its own fields, and which Cancel closes', async () => {
+    const contact_id = await make(customer, '/contacts', contactBody());
+    const note = await make(customer, '/activities', { body: 'Old', contact_id });
+    const page = await open(`/app/contacts/${contact_id}`);
+    const openNote = async () => {
+      await page.getByRole('link', { name: 'Edit: Old' }).click();
+      return page.getByRole('dialog');
+    };
+    await (await openNote()).getByRole('button', { name: 'Cancel' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    const dialog = await openNote();
+    await dialog.getByText('Text', { exact: true }).click();
+    await page.keyboard.press('Control+A');
+    await page.keyboard.type('New');
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('The change is saved.').waitFor();
+    expect((await customer.get(`/activities/${note}`)).body.body).toBe('New');
+    await page.close();
+  });
+
+  test('a card is dragged to another stage, and the move can be undone there', async () => {
+    const stages = await stagesOf(customer);
+    const body = await opportunityBody(customer, { name: 'Two engines', stage_id: stages[0]!.id });
+    const id = await make(customer, '/opportunities', body);
+    const page = await open('/app/opportunities');
+    const drag = (stage: number) =>
+      page.locator(`[data-id="${id}"]`).dragTo(page.locator(`[data-stage="${stages[stage]!.id}"] h2`));
+    await drag(1);
+    await page.getByText('This can be taken back.').waitFor();
+    expect((await customer.get(`/opportunities/${id}`)).body.stage_id).toBe(stages[1]!.id);
+    await page.getByRole('link', { name: 'Undo' }).click();
+    await page.getByRole('dialog', { name: 'Undo' }).waitFor();
+    await page.keyboard.press('Escape');
+    await customer.patch(`/opportunities/${id}`, { stage_id: stages[2]!.id });
+    await drag(0);
+    await page.getByText(`Somebody else has moved it to ${stages[2]!.name} meanwhile.`).waitFor();
     await page.close();
   });
 

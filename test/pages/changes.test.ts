@@ -2,7 +2,7 @@ import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { importFile } from '../jobs/importing.ts';
 import { workAtUndos } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
-import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { contactBody, make, opportunityBody, productBody, stagesOf, type TestCustomer } from '../setup/factories.ts';
 import { textOf, visitorOf } from './visitor.ts';
 
 let app: TestApp;
@@ -23,7 +23,11 @@ async function work(location: unknown): Promise<void> {
   expect(textOf(await admin.get(String(location)))).toContain('completed');
 }
 
-const undoPath = (html: string): string => /href="(\/app\/changes\/[0-9a-f-]{36}\/undo)"/.exec(html)![1]!;
+const undoPath = (html: string): string =>
+  /href="(\/app\/changes\/[0-9a-f-]{36}\/undo(\?record=[0-9a-f-]{36})?)"/.exec(html.replaceAll('&#61;', '='))![1]!;
+
+/** Sends the form that a link leads to. */
+const undo = (path: string) => admin.submit(path, {}, path);
 
 test("a contact's page tells who changed what, and each change can be taken back", async () => {
   const id = await make(customer, '/contacts', contactBody({ job_title: 'Clerk' }));
@@ -32,10 +36,64 @@ test("a contact's page tells who changed what, and each change can be taken back
   const history = textOf(page);
   expect(history).toContain('an API key Job title: Clerk → Baker plan: – → gold');
   const question = textOf(await admin.get(undoPath(page.body)));
-  expect(question).toContain('This has updated 1 contact. Of 1 record, all are taken back.');
-  const { headers } = await admin.submit(undoPath(page.body), {});
-  await work(headers['location']);
+  expect(question).toContain('gets back what it had before this change');
+  await work((await undo(undoPath(page.body))).location);
   expect((await customer.get(`/contacts/${id}`)).body).toMatchObject({ job_title: 'Clerk', custom_fields: {} });
+});
+
+test("a contact's page tells what changed in a custom field that is called like a day and holds none", async () => {
+  const id = await make(customer, '/contacts', contactBody());
+  const custom_fields = { renewal_date: 'next <spring>' };
+  await customer.patch(`/contacts/${id}`, { custom_fields });
+  const page = await admin.get(`/app/contacts/${id}`);
+  expect([page.status, textOf(page)]).toEqual([200, expect.stringContaining('renewal_date: – → next <spring>')]);
+});
+
+test("the undo on a contact's page takes back what a change has done with this contact, and nothing else of it", async () => {
+  const ids = [await make(customer, '/contacts', contactBody()), await make(customer, '/contacts', contactBody())];
+  await customer.post('/contacts/batch/update', { items: ids.map((id) => ({ id, job_title: 'Baker' })) });
+  const path = undoPath((await admin.get(`/app/contacts/${ids[0]}`)).body);
+  expect(textOf(await admin.get(path))).toContain('Undo 1 other record of this change, too');
+  await work((await undo(path)).location);
+  const titles = await Promise.all(ids.map(async (id) => (await customer.get(`/contacts/${id}`)).body.job_title));
+  expect(titles).toEqual(['', 'Baker']);
+});
+
+test('a change that created more than 100 records is taken back by admins only', async () => {
+  const member = await visitorOf(app.fastify, customer.id, 'member');
+  const create = async (number: number) => {
+    const items = Array.from({ length: number }, () => contactBody());
+    await customer.post('/contacts/batch/create', { items });
+    const [row] = await app.owner`
+      select change_id from journal where customer_id = ${customer.id} order by position desc limit 1`;
+    return `/app/changes/${row!['change_id']}/undo`;
+  };
+  const [few, many] = [await create(100), await create(101)];
+  const { form_token = '' } = await member.fieldsOf(few);
+  expect(textOf(await member.get(many))).toContain('Only an admin takes back the creation of more than 100 records.');
+  expect((await member.post(many, { form_token })).status).toBe(403);
+  expect((await member.submit(few)).status).toBe(303);
+  expect((await admin.submit(many)).status).toBe(303);
+});
+
+test("an opportunity's page tells who moved it, and what else changed", async () => {
+  const stages = await stagesOf(customer);
+  const product = await make(customer, '/products', productBody({ name: 'Chair' }));
+  const body = await opportunityBody(customer, { name: 'Desks', stage_id: stages[0]!.id });
+  const id = await make(customer, '/opportunities', body);
+  const products = { add: [{ id: product, price: 5, quantity: 2 }] };
+  await customer.patch(`/opportunities/${id}`, { name: 'Chairs', stage_id: stages[1]!.id, products });
+  const page = await admin.get(`/app/opportunities/${id}`);
+  const told = textOf(page);
+  expect(told).toContain('Name: Desks → Chairs');
+  expect(told).toContain(`Stage: ${stages[0]!.name} → ${stages[1]!.name}`);
+  expect(told).toContain('Products: – → 2 × Chair');
+  await work((await undo(undoPath(page.body))).location);
+  expect((await customer.get(`/opportunities/${id}`)).body).toMatchObject({
+    name: 'Desks',
+    stage_id: stages[0]!.id,
+    details: [],
+  });
 });
 
 test('what was deleted stands under Deleted, and is restored from there or from the message', async () => {
@@ -47,13 +105,44 @@ test('what was deleted stands under Deleted, and is restored from there or from 
   expect(textOf(after)).toContain('This can be taken back. Undo');
   const deleted = await admin.get('/app/deleted');
   expect(textOf(deleted)).toContain('Ada Lovelace contact');
-  expect(undoPath(deleted.body)).toBe(undoPath(after.body));
-  const { headers } = await admin.submit(undoPath(deleted.body), {});
+  const restore = `${undoPath(after.body)}?record=${id}`;
+  expect(deleted.body).toContain(`href="${restore}"`);
+  expect(textOf(await admin.get(restore))).toContain('Ada Lovelace stands again');
+  const { headers } = await admin.submit(restore, {}, restore);
   await work(headers['location']);
   expect((await customer.get(`/contacts/${id}`)).status).toBe(200);
   const stranger = await visitorOf(app.fastify, (await app.customer()).id);
-  expect((await stranger.get(undoPath(deleted.body))).status).toBe(404);
+  expect((await stranger.get(undoPath(after.body))).status).toBe(404);
+  expect((await stranger.get(restore)).status).toBe(404);
+  expect((await admin.get(`${undoPath(after.body)}?record=none`)).status).toBe(404);
   expect(textOf(await stranger.get('/app/deleted'))).toContain('Nothing deleted');
+});
+
+test('of what was deleted together, one is restored alone', async () => {
+  const names = ['One', 'Two', 'Three'];
+  const ids = await Promise.all(names.map((last_name) => make(customer, '/contacts', contactBody({ last_name }))));
+  await customer.post('/contacts/batch/delete', { items: ids.map((id) => ({ id })) });
+  const deleted = await admin.get('/app/deleted');
+  const path = new RegExp(`href="(/app/changes/[0-9a-f-]{36}/undo\\?record=${ids[1]})"`).exec(deleted.body)![1]!;
+  expect(textOf(await admin.get(path))).toContain('Restore 2 other records of this change, too');
+  await work((await admin.submit(path, {}, path)).headers['location']);
+  const statuses = await Promise.all(ids.map(async (id) => (await customer.get(`/contacts/${id}`)).status));
+  expect(statuses).toEqual([404, 200, 404]);
+  await work((await admin.submit(path.split('?')[0]!, {})).headers['location']);
+  expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(3);
+});
+
+test('Deleted shows what one person deleted, or on some days', async () => {
+  const id = await make(customer, '/contacts', contactBody({ last_name: 'Lovelace' }));
+  await customer.delete(`/contacts/${id}`);
+  const shown = async (query: string) => textOf(await admin.get(`/app/deleted?${query}`));
+  const key = (await app.owner`select id from api_keys where customer_id = ${customer.id}`)[0]!['id'];
+  const user = (await app.owner`select id from users where customer_id = ${customer.id}`)[0]!['id'];
+  const today = new Date().toISOString().slice(0, 10);
+  expect(await shown(`by=${key}&from=${today}&to=${today}`)).toContain('Lovelace');
+  expect(await shown(`by=${user}`)).toContain('Nothing found');
+  expect(await shown('to=2020-01-01')).toContain('Nothing found');
+  expect(await shown('from=2020-13-77&to=9999-99-99&by=x&cursor=')).toContain('Lovelace');
 });
 
 test('an import is taken back from its page', async () => {

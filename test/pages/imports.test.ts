@@ -3,7 +3,7 @@ import { writeXlsx } from 'hucre/xlsx';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { workAtAll } from '../jobs/importing.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
-import type { TestCustomer } from '../setup/factories.ts';
+import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
 import { filledFields, textOf, visitorOf, type PageAnswer, type Visitor } from './visitor.ts';
 
 let app: TestApp;
@@ -100,7 +100,7 @@ describe('an import with the pages', () => {
     expect(text).toContain('Germoney "Germoney" is not a country (a name, or a code such as DE)');
     expect(text).toContain('no address "no address" is not an e-mail address');
     expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(0);
-    expect(await importsOf(customer)).toMatchObject([{ status: 'COMPLETED', dry_run: true, chunks: 1 }]);
+    expect(await importsOf(customer)).toMatchObject([{ status: 'COMPLETED', dry_run: true }]);
 
     expect(text).toContain('Import these 2 now');
     expect((await visitor.submit(page, { do: 'import' })).location).toBe(page);
@@ -108,11 +108,28 @@ describe('an import with the pages', () => {
     expect(textOf(await visitor.get(page))).toContain(
       'The import is complete. 1 of 3 records failed. 1 record was written',
     );
-    expect(await importsOf(customer)).toMatchObject([{ status: 'COMPLETED', dry_run: false, chunks: 0 }]);
+    expect(await importsOf(customer)).toMatchObject([{ status: 'COMPLETED', dry_run: false }]);
     const { body } = await customer.post('/contacts/list', { filters: { work_email: 'ada@example.com' } });
     expect(body).toMatchObject([{ location_country: 'GB', custom_fields: { Schuhgröße: '38' } }]);
     const again = await visitor.post(page, { ...(await visitor.fieldsOf('/app/password')), do: 'import' });
     expect(again.status).toBe(409);
+  });
+
+  test('shows in its check who stands in the file several times, and old and new values of those who are there', async () => {
+    const { customer, visitor } = await start();
+    const body = contactBody({ work_email: 'ada@example.com', job_title: 'Clerk <1>', location_country: 'GB' });
+    const id = await make(customer, '/contacts', body);
+    const file = 'E-Mail;Job Title;Land\r\nADA@example.com;Chief;DE\r\nada@example.com;Chief;DE\r\n';
+    const page = (await upload(visitor, { mode: 'upsert', match: 'work_email' }, file)).location!;
+    const waiting = await visitor.get(page);
+    await visitor.submit(page, { do: 'check' });
+    await workAtAll(app, customer);
+    for (const shown of [waiting, await visitor.get(page)]) {
+      expect(textOf(shown)).toContain('1 value of “work e-mail” stands in several records');
+      expect(textOf(shown)).toMatch(/2 Open Job title Clerk <1> Chief/);
+      expect(textOf(shown)).toMatch(/Country United Kingdom Germany/);
+      expect(shown.body).toContain(`href="/app/contacts/${id}"`);
+    }
   });
 
   test('is checked with a new list, which is there only once the records are imported', async () => {

@@ -46,7 +46,7 @@ describe('the list of keys', () => {
     ] as const)
       await age(days, name);
     const text = textOf(await visitor.get('/app/keys'));
-    expect(text).toMatch(/soon ends in 13 days Key sda_\w{4}… Scopes 1 of 28 contacts:read Last used Never Expires/);
+    expect(text).toMatch(/soon ends in 13 days Key sda_\w{4}… Scopes 1 of 33 contacts:read Last used Never Expires/);
     expect(text).toMatch(/later active Key/);
     expect(text).toMatch(/past expired Key/);
   });
@@ -120,8 +120,8 @@ describe('the form for a new key', () => {
 
   test.each([
     ['read', (scope: string) => scope.endsWith(':read')],
-    ['crm', (scope: string) => !/^(prospect|payment_prospect|verify_email|webhooks):/.test(scope)],
-    ['all', (scope: string) => scope !== 'webhooks:manage'],
+    ['crm', (scope: string) => !/^(prospect|payment_prospect|verify_email|webhooks|fields):/.test(scope)],
+    ['all', (scope: string) => !scope.endsWith(':manage')],
     ['unknown', (scope: string) => scope.endsWith(':read')],
   ])('starts with the scopes of the preset %s', async (preset, belongs) => {
     const { visitor } = await start();

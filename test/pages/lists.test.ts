@@ -1,7 +1,7 @@
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { readNumber } from '../../src/pages/base/numbers.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
-import { stagesOf, opportunityBody, make, type TestCustomer } from '../setup/factories.ts';
+import { stagesOf, opportunityBody, productBody, make, type TestCustomer } from '../setup/factories.ts';
 import { filledFields, textOf, visitorOf } from './visitor.ts';
 
 let app: TestApp;
@@ -198,13 +198,49 @@ test('a verification that would cost more than the page said shows the new price
 test('opportunities stand in a column for each stage, with its total, and are moved by a form', async () => {
   const stages = await stagesOf(customer);
   const id = await make(customer, '/opportunities', await opportunityBody(customer, { name: 'Two engines' }));
-  expect(textOf(await admin.get('/app/opportunities'))).toMatch(/Lead 1 10 % Two engines/);
+  expect(textOf(await admin.get('/app/opportunities'))).toMatch(/Lead 1 US\$0 · 10 %: US\$0 Two engines/);
   const moved = await admin.submit(`/app/opportunities/${id}/move`, { stage_id: stages[4]!.id });
   expect(moved.status).toBe(303);
-  expect(textOf(await admin.get('/app/opportunities'))).toMatch(/Won 1 100 % Two engines/);
+  expect(textOf(await admin.get('/app/opportunities'))).toMatch(/Won 1 US\$0 Two engines/);
   expect((await customer.get(`/opportunities/${id}`)).body.stage_id).toBe(stages[4]!.id);
   const stranger = await visitorOf(app.fastify, (await app.customer()).id);
   expect((await stranger.get(`/app/opportunities/${id}`)).status).toBe(404);
+});
+
+test('an opportunity that somebody else has moved meanwhile stays where it is, and a move can be undone', async () => {
+  const stages = await stagesOf(customer);
+  const id = await make(customer, '/opportunities', await opportunityBody(customer, { stage_id: stages[0]!.id }));
+  const path = `/app/opportunities/${id}/move`;
+  const fields = await admin.fieldsOf(path);
+  const moved = await admin.post(path, { ...fields, stage_id: stages[1]!.id });
+  expect(textOf(await admin.get(moved.location!))).toContain('This can be taken back. Undo');
+  const again = await admin.post(path, { ...fields, stage_id: stages[1]!.id });
+  expect(textOf(await admin.get(again.location!))).not.toContain('taken back');
+  const refused = await admin.post(path, { ...fields, stage_id: stages[2]!.id });
+  expect(textOf(await admin.get(refused.location!))).toContain(`moved it to ${stages[1]!.name} meanwhile`);
+  const { location } = await admin.post(path, { ...fields, stage_id: stages[2]!.id, pipeline: '' });
+  expect(textOf(await admin.get(location!))).toContain(`moved it to ${stages[1]!.name} meanwhile`);
+  expect((await customer.get(`/opportunities/${id}`)).body.stage_id).toBe(stages[1]!.id);
+});
+
+test('the board sums each stage and all that is open, also by likelihood, for everybody and for one person', async () => {
+  const stages = await stagesOf(customer);
+  const product = await make(customer, '/products', productBody());
+  const add = async (stage: number, price: number, more: object = {}) => {
+    const products = [{ id: product, price, quantity: 1 }];
+    const body = await opportunityBody(customer, { stage_id: stages[stage]!.id, products, ...more });
+    await make(customer, '/opportunities', body);
+  };
+  await add(1, 1000);
+  await add(1, 500, { user_id_assigned: admin.user.userId });
+  await add(4, 9000);
+  const all = textOf(await admin.get('/app/opportunities'));
+  expect(all).toContain('Open: US$1,500 · US$375 by likelihood');
+  expect(all).toContain('Qualified 2 US$1,500 · 25 %: US$375');
+  expect(all).toContain('Won 1 US$9,000');
+  const mine = textOf(await admin.get(`/app/opportunities?owner=${admin.user.userId}`));
+  expect(mine).toContain('Qualified 1 US$500 · 25 %: US$125');
+  expect(mine).toContain('Won 0 US$0');
 });
 
 test('a full board, and a full page of lists with long rules, are at most 150 KB of HTML', async () => {

@@ -77,7 +77,7 @@ async function logIn(page: Page, email: string, password: string): Promise<void>
   await page.waitForURL(`${url}/app`);
 }
 
-/** Makes what the demo lacks: duplicates, an endpoint, and imports that are checked and that wait. */
+/** Makes what the demo lacks: duplicates, a saved view, an endpoint, and imports that are checked and that wait. */
 async function fill(page: Page): Promise<void> {
   const press = (name: string) => page.getByRole('button', { name, exact: true }).click();
   for (const first of ['Ada', 'Augusta Ada']) {
@@ -87,6 +87,10 @@ async function fill(page: Page): Promise<void> {
     await page.getByLabel('Work e-mail').fill('ada@lovelace.example');
     await press('Create the contact');
   }
+  await page.goto(`${url}/app/views/new?object=contacts&query=country%3DDE`);
+  await page.getByLabel('Name', { exact: true }).fill('Germany');
+  await press('Save the view');
+  await take(page, 'app-contacts-view');
   await page.goto(`${url}/app/webhooks/new`);
   await page.getByLabel('URL', { exact: true }).fill('https://hooks.example/sales');
   await page.getByLabel('Credits are low').check();

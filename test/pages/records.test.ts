@@ -1,6 +1,7 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../setup/app.ts';
 import { makeList, type TestCustomer } from '../setup/factories.ts';
+import { makeLogin } from '../setup/sessions.ts';
 import { filledFields, textOf, visitorOf } from './visitor.ts';
 
 let app: TestApp;
@@ -67,6 +68,64 @@ describe('the list of contacts', () => {
     expect(await counted()).toContain(' 10,000 contacts');
     expect((await admin.get('/app/contacts?cursor=nonsense')).status).toBe(400);
     expect((await admin.get('/app/contacts?search=%00')).status).toBe(400);
+  });
+});
+
+describe('a view of contacts', () => {
+  const linkIn = (html: string, pattern: RegExp): string =>
+    pattern.exec(html)![1]!.replaceAll(/&#(\d+);/g, (_entity, code) => String.fromCodePoint(Number(code)));
+
+  test('shows a chip for each filter, which takes it away, and mine in one click', async () => {
+    await makeContacts(2, { location_country: 'DE', assigned_to: admin.user.userId });
+    await makeContacts(3, { location_country: 'DE' });
+    const page = await admin.get('/app/contacts?country=DE&title=');
+    expect(textOf(page)).toContain('Country: Germany × Clear all');
+    const mine = await admin.get(linkIn(page.body, /href="([^"]+)"[^>]*>\s*Mine/));
+    expect(textOf(mine)).toMatch(/Owner: .*\(me\).* 2 contacts/);
+    const without = linkIn(mine.body, /href="([^"]+)" aria-label="Take away: Country"/);
+    expect(without).toBe(`/app/contacts?owner=${admin.user.userId}`);
+    expect(textOf(await admin.get('/app/contacts?since=2999-01-01'))).toContain('No contact matches');
+  });
+
+  test('can be filtered by every active owner, however many have left before', async () => {
+    for (let i = 0; i < 16; i += 1) await makeLogin(app.fastify, customer.id);
+    await app.owner`
+      update users
+      set active = false, name = 'A'
+      where customer_id = ${customer.id} and id <> ${admin.user.userId}`;
+    const { userId } = await makeLogin(app.fastify, customer.id);
+    await makeContacts(1);
+    expect((await admin.get('/app/contacts')).body).toContain(`value="${userId}"`);
+  });
+
+  test('is sorted by its heads, up and down, and shows the columns that are chosen', async () => {
+    await makeContacts(3);
+    const names = (html: string) => html.match(/Ada Lovelace \d(?=\s*<\/a)/g);
+    const up = await admin.get(linkIn((await admin.get('/app/contacts')).body, /<a href="([^"]+)">Name</));
+    expect([names(up.body)?.at(0), up.body.includes('aria-sort="ascending"')]).toEqual(['Ada Lovelace 0', true]);
+    const down = await admin.get(linkIn(up.body, /<a href="([^"]+)">Name</));
+    expect(names(down.body)?.at(0)).toBe('Ada Lovelace 2');
+    const some = await admin.get('/app/contacts?columns=score&columns=owner&columns=name');
+    expect(some.body.match(/<th\s/g)).toHaveLength(3);
+    expect(linkIn(some.body, /href="([^"]+)" download>Excel/)).toContain('columns=name.owner.score');
+  });
+
+  test('says which records it shows, leads back and forth, and from one record to the next', async () => {
+    const ids = (await makeContacts(60)).toReversed();
+    const next = (html: string) => linkIn(html, /href="([^"]+)" rel="next"/);
+    const second = await admin.get(next((await admin.get('/app/contacts')).body));
+    expect(textOf(second)).toContain('26–50 of 60 contacts');
+    const third = await admin.get(next(second.body));
+    expect(textOf(third)).toContain('51–60 of 60 contacts');
+    const back = await admin.get(linkIn(third.body, /href="([^"]+)" rel="prev"/));
+    expect(idsIn(back.body)).toEqual(ids.slice(25, 50));
+    const referer = `https://sales.example${next((await admin.get('/app/contacts')).body)}`;
+    const record = await admin.get(`/app/contacts/${ids[26]}`, { referer });
+    expect(textOf(record)).toContain('‹ Previous 27 Next ›');
+    const following = linkIn(record.body, /href="([^"]+)" rel="next"/);
+    expect(following).toContain(`/app/contacts/${ids[27]}?in=`);
+    expect(textOf(await admin.get(following))).toContain('‹ Previous 28 Next ›');
+    expect(textOf(await admin.get(`/app/contacts/${ids[26]}`))).not.toContain('‹ Previous');
   });
 });
 
@@ -265,6 +324,19 @@ describe('chosen contacts', () => {
     expect(await app.owner`select 1 from jobs where customer_id = ${customer.id}`).toHaveLength(1);
   });
 
+  test('are deleted by a member up to 100, and by an admin if they are more', async () => {
+    const member = await visitorOf(app.fastify, customer.id, 'member');
+    await makeContacts(101);
+    const question = '/app/contacts/chosen?do=delete&all=1';
+    const refused = await member.submit(question, {});
+    expect([refused.status, textOf(refused)]).toEqual([
+      400,
+      expect.stringContaining('Only an admin deletes more than 100 at once.'),
+    ]);
+    expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(101);
+    expect((await admin.submit(question, {})).status).toBe(303);
+  });
+
   test('of more than 1,000 that match are not changed', async () => {
     await makeContacts(1000);
     await makeContacts(1);
@@ -288,17 +360,41 @@ test('a company is created, changed and deleted by a member; its contacts stay',
   const path = made.location!.split('?')[0]!;
   const id = path.split('/').at(-1)!;
   const [contact] = await makeContacts(1, { company: { id } });
-  await member.submit(`${path}/edit`, { company_name: 'US Navy', location_country: 'US' });
+  const domain = 'https://www.Navy.example/about';
+  await member.submit(`${path}/edit`, { company_name: 'US Navy', location_country: 'US', domain });
   expect((await customer.get(`/company/${id}`)).body).toMatchObject({
     company_name: 'US Navy',
     location_country: 'US',
+    domain: 'navy.example',
   });
-  expect(textOf(await member.get(path))).toMatch(/US Navy.*United States.*Ada Lovelace 0/);
+  expect(textOf(await member.get(path))).toMatch(/US Navy.*navy\.example.*United States.*Ada Lovelace 0/);
   expect(textOf(await member.get(`${path}/delete`))).toContain(
     '1 contact and 0 opportunities stay, without a company.',
   );
   expect((await member.submit(`${path}/delete`)).status).toBe(303);
   expect((await customer.get(`/contacts/${contact}`)).body.company.id).toBe(null);
+});
+
+test('a group of fields is edited alone, and the other fields stay', async () => {
+  const [id] = await makeContacts(1, { job_title: 'Clerk' });
+  const path = `/app/contacts/${id}/edit?group=Work`;
+  const { body } = await admin.get(path);
+  expect([body.includes('name="job_title"'), body.includes('name="first_name"')]).toEqual([true, false]);
+  expect((await admin.submit(path, { job_title: 'Countess' }, path)).status).toBe(303);
+  expect((await customer.get(`/contacts/${id}`)).body).toMatchObject({ first_name: 'Ada', job_title: 'Countess' });
+});
+
+test("the form of one group reads phone numbers with the contact's country", async () => {
+  const [id] = await makeContacts(1, { location_country: 'DE' });
+  const { body } = await admin.get(`/app/contacts/${id}/edit`);
+  const group = [...body.matchAll(/<legend>([^<]*)<\/legend>([\s\S]*?)<\/fieldset>/g)].find(([, , fields]) =>
+    fields!.includes('name="phone_numbers"'),
+  )![1]!;
+  const path = `/app/contacts/${id}/edit?group=${encodeURIComponent(group)}`;
+  expect((await admin.submit(path, { phone_numbers: '030 901820' }, path)).status).toBe(303);
+  expect((await customer.get(`/contacts/${id}`)).body.phone_numbers).toEqual([
+    { country_code: '+49', number: '30901820' },
+  ]);
 });
 
 test('the page of a contact names the lists it is in, by hand and by rules', async () => {

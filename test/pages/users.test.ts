@@ -155,6 +155,16 @@ describe('admins', () => {
     expect(left).toHaveLength(1);
   });
 
+  test('stay admins while nobody else who is one has set a password', async () => {
+    const { admin, invite } = await start();
+    const link = pathIn((await invite({ role: 'admin' })).body);
+    const leave = () => admin.submit(`/app/users/${admin.user.userId}/member`);
+    expect((await leave()).status).toBe(409);
+    expect((await admin.submit(`/app/users/${admin.user.userId}/deactivate`)).status).toBe(409);
+    expect((await setBy(link)).status).toBe(303);
+    expect((await leave()).status).toBe(303);
+  });
+
   test('do not see or change the users of another customer, and members none at all', async () => {
     const [one, two] = [await start(), await start()];
     await one.invite();

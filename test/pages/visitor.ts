@@ -75,7 +75,7 @@ export class Visitor {
 /** Returns the hidden fields, the texts and the choices of the form for `action` in the HTML of a page. */
 export function filledFields(html: string, action: string): Record<string, string> {
   const form = [...html.matchAll(/<form\b[^>]*action="([^"]*)"[^>]*>([\s\S]*?)<\/form>/g)].find(
-    ([, found]) => found === action,
+    ([, found]) => found!.replaceAll('&#61;', '=') === action,
   );
   if (!form) throw new Error(`no form for ${action} in: ${html}`);
   const inputs = [...form[2]!.matchAll(/<input\s[^>]*type="(?:hidden|text|date)"[^>]*>/g)].map(([input]) => input);

@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { METHODS } from 'node:http';
 import { join } from 'node:path';
@@ -114,7 +113,7 @@ test('webhooks show what waits, and since when, apart for endpoints that fail', 
   const ago = (seconds: number) => owner`now() - ${seconds} * interval '1 second'`;
   await owner`
     update webhook_endpoints
-    set failing_since = ${ago(9_000)}, failures_in_row = 1, set_aside = 4
+    set failing_since = ${ago(9_000)}, failures_in_row = 1, pending = 4, next_at = now()
     where id = ${failing}`;
   const text = await new ServiceMetrics(tested.fastify).read();
   const of = (name: string, standing: string) => valueOf(text, `sales_data_webhook_${name}{standing="${standing}"}`);
@@ -234,33 +233,12 @@ describe.skipIf(noPrometheus)(`with a real Prometheus ${needPrometheus}`, () => 
     for (const expression of expressions) await prometheus.query(expression.replaceAll('$__rate_interval', '1m'));
     const known = await (await fetch(`${server.url}/metrics`)).text();
     const named = [...expressions, alerts].join('\n').match(/\b(?:sales_data|http_server|nodejs|process)_[a-z0-9_]+/g)!;
-    // Present only with the Elasticsearch catalog.
-    const elsewhere = new Set(['sales_data_unlocks_unindexed']);
+    // Present only with the Elasticsearch catalog, and written by deploy/backup.sh.
+    const elsewhere = new Set(['sales_data_unlocks_unindexed', 'sales_data_backup_finished_seconds']);
     const unknown = named.filter(
       (name) => !elsewhere.has(name) && !known.includes(`# TYPE ${name.replace(/_(bucket|count|sum)$/, '')} `),
     );
     expect(named.length).toBeGreaterThan(20);
     expect(unknown).toEqual([]);
-  });
-
-  test('promtool accepts the alerts, and each has a section in the runbook', async () => {
-    const { status, stderr } = spawnSync('promtool', ['check', 'rules', join(monitoring, 'alerts.yml')], {
-      encoding: 'utf8',
-    });
-    expect(status, stderr).toBe(0);
-    const runbook = await readFile(join(monitoring, '..', '..', 'docs', 'operating.md'), 'utf8');
-    const alerts = (await readFile(join(monitoring, 'alerts.yml'), 'utf8')).matchAll(/- alert: (\w+)/g);
-    const titles = runbook.match(/^### \w+$/gm) ?? [];
-    expect([...alerts].map(([, name]) => `### ${name}`)).toEqual(
-      titles.filter((title) => /^### [A-Z]\w+$/.test(title)),
-    );
-  });
-
-  test('the alerts fire when they should, and not before', () => {
-    const { status, stdout, stderr } = spawnSync('promtool', ['test', 'rules', 'test/alerts.test.yml'], {
-      cwd: join(monitoring, '..', '..'),
-      encoding: 'utf8',
-    });
-    expect(status, stdout + stderr).toBe(0);
   });
 });

@@ -6,7 +6,7 @@ import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase } from '../../src/database/db.ts';
 import { lowestId } from '../../src/database/wire-types.ts';
 import { generatePeople } from '../../src/demo/generate-people.ts';
-import { jobBatches } from '../../src/jobs/job-batches.ts';
+import { jobBatches } from '../../src/jobs/turn-queues.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
 import { logger } from '../../src/process/logger.ts';

@@ -56,6 +56,31 @@ async function use(client: Client, name: string, args: Record<string, unknown> =
   return { text: content!.text, isError, json: isError ? undefined : JSON.parse(content!.text) };
 }
 
+test('an assistant adds a note, lists the tasks that are to be done, and completes one', async () => {
+  const client = await connect(customer.key);
+  const { json: made } = await use(client, 'create_contact', {
+    first_name: 'Ada',
+    last_name: 'Lovelace',
+    work_email: `${unique('ada')}@example.com`,
+    company: { name: unique('Engines') },
+  });
+  const contact_id = made.data.id as string;
+  const company_id = (await customer.get(`/contacts/${contact_id}`)).body.company.id as string;
+  const note = { contact_id, body: 'Wants a second engine', request_id: unique('note') };
+  expect((await use(client, 'add_note', note)).json).toMatchObject({ success: true });
+  expect((await use(client, 'add_note', note)).json).toMatchObject({ replayed: true });
+  const late = { contact_id, type: 'task', title: 'Call back', due_at: '2020-01-01T00:00:00Z' };
+  await use(client, 'add_note', { ...late, title: 'Send an offer', due_at: '2100-01-01T00:00:00Z' });
+  const { json: added } = await use(client, 'add_note', late);
+  const titles = async (args: Record<string, unknown>) =>
+    (await use(client, 'list_tasks', args)).json.tasks.map(({ title }: { title: string }) => title);
+  expect(await titles({ company_id })).toEqual(['Call back', 'Send an offer']);
+  expect(await titles({ contact_id, is_overdue: true })).toEqual(['Call back']);
+  expect((await use(client, 'complete_task', { id: added.data.id })).isError).toBe(false);
+  expect(await titles({ contact_id })).toEqual(['Send an offer']);
+  expect((await use(client, 'add_note', { body: 'Of nobody' })).isError).toBe(true);
+});
+
 describe.each(['legacy', 'modern'] as const)('an assistant of the %s protocol', (era) => {
   test('creates, finds, changes and reads a contact, and adds it to a list', async () => {
     const client = await connect(customer.key, era, era === 'legacy' ? 'X-API-Key' : 'Bearer');

@@ -122,9 +122,8 @@ describe.each(kinds)('batches of $path', ({ path, bodyOf, other }) => {
     const items = [bodyOf({ external_id: unique('x') }), bodyOf({ external_id: taken }), {}, bodyOf()];
     const answer = await send('create', { items, atomic: true });
     expect(answer.body).toMatchObject({ statusCode: 409, code: 'conflict' });
-    const needed = path === '/company' ? '/items/2/company_name' : '/items/2';
     const paths = answer.body.errors.map((fault: Json) => fault.path);
-    expect(paths).toEqual(expect.arrayContaining(['/items/1/external_id', needed]));
+    expect(paths).toEqual(expect.arrayContaining(['/items/1/external_id', '/items/2']));
     expect(await count()).toEqual(after);
     const conflicting = await send('create', { items: items.toSpliced(2, 1), atomic: true });
     expect(conflicting.status).toBe(409);

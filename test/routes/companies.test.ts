@@ -18,6 +18,7 @@ describe('a created company', () => {
     expect(company).toEqual({
       id,
       external_id: null,
+      domain: null,
       type: 'customer',
       company_name: 'Analytical Engines',
       size: '',
@@ -38,6 +39,7 @@ describe('a created company', () => {
       custom_fields: {},
       created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
       updated_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      last_activity_at: null,
     });
   });
 

@@ -50,6 +50,7 @@ describe('a created contact', () => {
       assigned_to: null,
       created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
       updated_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      last_activity_at: null,
       list_ids: [],
     });
     expect(contact.updated_at >= contact.created_at).toBe(true);
@@ -149,6 +150,32 @@ describe('paging', () => {
     expect(
       (await own.post('/contacts/metadata', { filters: { search: 'mueller' } })).body.pagination.total_records,
     ).toBe(2);
+  });
+
+  test('a search for a number of five digits or more finds phone numbers, however they are written', async () => {
+    const own = await app.customer();
+    const phone = (country_code: string, number: string) => ({ phone_numbers: [{ country_code, number }] });
+    const berlin = await create({ first_name: 'Ida', ...phone('+49', '030 123-45 67') }, own);
+    const mobile = await create({ first_name: 'Max', mobile_phone: '+49 (0)171/555 66 77' }, own);
+    await create({ first_name: 'Eve', ...phone('+44', '20 7946 0000'), job_title: '1234567' }, own);
+    const found = async (search: string): Promise<string[]> =>
+      (await own.post('/contacts/list', { filters: { search } })).body.map(({ id }: { id: string }) => id);
+    for (const search of [
+      '030 1234567',
+      '+49 30 1234567',
+      '0049 (30) 123 45 67',
+      '12345',
+      '4567 ida 12345',
+      '030/12345',
+      '030 – 1234567',
+      '| 030 1234567',
+    ])
+      expect(await found(search), search).toEqual(search === '4567 ida 12345' ? [] : [berlin]);
+    for (const search of ['0171 5556677', '+491715556677', 'max 55566', '55566-77 lovelace'])
+      expect(await found(search), search).toEqual([mobile]);
+    for (const search of ['4567', 'eve 12345', '99999', '00123']) expect(await found(search), search).toEqual([]);
+    await own.patch(`/contacts/${berlin}`, { phone_numbers: [] });
+    expect(await found('1234567')).toEqual([]);
   });
 
   describe('in the order of texts that are too long for a cursor', () => {

@@ -1,7 +1,7 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Sql } from '../../src/database/db.ts';
 import { lowestId } from '../../src/database/wire-types.ts';
-import { countDuplicates } from '../../src/jobs/count-duplicates.ts';
+import { turnQueues } from '../../src/jobs/turn-queues.ts';
 import { askForCount, findCountingCustomers } from '../../src/queries/crm/duplicate-counts.ts';
 import { contextOf, waitingMessages } from '../jobs/working.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
@@ -24,7 +24,7 @@ const company = (company_name: string): Promise<string> => make(customer, '/comp
 const contacts = (by: string, paginate?: object) => customer.post('/contacts/duplicates', { by, paginate });
 const companies = (by: string, paginate?: object) => customer.post('/company/duplicates', { by, paginate });
 /** Counts duplicates as a worker does. */
-const count = () => countDuplicates(contextOf(app), { customerId: customer.id });
+const count = () => turnQueues['count-duplicates'].handle(contextOf(app), { customerId: customer.id });
 
 describe('duplicates by one value', () => {
   test('are as of now, by folded form, the most frequent first, with the oldest record first', async () => {

@@ -357,7 +357,7 @@ describe('an export is rejected', () => {
           { field: 'id', direction: 'ASC' },
         ],
       },
-      ['/order_by'],
+      ['/order_by', '/order_by/1/field'],
     ],
     [
       'by a key that is given twice',
@@ -370,7 +370,7 @@ describe('an export is rejected', () => {
       },
       ['/order_by'],
     ],
-    ['by a field without an index', { format: 'csv', order_by: { job_title: 'ASC' } }, ['/order_by']],
+    ['by a field without an index', { format: 'csv', order_by: { job_title: 'ASC' } }, ['/order_by/job_title']],
     ['by an unknown field', { format: 'csv', order_by: { nonsense: 'ASC' } }, ['/order_by/nonsense']],
     ['with unknown fields', { format: 'csv', fields: ['id', 'list_ids', 'nonsense'] }, ['/fields/1', '/fields/2']],
     ['with a page', { format: 'csv', paginate: { page: 1 } }, ['/paginate']],

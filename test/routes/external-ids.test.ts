@@ -1,6 +1,15 @@
 import { beforeAll, describe, expect, test } from 'vitest';
+import { changeOf, undoChange } from '../jobs/undoing.ts';
 import { startApp, type TestApp } from '../setup/app.ts';
-import { companyBody, contactBody, make, type Answer, type TestCustomer } from '../setup/factories.ts';
+import {
+  companyBody,
+  contactBody,
+  make,
+  opportunityBody,
+  productBody,
+  type Answer,
+  type TestCustomer,
+} from '../setup/factories.ts';
 
 let app: TestApp;
 let customer: TestCustomer;
@@ -12,6 +21,8 @@ beforeAll(async () => {
 const kinds = [
   ['/contacts', contactBody],
   ['/company', companyBody],
+  ['/products', productBody],
+  ['/opportunities', (more: object) => opportunityBody(customer, more)],
 ] as const;
 
 describe.each(kinds)('the external_id of %s', (path, bodyOf) => {
@@ -19,8 +30,8 @@ describe.each(kinds)('the external_id of %s', (path, bodyOf) => {
     customer = await app.customer();
   });
 
-  const create = (external_id?: string | null, by = customer): Promise<Answer> =>
-    by.post(path, bodyOf(external_id === undefined ? {} : { external_id }));
+  const create = async (external_id?: string | null): Promise<Answer> =>
+    customer.post(path, await bodyOf(external_id === undefined ? {} : { external_id }));
   const idOf = async (answer: Promise<Answer>): Promise<string> => (await answer).body.data.id;
   const found = async (filters: object): Promise<string[]> =>
     (await customer.post(`${path}/list`, { filters })).body.map(({ id }: { id: string }) => id);
@@ -39,13 +50,14 @@ describe.each(kinds)('the external_id of %s', (path, bodyOf) => {
 
   test('is unique for each customer: a second record with it is refused, and nothing is written', async () => {
     await create('twice');
-    const { body: before } = await customer.post(`${path}/metadata`, {});
+    const before = (await found({})).length;
     expectConflict(await create('twice'));
-    expect((await customer.post(`${path}/metadata`, {})).body).toEqual(before);
-    expect((await create('twice', await app.customer())).status).toBe(201);
+    expect(await found({})).toHaveLength(before);
     const other = await idOf(create('other'));
     expectConflict(await customer.patch(`${path}/${other}`, { external_id: 'twice' }));
     expect((await customer.patch(`${path}/${other}`, { external_id: 'other' })).status).toBe(200);
+    customer = await app.customer();
+    expect((await create('twice')).status).toBe(201);
   });
 
   test('is taken once by many concurrent callers', async () => {
@@ -155,4 +167,40 @@ test('rules of a list compare external_id exactly, with white space kept', async
   expect(await members('contains', 'ada')).toEqual([lower, spaced].sort());
   expect(await members('ends_with', 'DA')).toEqual([upper]);
   expect(await members('in', 'ADA, ada')).toEqual([upper, lower].sort());
+});
+
+describe.each([
+  ['/products', productBody, 'product'],
+  ['/opportunities', (more: object) => opportunityBody(customer, more), 'opportunity'],
+] as const)('the external_id of %s', (path, bodyOf, noun) => {
+  test('is told by the events and the history of the record', async () => {
+    customer = await app.customer();
+    const id = await make(customer, path, await bodyOf({ external_id: 'a' }));
+    await customer.patch(`${path}/${id}`, { external_id: 'b' });
+    await customer.delete(`${path}/${id}`);
+    const { body: events } = await customer.post('/events/list', {
+      types: ['created', 'updated', 'deleted'].map((verb) => `${noun}.${verb}`),
+    });
+    expect(events.map(({ data }: { data: object }) => data)).toMatchObject([
+      { external_id: 'a' },
+      { external_id: 'b', changed: ['external_id'] },
+      { external_id: 'b' },
+    ]);
+    const { body: changes } = await customer.post('/changes/list', { filters: { record_id: id } });
+    expect(changes[1].fields).toEqual({ external_id: ['a', 'b'] });
+  });
+
+  test('is given back by an undo of the deletion, unless another record has it by now', async () => {
+    customer = await app.customer();
+    for (const isTaken of [false, true]) {
+      const external_id = `again-${isTaken}`;
+      const id = await make(customer, path, await bodyOf({ external_id }));
+      const change = await changeOf(customer, customer.delete(`${path}/${id}`));
+      if (isTaken) await make(customer, path, await bodyOf({ external_id }));
+      const { body: estimate } = await customer.post(`/changes/${change}/undo`, { dry_run: true });
+      expect(estimate).toMatchObject({ restored: 1, conflicts: isTaken ? 1 : 0 });
+      await undoChange(app, customer, change);
+      expect((await customer.get(`${path}/${id}`)).body.external_id).toBe(isTaken ? null : external_id);
+    }
+  });
 });

@@ -114,9 +114,9 @@ test('workers are degraded while a job has waited for a minute and no worker was
   await expectWorkers('up');
   await insertJob('-61 seconds');
   await expectWorkers('degraded');
-  await testApp.owner`insert into worker_slots (kind, process_id, number) values ('verify', uuidv7(), 0)`;
+  await testApp.owner`update pgboss.queue set monitor_on = now() where name = 'verify'`;
   await expectWorkers('up');
-  await testApp.owner`update worker_slots set seen_at = now() - interval '61 seconds'`;
+  await testApp.owner`update pgboss.queue set monitor_on = now() - interval '61 seconds'`;
   await expectWorkers('degraded');
   await testApp.owner`update jobs set status = 'FAILED', finished_at = now() where customer_id = ${id}`;
   await expectWorkers('up');

@@ -88,10 +88,13 @@ describe('beginning an import', () => {
       error: null,
       created_at: expect.any(String),
       started_at: null,
+      changes: null,
+      repeated: null,
       finished_at: null,
     });
     const listed = await customer.post('/imports/list', {});
-    expect(listed.body).toEqual([body]);
+    const { changes: _changes, repeated: _repeated, ...row } = body;
+    expect(listed.body).toEqual([row]);
   });
 
   test.each([
@@ -278,7 +281,7 @@ describe('the file of an import', () => {
     expect({ status, code: body.code }).toEqual({ status: 413, code: 'payload_too_large' });
     expect((await stored(id)).pieces).toBe(0);
     expect(await statusOf(id)).toBe('UPLOADING');
-  });
+  }, 90_000);
 
   test('of more than 256 MiB is refused by its Content-Length, before the import is looked for', async () => {
     const call = openUpload(randomUuid(), { 'content-length': String(maxFileBytes + 1) });

@@ -7,7 +7,7 @@ import { insertUnlocks } from '../../src/queries/catalog/unlocks.ts';
 import type { Prospect } from '../../src/schemas/prospects.ts';
 import { person, writePeople } from '../catalog/people.ts';
 import { creditsOf, customerWith, read, select, unlock, verify } from '../jobs/calls.ts';
-import { jobBatches } from '../../src/jobs/job-batches.ts';
+import { jobBatches } from '../../src/jobs/turn-queues.ts';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { contextOf, waitingMessages } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';

@@ -23,6 +23,7 @@ describe('a created product', () => {
       price: 19.99,
       unit: 'piece',
       active: true,
+      external_id: null,
       created_at: expect.stringMatching(/Z$/),
       updated_at: expect.stringMatching(/Z$/),
     });

@@ -1,5 +1,6 @@
 import { beforeEach, expect, test } from 'vitest';
 import { revokeKey } from '../../src/accounts/api-keys.ts';
+import { endpointCreation, updateEndpoint } from '../../src/accounts/webhooks.ts';
 import { commandLine } from '../../src/schemas/audit.ts';
 import { makeEndpoint, record } from '../jobs/webhooks/receivers.ts';
 import { startApp } from '../setup/app.ts';
@@ -62,6 +63,50 @@ test('types that the key may not read are refused, and endpoints with such types
   const other = await app.customer();
   const foreign = await other.withScopes(['webhooks:manage', 'contacts:read']);
   expect((await foreign.delete(`/webhooks/${own}`)).status).toBe(404);
+});
+
+test('the ends of jobs and imports are only for a key that may read all of them', async () => {
+  const key = await customer.withScopes(['webhooks:manage', 'list_contacts:read', 'contacts:create']);
+  for (const type of ['job.ended', 'import.ended'])
+    expect((await key.post('/webhooks', { url, types: [type] })).status, type).toBe(403);
+});
+
+test('a key that is revoked while its request arrives leaves no endpoint behind', async () => {
+  const key = await manager();
+  const { id } = (await key.post('/webhooks', ofContacts)).body.data;
+  const management = {
+    db: app.db.for({ customerId: customer.id }, 'api'),
+    config: app.config,
+    customerId: customer.id,
+    by: commandLine,
+    key: { id: key.keyId, types: ['contact.created'] as const },
+  };
+  const creation = await endpointCreation(management, { url, types: ['contact.created'] });
+  await app.db.transaction((sql) => revokeKey(sql as never, customer.id, key.keyId, commandLine));
+  await expect(management.db.transaction(creation)).rejects.toMatchObject({ code: 'unauthorized' });
+  await expect(updateEndpoint(management, id, { active: true })).rejects.toMatchObject({ code: 'unauthorized' });
+});
+
+test('to revoke a key again leaves an endpoint active that an admin has activated since', async () => {
+  const key = await manager();
+  const { id } = (await key.post('/webhooks', ofContacts)).body.data;
+  const revoke = () => app.db.transaction((sql) => revokeKey(sql as never, customer.id, key.keyId, commandLine));
+  await revoke();
+  const admin = { db: app.db.for({ customerId: customer.id }, 'api'), config: app.config, customerId: customer.id };
+  await updateEndpoint({ ...admin, by: commandLine }, id, { active: true });
+  await revoke();
+  expect(await app.owner`select active from webhook_endpoints where id = ${id}`).toEqual([{ active: true }]);
+});
+
+test.each([
+  ['moved to another URL', (key: TestCustomer, id: string) => key.patch(`/webhooks/${id}`, { url: `${url}/other` })],
+  ['given a new secret', (key: TestCustomer, id: string) => key.post(`/webhooks/${id}/rotate`)],
+])('when a key is revoked, an endpoint that it has %s is disabled', async (_what, change) => {
+  const key = await manager();
+  const { id } = await makeEndpoint(app, customer.id, url, { types: ['contact.created'] });
+  expect((await change(key, id)).status).toBe(200);
+  await app.db.transaction((sql) => revokeKey(sql, customer.id, key.keyId, commandLine));
+  expect(await app.owner`select active from webhook_endpoints where id = ${id}`).toEqual([{ active: false }]);
 });
 
 test('a key has the scope only if it is named', async () => {

@@ -140,7 +140,11 @@ test('readable fields in CSV are named as imports name them', async () => {
 describe('an export is rejected', () => {
   const faultOf = async (format: 'csv' | 'xlsx' | 'ndjson', fields: string | undefined, count: number, keys = 0) => {
     const records = exportContacts(dbOf(app.fastify), customer.id, {});
-    const many = { ...records, count: async () => count, readKeys: async () => Array.from({ length: keys }, String) };
+    const many = {
+      ...records,
+      count: async () => count,
+      readKeys: async () => Array.from({ length: keys }, (_, i) => ({ key: `${i}`, label: `${i}` })),
+    };
     return openExport(many, { format, fields }).then(
       () => undefined,
       (error) => error.faults,

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
+import { noPassword } from '../../src/credentials/no-password.ts';
 import type { Database } from '../../src/database/db.ts';
-import { decoy } from '../../src/accounts/passwords.ts';
 import { createApiKey } from '../../src/queries/accounts/api-keys.ts';
 import { grantCredits } from '../../src/queries/jobs/credits.ts';
 import { createCustomer } from '../../src/queries/accounts/customers.ts';
@@ -40,6 +40,9 @@ export interface TestCustomer {
 }
 
 /** The app's database, used as the service itself. */
+/** The hash of a password that no test needs. */
+const someHash = noPassword.replace('$DCK', '$DCL');
+
 export const dbOf = (app: FastifyInstance): Database => app.db.for({ customerId: serviceItself }, 'command');
 
 /** Returns a short text that no other test uses. */
@@ -53,7 +56,7 @@ export async function makeCustomer(app: FastifyInstance): Promise<TestCustomer> 
       email: `${unique('admin')}@example.com`,
       name: 'Admin',
       role: 'admin' as const,
-      passwordHash: decoy,
+      passwordHash: someHash,
     };
     const user = await createUser(sql, customer.id, admin, commandLine);
     return { id: customer.id, adminId: user!.id };
@@ -71,7 +74,7 @@ export async function makeUser(
   customerId: string,
   role: 'admin' | 'member' = 'member',
 ): Promise<string> {
-  const given = { email: `${unique('user')}@example.com`, name: 'User', role, passwordHash: decoy };
+  const given = { email: `${unique('user')}@example.com`, name: 'User', role, passwordHash: someHash };
   return (await dbOf(app).transaction((sql) => createUser(sql, customerId, given, commandLine)))!.id;
 }
 
@@ -186,8 +189,15 @@ export async function opportunityBody(customer: TestCustomer, more: object = {})
   };
 }
 
+/** Returns a body that creates a note about a new contact. */
+export const activityBody = async (customer: TestCustomer, more: object = {}): Promise<Record<string, unknown>> => ({
+  body: 'Wants a second engine',
+  contact_id: await make(customer, '/contacts', contactBody()),
+  ...more,
+});
+
 /** Returns the stages of a customer's initial pipeline, in order. */
-export async function stagesOf(customer: TestCustomer): Promise<{ id: string; pipeline_id: string }[]> {
+export async function stagesOf(customer: TestCustomer): Promise<{ id: string; name: string; pipeline_id: string }[]> {
   const { body: pipelines } = await customer.get('/pipelines');
   return (await customer.get(`/pipelines/${pipelines.at(-1).id}`)).body.stages;
 }

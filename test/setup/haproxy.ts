@@ -24,6 +24,8 @@ export interface Haproxy {
   ready(): Promise<string[]>;
   /** What it has logged until now. */
   log(): string;
+  /** Its metrics, in the text format of Prometheus. */
+  metrics(): Promise<string>;
   stop(): Promise<void>;
 }
 
@@ -33,12 +35,13 @@ export interface Haproxy {
  */
 export async function startHaproxy(targets: string[], edit = (cfg: string): string => cfg): Promise<Haproxy> {
   const folder = await mkdtemp(join(tmpdir(), 'haproxy-'));
-  const [port, healthPort, socket] = [await freePort(), await freePort(), join(folder, 'socket')];
+  const [port, healthPort, metricsPort] = [await freePort(), await freePort(), await freePort()];
+  const socket = join(folder, 'socket');
   const servers = targets.map((target) => `  server ${target} ${target}`).join('\n');
   const cfg = edit(suppliedHaproxy())
     .replace(/^ {2}server-template .*$/m, servers)
     .replace('bind :8080', `bind 127.0.0.1:${port}`)
-    .replace('bind :8405', `bind 127.0.0.1:${await freePort()}`)
+    .replace('bind :8405', `bind 127.0.0.1:${metricsPort}`)
     .replace('bind 127.0.0.1:8404', `bind 127.0.0.1:${healthPort}`)
     .replace(/^global$/m, `global\n  stats socket ${socket}`);
   await writeFile(join(folder, 'haproxy.cfg'), cfg);
@@ -60,7 +63,13 @@ export async function startHaproxy(targets: string[], edit = (cfg: string): stri
     if (child.exitCode !== null) throw new Error(`haproxy ended with ${child.exitCode}`);
     await sleep(20);
   }
-  return { url: `http://127.0.0.1:${port}`, ready: () => readyTargets(socket), log: () => logged, stop };
+  return {
+    url: `http://127.0.0.1:${port}`,
+    ready: () => readyTargets(socket),
+    log: () => logged,
+    metrics: async () => (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text(),
+    stop,
+  };
 }
 
 /** Reads which servers are up from HAProxy's administration socket. */

@@ -1,21 +1,23 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import {
-  companyFilterFields,
-  contactFilterFields,
-  operatorsOf,
-  type FieldType,
-  type FilterFields,
-} from '../../src/schemas/filters.ts';
+import { activityFilterFields } from '../../src/schemas/activities.ts';
+import { companyFilterFields } from '../../src/schemas/companies.ts';
+import { contactFilterFields } from '../../src/schemas/contacts.ts';
+import type { FieldType } from '../../src/schemas/base/field-table.ts';
+import { operatorsOf, type FilterFields } from '../../src/schemas/filters.ts';
 
-const typeNames: Readonly<Record<FieldType, string>> = {
+/** Those of products and opportunities are told by `GET /fields`. */
+const typeNames: Readonly<Record<Exclude<FieldType, 'number'>, string>> = {
   text: 'text',
   exact: 'text, compared exactly',
+  domain: 'domain',
   integer: 'integer',
   instant: 'date-time',
   uuid: 'id',
   custom: 'string, number or boolean',
+  boolean: 'boolean',
   search: 'words',
+  of: 'id, or an array of ids',
 };
 
 const file = join(import.meta.dirname, '..', '..', 'docs', 'api.md');
@@ -29,19 +31,24 @@ export async function readIntroduction(): Promise<{ is: string; shouldBe: string
 }
 
 function filterTable(): string {
-  const rows = (Object.keys(typeNames) as (keyof typeof typeNames)[]).map((type) => {
+  const types = Object.keys(typeNames) as (keyof typeof typeNames)[];
+  const rows = types.map((type) => {
     const names = (fields: FilterFields): string =>
       Object.keys(fields.types)
         .filter((name) => fields.types[name] === type)
         .map((name) => `\`${name}\``)
         .join(', ');
     const custom = '`custom_fields.<key>`';
-    const [contacts, companies] =
-      type === 'custom' ? [custom, custom] : [names(contactFilterFields), names(companyFilterFields)];
-    const operators = operatorsOf[type].map((operator) => `\`${operator}\``).join(', ');
-    return `| ${typeNames[type]} | ${contacts} | ${companies || '–'} | ${operators || 'none: the value is a string'} |`;
+    const fields = [contactFilterFields, companyFilterFields, activityFilterFields].map((of) =>
+      type === 'custom' && of.customFields ? custom : names(of) || '–',
+    );
+    const operators = operatorsOf[type].map((operator) => `\`${operator}\``).join(', ') || 'none';
+    const first = types.find((one) => operatorsOf[one].join() === operatorsOf[type].join())!;
+    const told = first === type || operators === 'none' ? operators : `as of ${typeNames[first]}`;
+    return `| ${typeNames[type]} | ${fields.join(' | ')} | ${told} |`;
   });
-  return ['| type | fields of contacts | fields of companies | operators |', '|---|---|---|---|', ...rows].join('\n');
+  const head = '| type | fields of contacts | fields of companies | fields of activities | operators |';
+  return [head, '|---|---|---|---|---|', ...rows].join('\n');
 }
 
 // `npm run contract` writes the table that the test compares with.

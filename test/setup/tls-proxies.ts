@@ -12,7 +12,11 @@ import { freePort } from './free-port.ts';
 /** A proxy of the handbook. Its configuration is changed only where addresses and file names must be. */
 interface TlsProxy {
   /** Returns the configuration for a server at `target`, and the command that runs it in the foreground. */
-  set(files: Files, port: number, target: string): { configuration: string; command: string[] };
+  set(
+    files: Files,
+    port: number,
+    target: string,
+  ): { configuration: string; command: string[]; environment?: Record<string, string> };
 }
 
 interface Files {
@@ -38,16 +42,12 @@ const proxies = {
   haproxy: {
     set: ({ folder, configuration, both }, port, target) => ({
       configuration: suppliedHaproxy()
-        .replace(
-          /^ *bind :8080\n/m,
-          blockOf('haproxy')
-            .replace('bind :443', `bind 127.0.0.1:${port}`)
-            .replace(/crt \S+/, `crt ${both}`),
-        )
+        .replace('bind :8080', `bind 127.0.0.1:${port}`)
         .replace(/^ {2}server-template .*$/m, `  server one ${target}\n  server two ${target}`)
         .replace(/^resolvers (?:.+\n)+/m, '')
         .replace(/^ *bind 127\.0\.0\.1:8404\n/m, `  bind unix@${folder}/health\n`),
       command: ['haproxy', '-db', '-q', '-f', configuration],
+      environment: { PROXY_TLS: /^PROXY_TLS=(.*)$/m.exec(blockOf('tls'))![1]!.replace(/crt \S+/, `crt ${both}`) },
     }),
   },
   caddy: {
@@ -82,12 +82,12 @@ export async function startTlsProxy(
 ): Promise<{ url: string; stop: () => Promise<void> }> {
   const files = makeFiles(mkdtempSync(join(tmpdir(), 'tls-proxy-')));
   const port = await freePort();
-  const { configuration, command } = proxies[name].set(files, port, target);
+  const { configuration, command, environment }: ReturnType<TlsProxy['set']> = proxies[name].set(files, port, target);
   writeFileSync(files.configuration, configuration);
   const [program, ...options] = command as [string, ...string[]];
   const child = spawn(program, options, {
     stdio: ['ignore', 'ignore', 'inherit'],
-    env: { ...process.env, HOME: files.folder },
+    env: { ...process.env, ...environment, HOME: files.folder },
   });
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   while (!(await accepts(port))) {

@@ -15,9 +15,11 @@ import { makeRelease, thisRelease, versionAfter, type Changes, type Release } fr
 const writesLabel: Changes = {
   sources: {
     'src/queries/sales/products.ts': [
-      ['insert into products (customer_id,', 'insert into products (label, customer_id,'],
-      ['select customer_id, coalesce(', 'select upper(${columns.name}), customer_id, coalesce('],
-      ['updated_at = (select', 'label = upper(coalesce(${normalise(patch).name ?? null}, name)), updated_at = (select'],
+      [
+        "= { name: 'products', columns: productFields };",
+        "= { name: 'products', columns: [...productFields, 'label' as never] };",
+      ],
+      ['(columns) => ({ ...columns }));', '(columns) => ({ ...columns, label: columns.name.toUpperCase() }));'],
     ],
   },
   migrations: {
@@ -31,7 +33,7 @@ const writesLabel: Changes = {
  */
 const readsLabel: Changes = {
   sources: {
-    'src/queries/sales/products.ts': [['  p.id,\n', '  p.id, p.label,\n']],
+    'src/queries/sales/products.ts': [['`p.id, ', '`p.id, p.label, ']],
     'src/schemas/products.ts': [
       ["  id: Uuid('Id of the product.'),\n", "  id: Uuid('Id of the product.'),\n  label: Type.String(),\n"],
     ],

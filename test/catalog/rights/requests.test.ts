@@ -7,7 +7,7 @@ import { apply, erase, lift, list } from '../../../src/catalog/rights/requests.t
 import type { Database, SharedDatabase, Transaction } from '../../../src/database/db.ts';
 import { retryingDatabase } from '../../../src/database/retrying-database.ts';
 import { unavailable } from '../../../src/errors.ts';
-import { jobBatches } from '../../../src/jobs/job-batches.ts';
+import { jobBatches } from '../../../src/jobs/turn-queues.ts';
 import { takeTurn } from '../../../src/jobs/turns.ts';
 import { SuppressedPeople } from '../../../src/catalog/rights/suppressed-people.ts';
 import { toIdentifier } from '../../../src/queries/catalog/identifiers.ts';

@@ -3,7 +3,7 @@ import type { ImportFile } from '../../../src/files/import-file.ts';
 import type { Mapping } from '../../../src/schemas/imports.ts';
 import { layoutOf, planColumns, readLayout } from '../../../src/files/layout/layout.ts';
 import { usedMapping } from '../../../src/files/layout/settle-layout.ts';
-import { chunksOf, contacts } from '../reading.ts';
+import { beginningOf, contacts } from '../reading.ts';
 
 const guessed: ImportFile = { ...contacts, guess: true };
 const companies: ImportFile = { ...guessed, object: 'companies' };
@@ -17,8 +17,8 @@ async function fieldsOf(
 ): Promise<Record<string, string>> {
   const line = (cells: readonly string[]) => cells.map((cell) => `"${cell.replaceAll('"', '""')}"`).join(',');
   const text = [headers, ...rows].map(line).join('\n');
-  const layout = await readLayout(file, chunksOf(Buffer.from(text), [1_000]), () => Promise.resolve(remembered));
-  return Object.fromEntries(headers.flatMap((header, i) => (layout!.columns[i] ? [[header, layout!.columns[i]]] : [])));
+  const layout = await readLayout(file, await beginningOf(file, text), () => Promise.resolve(remembered));
+  return Object.fromEntries(headers.flatMap((header, i) => (layout.columns[i] ? [[header, layout.columns[i]]] : [])));
 }
 
 /** Reads columns that are written as `header=field|header`: of the second one the field is not known. */
@@ -98,7 +98,7 @@ describe('headers of contacts are recognised', () => {
       (name) => `${name},L,https://www.linkedin.com/in/${name},,Acme,CEO,12 Nov 2024\n`,
     );
     const text = notes + header + rows.join('');
-    const layout = (await readLayout(guessed, chunksOf(Buffer.from(text), [50])))!;
+    const layout = await readLayout(guessed, await beginningOf(guessed, text, [50]));
     expect(layout.columns).toEqual([
       'first_name',
       'last_name',
@@ -108,7 +108,7 @@ describe('headers of contacts are recognised', () => {
       'job_title',
       null,
     ]);
-    expect(layout.start).toEqual({ bytes: Buffer.byteLength(notes + header), line: 5 });
+    expect((await beginningOf(guessed, text)).records[0]!.line).toBe(5);
   });
 });
 
@@ -219,7 +219,7 @@ describe('a field', () => {
       Mail: 'work_email',
       Ort: 'location_locality',
     });
-    const plan = await planColumns({ ...guessed, mapping }, chunksOf(Buffer.from(headers.join()), [100]), () =>
+    const plan = await planColumns({ ...guessed, mapping }, await beginningOf(guessed, headers.join()), () =>
       Promise.resolve(remembered),
     );
     const { layout } = layoutOf({ ...guessed, mapping }, plan);
@@ -230,10 +230,10 @@ describe('a field', () => {
   test('that was left out is left out again, however often files with these headers come', async () => {
     let known: Mapping = { 'E-mail': 'work_email', 'E-mail 2': null };
     for (let i = 0; i < 3; i += 1) {
-      const text = Buffer.from('E-mail,E-mail 2\na@x.example,b@x.example\n');
-      const layout = await readLayout(guessed, chunksOf(text, [1_000]), () => Promise.resolve(known));
-      expect(layout!.columns).toEqual(['work_email', null]);
-      known = usedMapping(layout!);
+      const beginning = await beginningOf(guessed, 'E-mail,E-mail 2\na@x.example,b@x.example\n');
+      const layout = await readLayout(guessed, beginning, () => Promise.resolve(known));
+      expect(layout.columns).toEqual(['work_email', null]);
+      known = usedMapping(layout);
     }
   });
 

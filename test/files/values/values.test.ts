@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { rowLine } from '../../../src/files/record-formats.ts';
 import { fitToStored } from '../../../src/files/values/values.ts';
-import { contacts, itemsOf, read } from '../reading.ts';
+import { contacts, itemsOf, read, readContent, sheetRows } from '../reading.ts';
 
 /** The item of a CSV file with one record. */
 async function itemOf(cells: Record<string, string>): Promise<Record<string, unknown>> {
@@ -269,9 +268,9 @@ describe('a number with one point or comma before three digits', () => {
   });
 
   test('is a number if a sheet has it as such, and says nothing about texts', async () => {
-    const rows = [['v', true] as const, ['1.234', false] as const, ['0.5', false] as const, ['1.200', true] as const];
-    const sheet = rows.map(([text, isText]) => `${rowLine([[0, text, isText ? 'q' : 'p']])}\n`).join('');
-    expect(itemsOf(await read({ ...numbers, format: 'xlsx' }, sheet))).toEqual([
+    const texts = [['v', true] as const, ['1.234', false] as const, ['0.5', false] as const, ['1.200', true] as const];
+    const rows = sheetRows(...texts.map(([text, isQuoted]) => [{ text, isQuoted }]));
+    expect(itemsOf(await readContent({ ...numbers, format: 'xlsx' }, { rows }))).toEqual([
       { custom_fields: { v: 1.234 } },
       { custom_fields: { v: 0.5 } },
       refused('1.200', '1200 or 1.2000'),

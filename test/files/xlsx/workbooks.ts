@@ -1,5 +1,6 @@
 import { buffer } from 'node:stream/consumers';
 import { ZipFile } from 'yazl';
+import { toStored } from '../../../src/files/stored-rows.ts';
 import { openXlsx } from '../../../src/files/xlsx/sheet-rows.ts';
 
 const office = 'http://schemas.openxmlformats.org/officeDocument/2006/relationships';
@@ -43,14 +44,14 @@ export function claiming(file: Buffer, part: string, bytes: number): Buffer {
   return changed;
 }
 
-/** Returns the lines that are read from a sheet. */
+/** Returns the number of each row that is read from a sheet, and its cells as they are stored. */
 export async function linesOf(file: Buffer, sheet: string | null = null): Promise<string[]> {
   const { rows } = await openXlsx(async function* (from) {
     for (let at = from; at < file.length; at += 1_000) yield file.subarray(at, at + 1_000);
   }, file.length);
-  const pieces: Buffer[] = [];
-  for await (const piece of rows(sheet)) pieces.push(piece);
-  return Buffer.concat(pieces).toString().split('\n').slice(0, -1);
+  const lines: string[] = [];
+  for await (const records of rows(sheet)) for (const raw of records) lines.push(`${raw.line} ${toStored(raw)}`);
+  return lines;
 }
 
 export const refusalOf = (file: Buffer, sheet: string | null = null): Promise<string> =>

@@ -24,7 +24,7 @@ describe('the errors file has the columns of the import', () => {
   test('while a worker reads its file for the first time', async () => {
     const id = await uploaded(...contactLines(3));
     await app.owner`
-      update imports set status = 'PROCESSING', lease = (select gen_random_uuid()), leased_until = now() + interval '15 s'
+      update imports set status = 'PROCESSING', attempt = 1, turn = gen_random_uuid()
       where id = ${id}`;
     expect((await customer.get(`/imports/${id}/errors`)).body).toBe(columns);
   });
@@ -42,10 +42,12 @@ describe('the errors file has the columns of the import', () => {
 test('a large errors file is read in small parts, which are the whole file', async () => {
   const id = await uploaded(...contactLines(3));
   await workAtAll(app, customer);
-  const lines = ['é😀'.repeat(300_000), 'x'.repeat(128 * 1024), 'y'.repeat(128 * 1024 + 1), 'z'];
+  const texts = Array.from({ length: 40 }, (_, i) => 'é😀'.repeat(2_000 + i));
   await app.owner`
-    insert into import_errors (customer_id, import_id, position, lines)
-    select ${customer.id}, ${id}, n - 1, line from unnest(${lines}::text[]) with ordinality given (line, n)`;
+    insert into import_rows (customer_id, import_id, line, cells, error)
+    select ${customer.id}, ${id}, n + 1, json_build_array(text), 'is wrong'
+    from unnest(${texts}::text[]) with ordinality given (text, n)`;
+  const lines = texts.map((text, i) => `${text},,,,${i + 2},is wrong,\r\n`);
   const { read } = await openErrorsFile(app.db, { customerId: customer.id }, { id, visible: allImports });
   const pieces: string[] = [];
   for await (const piece of await read()) pieces.push(piece.toString());
@@ -57,7 +59,7 @@ test('HEAD of an errors file reads nothing of it', async () => {
   const id = await uploaded(...contactLines(3));
   const visitor = await visitorOf(app.fastify, customer.id);
   await app.owner.begin(async (sql) => {
-    await sql`lock table import_chunks, import_errors in access exclusive mode`;
+    await sql`lock table import_chunks, import_rows in access exclusive mode`;
     const answers = [
       await customer.call('HEAD', `/imports/${id}/errors`),
       await visitor.send('HEAD', `/app/imports/${id}/errors.csv`),
@@ -66,7 +68,7 @@ test('HEAD of an errors file reads nothing of it', async () => {
       expect([status, headers['content-type']]).toEqual([200, 'text/csv; charset=utf-8']);
       expect(headers).not.toHaveProperty('content-length');
     }
-    expect((await sql`select from pg_locks where not granted and relation = 'import_errors'::regclass`).count).toBe(0);
+    expect((await sql`select from pg_locks where not granted and relation = 'import_rows'::regclass`).count).toBe(0);
   });
   const waiting = await beginImport(customer);
   expect((await customer.call('HEAD', `/imports/${waiting}/errors`)).status).toBe(409);

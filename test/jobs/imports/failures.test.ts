@@ -112,6 +112,13 @@ test('of an NDJSON file they have the line', async () => {
   expect(page).toEqual([{ line: 1, error: expect.any(String), record: line }]);
 });
 
+test('cells with NUL characters are kept until the record is written, and shown with a replacement', async () => {
+  const done = await importFile(app, customer, newContacts, contactsCsv('A\0da,Lovelace,ada@example.com,'));
+  expect(done).toMatchObject({ status: 'COMPLETED', failed: 1 });
+  const { body } = await customer.get(`/imports/${done.id}/failures`);
+  expect(body).toMatchObject([{ line: 2, error: expect.stringContaining('NUL'), record: { first_name: 'A\ufffdda' } }]);
+});
+
 test('a page of large records is shorter', async () => {
   const large = 'x'.repeat(300_000);
   const done = await importLines(...Array.from({ length: 5 }, () => `${large},A,no address,`));

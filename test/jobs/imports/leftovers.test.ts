@@ -311,22 +311,23 @@ describe('a dry run that has ended', () => {
     expect(real).toMatchObject({ status: 'COMPLETED', dry_run: false, total: 2, created: 1, failed: 1, warnings: 1 });
     expect(await contactsOf('work_email')).toEqual([{ work_email: 'ada@example.com' }]);
     expect((await startForReal(done.id)).status).toBe(409);
-    expect((await app.owner`select from import_chunks where import_id = ${done.id}`).count).toBe(0);
+    expect((await app.owner`select from import_rows where import_id = ${done.id}`).count).toBe(2);
   });
 
-  test('keeps its file for 24 hours, the latest three of a customer, and not of a failed one', async () => {
+  test('keeps its records for 24 hours, the latest three of a customer, and not of a failed one', async () => {
     const ids: string[] = [];
-    for (let i = 0; i < 4; i += 1) ids.push((await importFile(app, customer, { ...created, dry_run: true }, file)).id);
+    for (let i = 0; i < 4; i += 1)
+      ids.push((await importFile(app, customer, { ...created, dry_run: true }, `${file}Cy,cy@example.com,\n`)).id);
     const failed = await importFile(app, customer, { ...created, dry_run: true }, 'nothing,x\n1,2\n');
     expect(failed.status).toBe('FAILED');
     const kept = async () =>
-      (await app.owner`select distinct import_id from import_chunks where customer_id = ${customer.id} order by 1`).map(
-        (row) => row['import_id'],
-      );
+      (
+        await app.owner`select distinct import_id from import_rows where customer_id = ${customer.id} and error is null and warning is null order by 1`
+      ).map((row) => row['import_id']);
     expect(await kept()).toEqual(ids.slice(1));
     expect((await startForReal(ids[0]!)).status).toBe(409);
     expect((await startForReal(failed.id)).status).toBe(409);
-    await app.owner`update imports set file_kept_until = now() - interval '1 s' where id = ${ids[1]!}`;
+    await app.owner`update imports set rows_kept_until = now() - interval '1 s' where id = ${ids[1]!}`;
     expect((await startForReal(ids[1]!)).status).toBe(409);
     await sweepJobs(contextOf(app), {});
     expect(await kept()).toEqual(ids.slice(2));
@@ -358,4 +359,21 @@ test('a full name becomes a first and a last name', async () => {
   ]);
   const both = await importFile(app, customer, created, 'full_name,last_name\nAda L,L\n');
   expect(both.error).toContain('are both for the field "full_name"');
+});
+
+test('pages on sites of many companies are no domains, so that their companies stay apart', async () => {
+  const text =
+    'E-Mail,Last name,Company,Company website\n' +
+    'a@example.com,A,Acme,https://www.facebook.com/acme\nb@example.com,B,Beta,https://facebook.com/beta\n' +
+    'c@example.com,C,Facebook,facebook.com\n';
+  const done = await importFile(app, customer, { object: 'contacts', mode: 'create', guess: true }, text);
+  expect(done).toMatchObject({ status: 'COMPLETED', created: 3, warnings: 2 });
+  const { body } = await customer.post('/company/list', {});
+  expect(
+    body.map(({ company_name, domain }: { company_name: string; domain: string | null }) => [company_name, domain]),
+  ).toEqual([
+    ['Facebook', 'facebook.com'],
+    ['Beta', null],
+    ['Acme', null],
+  ]);
 });

@@ -84,9 +84,9 @@ test('an import whose file is missing is FAILED after five attempts, with pauses
   for (let turns = 1; turns <= 5; turns += 1) {
     await workAtImport(contextOf(app), customer.id, { seconds: 0 });
     const [row] = await app.owner`
-      select status, failures, leased_until > clock_timestamp() as pauses from imports where id = ${id}`;
+      select status, failures, due_at > clock_timestamp() as pauses from imports where id = ${id}`;
     seen.push(row);
-    await app.owner`update imports set leased_until = (select clock_timestamp()) - interval '1 minute' where id = ${id} and lease is not null`;
+    await app.owner`update imports set due_at = (select clock_timestamp()) where id = ${id}`;
   }
   expect(seen).toMatchObject([
     ...[1, 2, 3, 4].map((failures) => ({ status: 'PROCESSING', failures, pauses: true })),

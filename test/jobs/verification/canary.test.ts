@@ -32,7 +32,7 @@ const jobOf = async (customer: TestCustomer, id: string) => (await read(customer
 const resultsOf = async (customer: TestCustomer, id: string) =>
   (await customer.post(`/service-handler/${id}/results`)).body;
 /** Ends the pause before the job's next batch. */
-const wake = (id: string) => app.owner`update jobs set leased_until = now() where id = ${id}`;
+const wake = (id: string) => app.owner`update jobs set due_at = now() where id = ${id}`;
 const minutesAgo = (minutes: number) => new Date(Date.now() - minutes * 60_000);
 const readiness = async () => (await inject(app.fastify, 'GET', '/readyz')).body;
 

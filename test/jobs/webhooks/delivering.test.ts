@@ -1,9 +1,6 @@
 import { afterAll, describe, expect, test, vi } from 'vitest';
 import { updateEndpoint, replayEndpoint, secretRotation } from '../../../src/accounts/webhooks.ts';
-import { readFeed } from '../../../src/jobs/webhooks/read-feed.ts';
 import { startWorkers } from '../../../src/jobs/workers.ts';
-import { endpointColumns, type EndpointRow } from '../../../src/queries/jobs/endpoint-rows.ts';
-import { leaseRun, renewLease } from '../../../src/queries/jobs/leases.ts';
 import { commandLine } from '../../../src/schemas/audit.ts';
 import { startApp } from '../../setup/app.ts';
 import { dbOf } from '../../setup/factories.ts';
@@ -40,7 +37,7 @@ const wait = <T>(check: () => T | Promise<T>) => vi.waitFor(check, { timeout: 20
 /** Waits until a receiver has got these events, in any order, and nothing is under way. */
 async function expectOnly(receiver: Receiver, id: string, names: string[]): Promise<void> {
   await wait(() => expect(namesOf(receiver).toSorted()).toEqual(names.toSorted()));
-  await wait(async () => expect(await stored(id)).toMatchObject({ lease: null, set_aside: 0 }));
+  await wait(async () => expect(await stored(id)).toMatchObject({ taken_by: null, pending: 0 }));
   expect(namesOf(receiver).toSorted()).toEqual(names.toSorted());
 }
 
@@ -55,10 +52,11 @@ function hold(receiver: Receiver): (code: number) => void {
 }
 
 const contacts = (...names: string[]) => names.map((name) => ['contact.created', { name }] as const);
-/** Makes what is set aside due now. */
-const makeDue = async (id: string) => {
-  await app.owner`update webhook_retries set due_at = now() where endpoint_id = ${id}`;
-  await app.owner`update webhook_endpoints set retry_at = now() where id = ${id} and set_aside > 0`;
+/** Makes what waits due now, or in an hour. */
+const makeDue = async (id: string, seconds = 0) => {
+  const at = app.owner`now() + ${seconds} * interval '1 second'`;
+  await app.owner`update webhook_deliveries set due_at = ${at} where endpoint_id = ${id} and due_at is not null`;
+  await app.owner`update webhook_endpoints set next_at = ${at} where id = ${id} and pending > 0`;
 };
 
 describe('an endpoint gets', () => {
@@ -93,6 +91,29 @@ describe('an endpoint gets', () => {
     await expectOnly(everything, bulk.id, ['wanted', 'other type', 'imported', 'end', 'by a job']);
   });
 
+  test('nothing of imports any more when it is changed to be without bulk, also if a delivery waits', async () => {
+    const { customerId, receiver, id } = await start({ bulk: true }, status(500));
+    await record(app, customerId, contacts('imported'), 'import');
+    await record(app, customerId, contacts('wanted'));
+    await wait(async () => expect(await stored(id)).toMatchObject({ pending: 2, failures_in_row: 2, taken_by: null }));
+    await updateEndpoint(management(customerId), id, { bulk: false });
+    receiver.answer = status(200);
+    receiver.received.length = 0;
+    await makeDue(id);
+    await expectOnly(receiver, id, ['wanted']);
+  });
+
+  test('nothing of a type that it does not want any more, also if a delivery waits', async () => {
+    const { customerId, receiver, id } = await start({}, status(500));
+    await record(app, customerId, [...contacts('unwanted'), ['company.created', { name: 'wanted' }]]);
+    await wait(async () => expect(await stored(id)).toMatchObject({ pending: 2, failures_in_row: 2, taken_by: null }));
+    await updateEndpoint(management(customerId), id, { types: ['company.created'] });
+    receiver.answer = status(200);
+    receiver.received.length = 0;
+    await makeDue(id);
+    await expectOnly(receiver, id, ['wanted']);
+  });
+
   test('at most ten events at the same time', async () => {
     const { customerId, receiver, id } = await start();
     await record(app, customerId, contacts('first'));
@@ -105,7 +126,7 @@ describe('an endpoint gets', () => {
     expect(receiver.mostOpen).toBeLessThanOrEqual(10);
   });
 
-  test('each event signed with the secrets that are valid when it is sent, also within a round', async () => {
+  test('each event signed with the secrets that are valid when it is taken, also while others are under way', async () => {
     const { customerId, receiver, id, endpoint } = await start();
     await record(app, customerId, contacts('first'));
     await expectOnly(receiver, id, ['first']);
@@ -121,29 +142,49 @@ describe('an endpoint gets', () => {
     for (const [i, one] of receiver.received.entries()) verify(i < 10 ? endpoint.secret : secret, one);
   });
 
-  test('what it wants soon after many events that it does not want, and reads no further', async () => {
-    const { id: customerId } = await app.customer();
-    const { id } = await makeEndpoint(app, customerId, (await startReceiver()).url);
-    // Leased, so no worker moves it.
-    await app.owner`
-      update webhook_endpoints set lease = (select gen_random_uuid()), leased_until = now() + interval '1 hour' where id = ${id}`;
-    const many = Array.from({ length: 900 }, () => ['contact.updated'] as const);
-    await record(app, customerId, many, 'import');
-    await record(app, customerId, many, 'job');
+  test('what it wants soon after many events that it does not want', async () => {
+    const { customerId, receiver, id } = await start();
+    for (let i = 0; i < 12; i += 1)
+      await record(
+        app,
+        customerId,
+        Array.from({ length: 1_000 }, () => ['contact.updated'] as const),
+        'import',
+      );
     await record(app, customerId, contacts('wanted', 'next'));
-    const db = app.db.for({ customerId }, null);
-    const [row] = await db.lookup(
-      (sql) => sql<[EndpointRow]>`
-      select ${endpointColumns(sql)} from webhook_endpoints where id = ${id}`,
-    );
-    const skipped = await readFeed(db, row, 1);
-    expect(skipped.events).toEqual([]);
-    const { position, id: position_id } = skipped.placesAfter(0).next;
-    expect(position).toBeGreaterThan(1_000);
-    const found = await readFeed(db, { ...row, position, position_id }, 1);
-    expect(found.events.map(({ body }) => JSON.parse(body).data.name)).toEqual(['wanted']);
-    expect(found.placesAfter(1).next.position).toBe(1_801);
-    expect(found.placesAfter(0).next.position).toBe(position);
+    await expectOnly(receiver, id, ['wanted', 'next']);
+  });
+
+  test('no more than a thousand deliveries at a time: the others wait in the feed', async () => {
+    const { customerId, receiver, id } = await start({}, status(500));
+    await record(app, customerId, contacts('first'));
+    await wait(async () => expect(await stored(id)).toMatchObject({ pending: 1, taken_by: null }));
+    // As if many had failed now and then, between others that succeeded.
+    await app.owner`
+      insert into webhook_deliveries (customer_id, endpoint_id, event_id, type, attempt, position, due_at)
+      select ${customerId}, ${id}, uuidv7(), 'contact.created', 2, n, now() + interval '1 hour'
+      from generate_series(100001, 100998) n`;
+    await app.owner`update webhook_endpoints set pending = 999 where id = ${id}`;
+    await record(app, customerId, contacts('second', 'third', 'fourth'));
+    await wait(async () => expect(await stored(id)).toMatchObject({ pending: 1_000, taken_by: null, ahead: '{[3,)}' }));
+    expect(namesOf(receiver)).not.toContain('third');
+  });
+
+  test('nothing of what the journal does not keep any more, which counts as given up', async () => {
+    const { customerId, receiver, id } = await start({}, status(500));
+    await record(app, customerId, contacts('tried'));
+    await wait(async () => expect(await stored(id)).toMatchObject({ pending: 1, taken_by: null }));
+    await app.owner`update webhook_endpoints set active = false, ahead = '{[2,4)}' where id = ${id}`;
+    await record(app, customerId, contacts('lost', 'lost', 'kept'));
+    await app.owner`delete from journal where customer_id = ${customerId} and position < 4`;
+    await app.owner`
+      insert into journal_ends select customer_id, 3, uuidv7(), 0, 0 from webhook_endpoints where id = ${id}`;
+    receiver.answer = status(200);
+    receiver.received.length = 0;
+    await app.owner`update webhook_endpoints set active = true, ahead = '{[2,)}' where id = ${id}`;
+    await makeDue(id);
+    await expectOnly(receiver, id, ['kept']);
+    expect(await stored(id)).toMatchObject({ given_up: '3', failures_in_row: 0 });
   });
 
   test('nothing while its customer is suspended, and all of it afterwards', async () => {
@@ -165,20 +206,20 @@ describe('a failed delivery', () => {
     for (const [i, pause] of pauses.entries()) {
       await wait(() => expect(receiver.received).toHaveLength(i + 1));
       const [retry] = await wait(async () => {
-        const rows = await app.owner<{ attempts: number; seconds: number }[]>`
-          select r.attempts, extract(epoch from r.due_at - d.sent_at)::float8 as seconds
-          from webhook_retries r
-          join webhook_deliveries d using (customer_id, endpoint_id, event_id)
-          where r.endpoint_id = ${id} and d.attempt = r.attempts and r.attempts = ${i + 1}`;
+        const rows = await app.owner<{ seconds: number }[]>`
+          select d.attempt, extract(epoch from coalesce(r.due_at, d.next_attempt_at) - d.sent_at)::float8 as seconds
+          from webhook_deliveries d
+          join webhook_deliveries r using (customer_id, endpoint_id, event_id)
+          where d.endpoint_id = ${id} and d.attempt = ${i + 1} and r.attempt = d.attempt + 1`;
         expect(rows).toHaveLength(1);
         return rows;
       });
       expect(retry!.seconds, `after try ${i + 1}`).toBeGreaterThan(pause * 0.79);
       expect(retry!.seconds, `after try ${i + 1}`).toBeLessThan(pause * 1.21 + 5);
-      await wait(async () => expect((await stored(id))['lease']).toBeNull());
+      await wait(async () => expect((await stored(id))['taken_by']).toBeNull());
       await makeDue(id);
     }
-    await wait(async () => expect(await stored(id)).toMatchObject({ given_up: '1', set_aside: 0, retry_at: null }));
+    await wait(async () => expect(await stored(id)).toMatchObject({ given_up: '1', pending: 0, next_at: null }));
     expect(receiver.received).toHaveLength(10);
     expect(new Set(receiver.received.map(({ headers }) => headers['webhook-id'])).size).toBe(1);
     expect(new Set(receiver.received.map(({ body }) => body)).size).toBe(1);
@@ -193,7 +234,8 @@ describe('a failed delivery', () => {
       await record(app, customerId, contacts('later'));
       await wait(async () => {
         const [retry] = await app.owner<{ seconds: number }[]>`
-          select extract(epoch from due_at - now())::float8 as seconds from webhook_retries where endpoint_id = ${id}`;
+          select extract(epoch from due_at - now())::float8 as seconds from webhook_deliveries
+          where endpoint_id = ${id} and attempt = 2`;
         expect(retry!.seconds).toBeGreaterThan(expected - 30);
         expect(retry!.seconds).toBeLessThanOrEqual(expected + 1);
       });
@@ -205,21 +247,20 @@ describe('a failed delivery', () => {
     const names = Array.from({ length: 25 }, (_, i) => `contact ${i}`);
     await record(app, customerId, contacts(...names));
     await wait(async () => expect((await stored(id))['failures_in_row']).toBe(20));
-    await app.owner`update webhook_retries set due_at = now() + interval '1 hour' where endpoint_id = ${id}`;
-    await app.owner`update webhook_endpoints set retry_at = now() + interval '1 hour' where id = ${id}`;
-    await wait(async () => expect((await stored(id))['lease']).toBeNull());
+    await makeDue(id, 3_600);
+    await wait(async () => expect((await stored(id))['taken_by']).toBeNull());
     const before = receiver.received.length;
     await makeDue(id);
     await wait(() => expect(receiver.received.length).toBe(before + 1));
     expect(namesOf(receiver).at(-1)).toBe('contact 0');
-    await wait(async () => expect(await stored(id)).toMatchObject({ lease: null, failures_in_row: 21 }));
+    await wait(async () => expect(await stored(id)).toMatchObject({ taken_by: null, failures_in_row: 21 }));
     expect(receiver.received.length).toBe(before + 1);
     receiver.answer = status(200);
     receiver.received.length = 0;
     await makeDue(id);
     await wait(() => expect(namesOf(receiver).toSorted()).toEqual(names.toSorted()));
     await wait(async () =>
-      expect(await stored(id)).toMatchObject({ failures_in_row: 0, failing_since: null, set_aside: 0 }),
+      expect(await stored(id)).toMatchObject({ failures_in_row: 0, failing_since: null, pending: 0 }),
     );
   });
 
@@ -230,12 +271,12 @@ describe('a failed delivery', () => {
       const { customerId, receiver, id } = await start({}, status(500));
       await record(app, customerId, contacts('old'));
       const until = (state: object) =>
-        wait(async () => expect(await stored(id)).toMatchObject({ lease: null, ...state }));
-      await until({ set_aside: 1 });
+        wait(async () => expect(await stored(id)).toMatchObject({ taken_by: null, ...state }));
+      await until({ pending: 1 });
       if (kept === 0) {
-        await app.owner`update webhook_retries set attempts = 9 where endpoint_id = ${id}`;
+        await app.owner`update webhook_deliveries set attempt = 10 where endpoint_id = ${id} and due_at is not null`;
         await makeDue(id);
-        await until({ set_aside: 0, given_up: '1' });
+        await until({ pending: 0, given_up: '1' });
       }
       await app.owner`update webhook_endpoints set failures_in_row = ${failures} where id = ${id}`;
       await record(app, customerId, contacts('new', 'newer'));
@@ -246,7 +287,7 @@ describe('a failed delivery', () => {
       await wait(async () => {
         await makeDue(id);
         expect(new Set(namesOf(receiver))).toEqual(new Set(['old', 'new', 'newer']));
-        expect(await stored(id)).toMatchObject({ failures_in_row: 0, set_aside: 0, replay_end: null });
+        expect(await stored(id)).toMatchObject({ failures_in_row: 0, pending: 0 });
       });
       await again();
     };
@@ -275,7 +316,7 @@ describe('a failed delivery', () => {
     const { id: younger } = await makeEndpoint(app, customerId, other.url);
     await record(app, customerId, contacts('one'));
     for (const one of [id, younger]) await wait(async () => expect((await stored(one))['failures_in_row']).toBe(1));
-    for (const one of [id, younger]) await wait(async () => expect((await stored(one))['lease']).toBeNull());
+    for (const one of [id, younger]) await wait(async () => expect((await stored(one))['taken_by']).toBeNull());
     await app.owner`update webhook_endpoints set failing_since = now() - interval '5 days' where id = ${id}`;
     await app.owner`update webhook_endpoints set failing_since = now() - interval '119 hours' where id = ${younger}`;
     for (const one of [id, younger]) await makeDue(one);
@@ -309,7 +350,7 @@ describe('an inactive endpoint', () => {
   });
 });
 
-test('an endpoint that is made inactive during a round gets no further event of it', async () => {
+test('an endpoint that is made inactive gets no further event, once those under way have ended', async () => {
   const { customerId, receiver, id } = await start();
   await record(app, customerId, contacts('first'));
   await expectOnly(receiver, id, ['first']);
@@ -319,30 +360,10 @@ test('an endpoint that is made inactive during a round gets no further event of 
   await wait(() => expect(receiver.open).toBe(10));
   await updateEndpoint(management(customerId), id, { active: false });
   answer(200);
-  await wait(async () => expect((await stored(id))['lease']).toBeNull());
+  await wait(async () => expect((await stored(id))['taken_by']).toBeNull());
   expect(receiver.received).toHaveLength(11);
   await updateEndpoint(management(customerId), id, { active: true });
   await expectOnly(receiver, id, ['first', ...names]);
-});
-
-test('what a round has skipped is sent if it is wanted before the round ends', async () => {
-  const { customerId, receiver, id } = await start({ types: ['contact.created'] });
-  const answer = hold(receiver);
-  await record(app, customerId, [...contacts('one'), ['company.created', { name: 'two' }]]);
-  await wait(() => expect(receiver.open).toBe(1));
-  await updateEndpoint(management(customerId), id, { types: ['contact.created', 'company.created'] });
-  answer(200);
-  await expectOnly(receiver, id, ['one', 'one', 'two']);
-});
-
-test('a worker notices at its next heartbeat that an endpoint was made inactive', async () => {
-  const { customerId, id } = await start();
-  const { db } = management(customerId);
-  const leased = (await db.transaction((sql) => leaseRun(sql, customerId, 'webhooks', id)))!;
-  const renew = () => db.transaction((sql) => renewLease(sql, customerId, leased));
-  expect(await renew()).toBe(true);
-  await updateEndpoint(management(customerId), id, { active: false });
-  expect(await renew()).toBe(false);
 });
 
 describe('a replay', () => {
@@ -359,11 +380,11 @@ describe('a replay', () => {
     await expect(replayEndpoint(management(customerId), id, '2020-01-01T00:00:00Z')).rejects.toMatchObject({
       code: 'conflict',
     });
-    await wait(async () => expect((await stored(id))['replay_end']).toBeNull());
+    await wait(() => expect(receiver.received.length).toBeGreaterThanOrEqual(2));
     expect(new Set(namesOf(receiver))).toEqual(new Set(['one', 'two']));
     receiver.answer = status(200);
     await makeDue(id);
-    await wait(async () => expect((await stored(id))['set_aside']).toBe(0));
+    await wait(async () => expect((await stored(id))['pending']).toBe(0));
     await replayEndpoint(management(customerId), id, new Date(Date.now() + 3_600_000).toISOString());
   });
 
@@ -379,17 +400,19 @@ describe('a replay', () => {
     await expectOnly(receiver, id, ['one', 'two', 'one', 'two']);
   });
 
-  test('also sends what it has skipped, if that is wanted before its round ends', async () => {
-    const { customerId, receiver, id } = await start({ types: ['contact.created'] });
-    await record(app, customerId, [...contacts('one'), ['company.created', { name: 'two' }]]);
+  test('sends what waits for a later try at once and only once, and new events after it', async () => {
+    const { customerId, receiver, id } = await start();
+    await record(app, customerId, contacts('one'));
     await expectOnly(receiver, id, ['one']);
+    receiver.answer = status(500);
+    await record(app, customerId, contacts('two'));
+    await wait(async () => expect(await stored(id)).toMatchObject({ pending: 1, taken_by: null }));
+    await makeDue(id, 3_600);
+    receiver.answer = status(200);
     receiver.received.length = 0;
-    const answer = hold(receiver);
     await replayEndpoint(management(customerId), id, '2020-01-01T00:00:00Z');
-    await wait(() => expect(receiver.open).toBe(1));
-    await updateEndpoint(management(customerId), id, { types: ['contact.created', 'company.created'] });
-    answer(200);
-    await expectOnly(receiver, id, ['one', 'one', 'two']);
+    await record(app, customerId, contacts('three'));
+    await expectOnly(receiver, id, ['one', 'two', 'three']);
   });
 });
 
@@ -408,7 +431,7 @@ describe('what an old URL answers after its change', () => {
         active: true,
         failing_since: null,
         last_failure_at: null,
-        set_aside: 0,
+        pending: 0,
       }),
     );
   });

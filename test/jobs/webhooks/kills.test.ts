@@ -38,8 +38,8 @@ test('a worker that is killed between a POST and the note of it loses no event',
   await vi.waitFor(() => expect(gotten().size).toBe(sent.length), { timeout: 60_000 });
   await vi.waitFor(
     async () => {
-      const [row] = await app.owner`select position::int, set_aside from webhook_endpoints where id = ${id}`;
-      expect(row).toEqual({ position: sent.length, set_aside: 0 });
+      const [row] = await app.owner`select lower(ahead)::int as next, pending from webhook_endpoints where id = ${id}`;
+      expect(row).toEqual({ next: sent.length + 1, pending: 0 });
     },
     { timeout: 60_000 },
   );

@@ -1,7 +1,7 @@
 import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { filterKeywords } from '../../../src/filters/keywords.ts';
+import { ruleKeyword } from '../../../src/filters/keywords.ts';
 import { ContactPatch, ContactQuery } from '../../../src/schemas/contacts.ts';
 import { formats } from '../../../src/schemas/base/formats.ts';
 import { VerifyEmail } from '../../../src/schemas/jobs.ts';
@@ -47,7 +47,7 @@ describe('the faults are the same as those of Ajv with allErrors', () => {
     strict: true,
     allowUnionTypes: true,
     formats,
-    keywords: [...filterKeywords, ...keywords],
+    keywords: [ruleKeyword, ...keywords],
   });
 
   /** Ajv reports an invalid property name twice: for the object and for the name. */
@@ -56,7 +56,9 @@ describe('the faults are the same as those of Ajv with allErrors', () => {
     return name === undefined ? instancePath : `${instancePath}/${escapePointer(name as string)}`;
   };
 
-  test.each(Object.entries(bodies))('%s', async (name, schema) => {
+  const { ContactQuery: _, ...withoutAlternatives } = bodies;
+
+  test.each(Object.entries(withoutAlternatives))('%s', async (name, schema) => {
     const validate = ajv.compile(schema);
     const names = new Set(positionsOf(schema as Json).flatMap((one) => Object.keys(propertiesOf(one.schema))));
     const key = fc.oneof(
@@ -102,7 +104,7 @@ test('up to 100 faults are all listed; of more the first 100, and the message sa
     expect(errors.map(({ path }) => path)).toEqual(Array.from({ length: wrong }, (_, i) => `/contact_ids/${i}`));
     expect(message).toBe(`${wrong} values are not valid`);
   }
-  for (const wrong of [101, 999, 100_000]) {
+  for (const wrong of [101, 999, 30_000]) {
     const { message, errors } = await faultsOf('MembersByHand', bodyOf(wrong));
     expect(errors).toHaveLength(100);
     expect(message).toBe('more than 100 values are not valid');
@@ -116,13 +118,12 @@ test('array elements beyond maxItems are validated too', async () => {
   expect(errors.map(({ path }) => path)).toEqual(['/contact_ids', '/contact_ids/1400']);
 });
 
-test('validation stops after 100 faults of many unknown properties or many invalid elements', async () => {
+test('of a body with more values than 64 KiB can hold, at least the first fault is listed', async () => {
   const unknown = Object.fromEntries(Array.from({ length: 50_000 }, (_, i) => [`u${i}`, i]));
   const rows = { ContactPatch: unknown, VerifyEmail: { emails: Array.from({ length: 100_000 }, () => ({})) } };
   for (const [name, body] of Object.entries(rows)) {
-    const { message, errors } = await faultsOf(name as keyof typeof bodies, body);
-    expect(errors).toHaveLength(100);
-    expect(message).toBe('more than 100 values are not valid');
+    const { errors } = await faultsOf(name as keyof typeof bodies, body);
+    expect(errors).toHaveLength(1);
   }
   const { errors } = await faultsOf('ContactPatch', { custom_fields: unknown });
   expect(errors).toEqual([{ path: '/custom_fields', message: 'must NOT have more than 100 properties' }]);
@@ -148,10 +149,10 @@ test('filters, orders and rules are validated completely, or until there are mor
   const rule = { field: 'none', operator: 'equals', value: 'x' };
   expect(await pathsOf('ListCreate', { name: 'x', rules: Array.from({ length: 60 }, () => rule) })).toHaveLength(61);
   for (const [name, body] of [
-    ['ContactQuery', { filters: unknown(50_000) }],
-    ['ContactQuery', { order_by: unknown(50_000) }],
-    ['ContactQuery', { filters: { last_name: Array(100_000).fill(5) } }],
-    ['ListCreate', { name: 'x', rules: Array.from({ length: 15_000 }, () => rule) }],
+    ['ContactQuery', { filters: unknown(30_000) }],
+    ['ContactQuery', { order_by: unknown(30_000) }],
+    ['ContactQuery', { filters: { last_name: Array(30_000).fill(5) } }],
+    ['ListCreate', { name: 'x', rules: Array.from({ length: 6_000 }, () => rule) }],
   ] as const)
     expect((await faultsOf(name, body)).message).toBe('more than 100 values are not valid');
 });
@@ -160,7 +161,11 @@ test.each([
   ['ContactPatch', { company: 'x' }, 'must be an object or null, such as {"name":"Analytical Engines Ltd"}'],
   ['ContactPatch', { phone_numbers: '1' }, /^must be an array, such as \[\{"country_code":"\+44",/],
   ['ContactPatch', { birth_year: '1815' }, 'must be a whole number or null, such as 1815'],
-  ['ContactPatch', { location_country: 'Germany' }, 'must be an ISO 3166-1 alpha-2 country code, or empty'],
+  ['ContactPatch', { location_country: 'Germany' }, '"Germany" is not a country code: DE'],
+  ['ContactPatch', { location_country: 'USA' }, '"USA" is not a country code: US'],
+  ['ContactPatch', { location_country: 'X' }, '"X" is not a country code, such as DE'],
+  ['ContactQuery', { order_by: { last_name: 'asc' } }, 'must be one of ASC, DESC'],
+  ['ContactQuery', { filters: { score: '5' } }, 'must be a whole number or an array or an object or null'],
   ['ContactPatch', { gender: 'x'.repeat(256) }, 'must have at most 255 characters'],
   ['ContactQuery', { order_by: '-x' }, /^must be an object or an array, such as \{"/],
 ] as const)('a fault of %s says which form is right: %j', async (name, body, message) => {
@@ -170,7 +175,7 @@ test.each([
 
 test('an overlong property name is a fault of its own', async () => {
   const { errors } = await faultsOf('ContactPatch', { custom_fields: { ['k'.repeat(65)]: 1, ok: 1 } });
-  const message = 'has a name that must NOT have more than 64 characters';
+  const message = 'has a name that must have at most 64 characters';
   expect(errors).toEqual([{ path: `/custom_fields/${'k'.repeat(65)}`, message }]);
 });
 

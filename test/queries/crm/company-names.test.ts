@@ -1,32 +1,40 @@
 import { expect, test } from 'vitest';
 import { startApp } from '../../setup/app.ts';
 import { contactBody, make } from '../../setup/factories.ts';
-import { holdValue, waiting } from '../../setup/value-locks.ts';
+import { holdLock, waiting } from '../../setup/bulk-lock.ts';
 
 const app = await startApp();
 
-test('two writes that find a company while it is renamed do not create it again', async () => {
+test('a batch that finds a company while it is renamed does not create it again', async () => {
   const customer = await app.customer();
   const acme = await make(customer, '/company', { company_name: 'Acme', type: 'x' });
-  const locks = await Promise.all(
-    ['bolt', 'coil'].map((value) => holdValue(app, customer, { kind: 'company_name', value })),
-  );
-  const create = (name: string) =>
-    customer.post('/contacts/batch/create', {
-      items: ['Acme', name].map((company) => contactBody({ company: { name: company } })),
-    });
-  // Both find Acme, then wait for the name of their other company.
-  const [first, second] = [create('Bolt'), create('Coil')];
-  await expect.poll(() => waiting(app), { timeout: 20_000 }).toBe(2);
+  const names = await holdLock(app, customer, 'names');
+  // Finds Acme, then waits to make the other company.
+  const created = customer.post('/contacts/batch/create', {
+    items: ['Acme', 'Bolt'].map((company) => contactBody({ company: { name: company } })),
+  });
+  await expect.poll(() => waiting(app), { timeout: 20_000 }).toBe(1);
   expect((await customer.patch(`/company/${acme}`, { company_name: 'Zenith' })).status).toBe(200);
-  for (const lock of locks) await lock.release();
-  for (const { body } of await Promise.all([first, second])) expect(body.data.counts.created).toBe(2);
+  await names.release();
+  expect((await created).body.data.counts.created).toBe(2);
   const { body: companies } = await customer.post('/company/list', {});
   expect(companies.map(({ company_name }: { company_name: string }) => company_name).toSorted()).toEqual([
     'Bolt',
-    'Coil',
     'Zenith',
   ]);
   const { body: contacts } = await customer.post('/contacts/list', { filters: { company_id: acme } });
-  expect(contacts).toHaveLength(2);
+  expect(contacts).toHaveLength(1);
+});
+
+test('bulk writers of a customer come one after the other: those of a process with one connection, and single writes do not wait', async () => {
+  const [customer, other] = [await app.customer(), await app.customer()];
+  const bulk = await holdLock(app, customer, 'bulk');
+  const batch = (one: typeof customer) => one.post('/contacts/batch/create', { items: [contactBody()] });
+  const all = [batch(customer), batch(customer), batch(customer)];
+  await expect.poll(() => waiting(app), { timeout: 20_000 }).toBe(1);
+  expect((await batch(other)).status).toBe(200);
+  await make(customer, '/contacts', contactBody({ company: { name: 'New' } }));
+  expect(await waiting(app)).toBe(1);
+  await bulk.release();
+  for (const { body } of await Promise.all(all)) expect(body.data.counts.created).toBe(1);
 });

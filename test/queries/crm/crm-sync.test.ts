@@ -51,6 +51,7 @@ test('a prospect becomes a contact with a country code and a new company', async
     other_emails: ['ada@mail.example'],
     industry: 'Computing',
     job_title: 'Analyst',
+    last_activity_at: null,
     location_locality: 'London',
     location_country: 'GB',
     location_region: 'Greater London',

@@ -172,3 +172,23 @@ test('the members of a deleted list are removed after HISTORY_DAYS, at most 1,00
   expect([await purge(), await purge()]).toEqual([1, 0]);
   expect((await app.owner`select from lists where customer_id = ${customer.id}`).count).toBe(0);
 });
+
+test('hidden activities are deleted after HISTORY_DAYS, and others stay', async () => {
+  const [company, contact] = await companyOf(1);
+  const body = 'Wants a second engine';
+  await make(customer, '/activities', { body, contact_id: contact });
+  const shared = await make(customer, '/activities', { body, contact_id: contact, company_id: company });
+  await customer.delete(`/contacts/${contact}`);
+  const age = (days: number) => app.owner`
+    update activities set hidden_at = hidden_at - make_interval(days => ${days}) where customer_id = ${customer.id}`;
+  const rows = async () =>
+    (await app.owner<{ id: string }[]>`select id from activities where customer_id = ${customer.id}`).map(
+      ({ id }) => id,
+    );
+  await age(89);
+  await removeIdempotencyRecords(contextOf(app), {});
+  expect(await rows()).toHaveLength(2);
+  await age(2);
+  await removeIdempotencyRecords(contextOf(app), {});
+  expect(await rows()).toEqual([shared]);
+});

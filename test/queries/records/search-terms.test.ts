@@ -233,9 +233,20 @@ describe('a later release that stores another text folded', () => {
 test('texts that an older program did not fold are folded by the worker', async () => {
   const id = await make(customer, '/contacts', contactBody(rich));
   await app.owner`
-    update contacts set folded = folded - 'job_title' - 'indexed' where customer_id = ${customer.id} and id = ${id}`;
+    update contacts set folded = folded - 'job_title' - 'indexed2' where customer_id = ${customer.id} and id = ${id}`;
   await indexRecords(contextOf(app), 60_000);
   expect(await found({ job_title: 'ANALYST' })).toEqual([id]);
+  await expectTerms(app.owner);
+});
+
+test('phone numbers of contacts that an older program wrote are found when the worker has read them', async () => {
+  const phone_numbers = [{ country_code: '+44', number: '020 7946 0000' }];
+  const id = await make(customer, '/contacts', contactBody({ phone_numbers }));
+  await app.owner`
+    update contacts set folded = folded - 'phones' - 'indexed2', terms = '{}' where customer_id = ${customer.id} and id = ${id}`;
+  expect(await found({ search: '7946 0000' })).toEqual([]);
+  await indexRecords(contextOf(app), 60_000);
+  expect(await found({ search: '7946 0000' })).toEqual([id]);
   await expectTerms(app.owner);
 });
 

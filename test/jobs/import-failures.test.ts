@@ -1,9 +1,7 @@
-import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import { importRecords } from '../../src/jobs/imports/import-records.ts';
+import { beforeEach, expect, test } from 'vitest';
 import { takeTurn } from '../../src/jobs/turns.ts';
 import { startApp } from '../setup/app.ts';
 import type { TestCustomer } from '../setup/factories.ts';
-import { somebodyWaitsFor } from '../setup/locks.ts';
 import { beginImport, contactLines, contactsCsv, sendFile } from './importing.ts';
 import { contextOf } from './working.ts';
 
@@ -18,26 +16,6 @@ beforeEach(async () => {
   await sendFile(customer, id, contactsCsv(...contactLines(3)));
 });
 
-test('a turn that takes long renews the lease of its import', async () => {
-  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
-  onTestFinished(() => void vi.useRealTimers());
-  let turn: Promise<void> | undefined;
-  await app.owner.begin(async (tx) => {
-    await tx`lock table import_chunks in access exclusive mode`;
-    turn = importRecords()(context, { customerId: customer.id });
-    await somebodyWaitsFor(tx, app.owner);
-    await app.owner`update imports set leased_until = now() + interval '1 second' where id = ${id}`;
-    vi.advanceTimersByTime(5_000);
-    const isKept = async () => {
-      const [row] =
-        await app.owner`select leased_until > now() + interval '5 seconds' as kept from imports where id = ${id}`;
-      return row!['kept'] as boolean;
-    };
-    await expect.poll(isKept).toBe(true);
-  });
-  await turn;
-});
-
 test('an import that fails five times in a row becomes FAILED, shows no internal cause and loses its file', async () => {
   const broken = takeTurn('import', { import: () => Promise.reject(new Error('secret cause')) }, 0);
   for (let failures = 0; failures < 5; failures += 1) {
@@ -45,7 +23,7 @@ test('an import that fails five times in a row becomes FAILED, shows no internal
     expect(before).toEqual({ failures });
     await broken(context, { customerId: customer.id });
     await broken(context, { customerId: customer.id }); // does nothing: the import waits after its error
-    await app.owner`update imports set leased_until = now() where id = ${id} and lease is not null`;
+    await app.owner`update imports set due_at = now() where id = ${id}`;
   }
   const { body } = await customer.get(`/imports/${id}`);
   expect(body).toMatchObject({

@@ -1,0 +1,162 @@
+import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { workAtUndos } from '../jobs/working.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { companyBody, contactBody, make, opportunityBody, type TestCustomer } from '../setup/factories.ts';
+import { textOf, visitorOf } from './visitor.ts';
+
+let app: TestApp;
+let customer: TestCustomer;
+let admin: Awaited<ReturnType<typeof visitorOf>>;
+beforeAll(async () => {
+  app = await startApp();
+});
+beforeEach(async () => {
+  customer = await app.customer();
+  admin = await visitorOf(app.fastify, customer.id);
+});
+
+const composer = '/app/activities/new';
+const makeContact = () => make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: 'Lovelace' }));
+const activitiesOf = async (filters: object) => (await customer.post('/activities/list', { filters })).body;
+const write = (page: string, fields: Record<string, string>) => admin.submit(page, fields, composer);
+
+test("a note that is written on a contact's page stands in its timeline, with its author, as plain text", async () => {
+  const id = await makeContact();
+  const sent = await write(`/app/contacts/${id}`, { type: 'note', body: 'Wants <b>two</b> & more\nSoon' });
+  const page = await admin.get((await admin.get(sent.location!)).location!);
+  expect(textOf(page)).toContain('It is saved.');
+  expect(textOf(page)).toMatch(/wrote a note .* Wants <b>two<\/b> & more Soon/);
+  expect(page.body).not.toContain('<b>two</b>');
+  const [note] = await activitiesOf({ contact_id: id });
+  expect(note).toMatchObject({ type: 'note', title: '', created_by: { type: 'user', id: admin.user.userId } });
+});
+
+test('a task has a day and a person, stands above the timeline, is completed by a box, and is opened again', async () => {
+  const id = await makeContact();
+  const page = `/app/contacts/${id}`;
+  await write(page, { type: 'task', title: 'Call back', due_at: '2020-02-29', assigned_to: admin.user.userId });
+  const [task] = await activitiesOf({ contact_id: id });
+  expect(task).toMatchObject({ assigned_to: admin.user.userId, due_at: '2020-02-29T23:59:59.999Z', done_at: null });
+  const open = await admin.get(page);
+  expect(textOf(open)).toMatch(/To do Call back due 29 Feb 2020/);
+  expect(open.body).toContain('class="late"');
+  const path = `/app/activities/${task.id}/done`;
+  const box = await admin.fieldsOf(page, path);
+  const done = await admin.post(path, box);
+  const { done_at } = (await activitiesOf({ contact_id: id }))[0];
+  const again = await admin.post(path, box);
+  expect([again.location, (await activitiesOf({ contact_id: id }))[0].done_at]).toEqual([
+    `${page}?done=completed`,
+    done_at,
+  ]);
+  const after = await admin.get(done.location!);
+  expect(textOf(after)).toMatch(/The task is done\..*Undo/);
+  expect(textOf(after)).not.toContain('To do');
+  expect((await activitiesOf({ contact_id: id }))[0].done_at).not.toBeNull();
+  await admin.submit(page, {}, path);
+  expect(textOf(await admin.get(page))).toContain('To do Call back');
+});
+
+test("a company's page shows what happened with its contacts, and what was written at its opportunities", async () => {
+  const company = await make(customer, '/company', companyBody());
+  const contact = await make(customer, '/contacts', contactBody({ last_name: 'Lovelace', company: { id: company } }));
+  const body = await opportunityBody(customer, { company_id: company, contacts_ids: [contact] });
+  const deal = await make(customer, '/opportunities', body);
+  await write(`/app/contacts/${contact}`, { type: 'call', body: 'No answer' });
+  await write(`/app/opportunities/${deal}`, { type: 'meeting', body: 'Liked the engine' });
+  const page = textOf(await admin.get(`/app/companies/${company}`));
+  expect(page).toMatch(/had a call · \S* ?Lovelace/);
+  expect(page).toContain('Liked the engine');
+  expect(textOf(await admin.get(`/app/contacts/${contact}`))).toContain('Liked the engine');
+});
+
+test('an activity without a text is refused in words, and what was chosen stays', async () => {
+  const id = await makeContact();
+  const refused = await write(`/app/contacts/${id}`, { type: 'call', body: ' ' });
+  expect([refused.status, textOf(refused)]).toEqual([400, expect.stringContaining('Write something.')]);
+  expect(refused.body).toMatch(/value="call"\s+checked/);
+  expect((await write(`/app/contacts/${id}`, { type: 'call', body: 'x' })).status).toBe(303);
+});
+
+test('a form changes no text and no time that its user has not changed', async () => {
+  const id = await makeContact();
+  const times = { due_at: '2026-03-31T08:15:00.000Z' };
+  const task = await make(customer, '/activities', {
+    type: 'task',
+    title: 'Call',
+    body: 'a\r\nb',
+    contact_id: id,
+    ...times,
+  });
+  const form = `/app/activities/${task}/edit`;
+  await admin.submit(form, { type: 'task', title: 'Call back', body: 'a\r\nb' });
+  expect((await customer.get(`/activities/${task}`)).body).toMatchObject({
+    title: 'Call back',
+    body: 'a\r\nb',
+    ...times,
+  });
+  await admin.submit(form, { type: 'task', title: 'Call back', body: 'a\r\nb', due_at: '' });
+  expect((await customer.get(`/activities/${task}`)).body.due_at).toBeNull();
+});
+
+test('an activity that somebody else changed meanwhile is not overwritten: the form shows both versions', async () => {
+  const id = await makeContact();
+  const task = await make(customer, '/activities', { type: 'task', title: 'Call', body: 'Old', contact_id: id });
+  const path = `/app/activities/${task}/edit`;
+  const fields = { ...(await admin.fieldsOf(path)), type: 'task', title: 'Call', body: 'Mine' };
+  await customer.patch(`/activities/${task}`, { body: 'Theirs <1>', due_at: '2026-03-31T08:15:00.000Z' });
+  const conflict = await admin.post(path, fields);
+  expect([conflict.status, textOf(conflict)]).toEqual([412, expect.stringContaining('Stored now: Theirs <1>')]);
+  expect(textOf(conflict)).toContain('Stored now: 2026-03-31');
+  expect(textOf(conflict).match(/Stored now/g)).toHaveLength(2);
+  expect(conflict.body).toContain('Mine');
+  expect((await customer.get(`/activities/${task}`)).body.body).toBe('Theirs <1>');
+});
+
+test('a note that was sent before says so on Today', async () => {
+  const sent = await admin.get('/app/activities?done=sent');
+  expect(textOf(await admin.get(sent.location!))).toContain('This form was sent before');
+});
+
+test('a deleted activity leads back to its record, from where the deletion is undone', async () => {
+  const id = await makeContact();
+  const note = await make(customer, '/activities', { body: 'Met at the fair', contact_id: id });
+  const question = `/app/activities/${note}/delete`;
+  expect(textOf(await admin.get(question))).toContain('Met at the fair is deleted. For 90 days this can be undone.');
+  const gone = await admin.submit(question, {
+    etag: (await customer.get(`/activities/${note}`)).headers['etag'] as string,
+  });
+  expect(gone.location).toContain(`/app/contacts/${id}?done=activity-deleted&change=`);
+  const undo = /\/app\/changes\/[0-9a-f-]{36}\/undo/.exec((await admin.get(gone.location!)).body)![0];
+  await admin.submit(undo, {});
+  await workAtUndos(app, customer);
+  expect(textOf(await admin.get(`/app/contacts/${id}`))).toContain('Met at the fair');
+});
+
+test('the pages of a timeline show each activity and each change once, also if many happened at one time', async () => {
+  const id = await makeContact();
+  for (let i = 0; i < 30; i += 1) await customer.patch(`/contacts/${id}`, { job_title: `Title${i}.` });
+  const occurred_at = '2020-01-01T00:00:00.000Z';
+  const items = Array.from({ length: 60 }, (_, i) => ({ body: `Note${i}.`, contact_id: id, occurred_at }));
+  await customer.post('/activities/batch/create', { items });
+  const found: string[] = [];
+  for (let path: string | undefined = `/app/contacts/${id}`; path !== undefined;) {
+    const { body } = await admin.get(path);
+    found.push(...(textOf({ body }).match(/→ Title\d+\.|Note\d+\./g) ?? []));
+    path = /href="([^"]+)" rel="next"/.exec(body)?.[1]!.replaceAll('&#61;', '=').replaceAll('&#35;', '#').split('#')[0];
+  }
+  expect(found).toHaveLength(90);
+  expect(new Set(found).size).toBe(90);
+  expect((await admin.get(`/app/contacts/${id}?older=made-up`)).status).toBe(400);
+});
+
+test("another customer's activities are neither shown nor changed", async () => {
+  const id = await makeContact();
+  const task = await make(customer, '/activities', { type: 'task', title: 'Call', contact_id: id });
+  const stranger = await visitorOf(app.fastify, (await app.customer()).id);
+  const { form_token = '' } = await stranger.fieldsOf('/app/password');
+  for (const path of ['', '/edit', '/delete'])
+    expect((await stranger.get(`/app/activities/${task}${path}`)).status).toBe(404);
+  expect((await stranger.post(`/app/activities/${task}/done`, { form_token, done: '1' })).status).toBe(404);
+  expect((await customer.get(`/activities/${task}`)).body.done_at).toBeNull();
+});

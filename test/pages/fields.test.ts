@@ -1,0 +1,197 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { readSheet } from '../setup/xlsx.ts';
+import { textOf, visitorOf } from './visitor.ts';
+
+const app = await startApp();
+let customer: TestCustomer;
+let admin: Awaited<ReturnType<typeof visitorOf>>;
+beforeEach(async () => {
+  customer = await app.customer();
+  admin = await visitorOf(app.fastify, customer.id);
+});
+
+const declare = (key: string, body: object) => customer.call('PUT', `/fields/contacts/${key}`, body);
+const customOf = async (id: string) => (await customer.get(`/contacts/${id}`)).body.custom_fields;
+
+describe('the page of fields', () => {
+  const declared = async () =>
+    (await customer.get('/fields/contacts')).body
+      .filter(({ custom }: { custom: boolean }) => custom)
+      .map(({ name, label, type, choices }: Record<string, unknown>) => ({ name, label, type, choices }));
+
+  test('declares, changes and removes a field', async () => {
+    const sent = { key: 'a/b', label: 'Plan', type: 'choice', choices: 'silver\r\n gold \r\n\r\ngold' };
+    const made = await admin.submit('/app/fields/contacts/new', sent);
+    expect([made.status, textOf(made)]).toEqual([303, '']);
+    const shown = { name: 'custom_fields.a/b', label: 'Plan', type: 'choice', choices: ['silver', 'gold'] };
+    expect(await declared()).toEqual([shown]);
+    expect(textOf(await admin.get('/app/fields'))).toMatch(/The field|Plan a\/b Choice: silver, gold Change · Remove/);
+    const edit = '/app/fields/contacts/a%2Fb/edit';
+    expect((await admin.submit(edit, { label: 'Tariff', choices: 'bronze' })).status).toBe(303);
+    expect(await declared()).toEqual([{ ...shown, label: 'Tariff', choices: ['bronze'] }]);
+    expect((await admin.submit('/app/fields/contacts/a%2Fb/remove')).status).toBe(303);
+    expect(await declared()).toEqual([]);
+    expect((await admin.get(edit)).status).toBe(404);
+  });
+
+  test('offers a type for a field that records have', async () => {
+    await make(customer, '/contacts', contactBody({ custom_fields: { 'Rank & file': 'x' } }));
+    const { body } = await admin.get('/app/fields');
+    expect(textOf({ body })).toContain('Rank & file Rank & file not set Give it a type');
+    const link = /href="([^"]+new\?key[^"]+)"/.exec(body)![1]!.replaceAll('&#61;', '=');
+    expect((await admin.submit(link, { type: 'text' })).status).toBe(303);
+    expect(await declared()).toMatchObject([{ name: 'custom_fields.Rank & file', label: 'Rank & file', type: 'text' }]);
+  });
+
+  test('says beside the fields what is wrong, and declares nothing', async () => {
+    await declare('plan', { type: 'text' });
+    const wrong = [
+      [{ key: '', type: 'text' }, 'Must not be empty.'],
+      [{ key: 'plan', type: 'number' }, 'Another field has this key.'],
+      [{ key: 'size', type: 'choice' }, 'Are needed for the type "choice".'],
+      [{ key: 'size', type: 'colour' }, 'Choose one of the choices.'],
+      [{ key: 'size', type: 'text', label: 'x'.repeat(121) }, 'Must have 1 to 120 characters.'],
+    ] as const;
+    for (const [fields, message] of wrong) {
+      const answer = await admin.submit('/app/fields/contacts/new', fields);
+      expect([answer.status, textOf(answer)], message).toEqual([400, expect.stringContaining(message)]);
+    }
+    expect(await declared()).toMatchObject([{ name: 'custom_fields.plan', type: 'text' }]);
+  });
+
+  test('a form that shows what somebody else has changed since changes nothing, and says so', async () => {
+    await declare('plan', { type: 'text' });
+    const path = '/app/fields/contacts/plan/edit';
+    const open = await admin.fieldsOf(path);
+    await declare('plan', { type: 'text', label: 'Theirs' });
+    expect((await admin.post(path, { ...open, label: 'Mine', type: 'text' })).status).toBe(412);
+    expect(await declared()).toMatchObject([{ label: 'Theirs' }]);
+  });
+
+  test('is for admins', async () => {
+    const member = await visitorOf(app.fastify, customer.id, 'member');
+    for (const path of ['/app/fields', '/app/fields/companies/new']) expect((await member.get(path)).status).toBe(403);
+    expect((await member.get('/app')).body).not.toContain('/app/fields');
+  });
+});
+
+describe('the form of a record', () => {
+  const all = {
+    text: { type: 'text', label: 'Nickname' },
+    notes: { type: 'long_text' },
+    seats: { type: 'number' },
+    vip: { type: 'boolean' },
+    since: { type: 'date' },
+    site: { type: 'url' },
+    plan: { type: 'choice', choices: ['silver', 'gold'] },
+  };
+  const declareAll = async () => {
+    for (const [key, body] of Object.entries(all)) expect((await declare(key, body)).status).toBe(200);
+  };
+  const controlOf = (html: string, key: string): string =>
+    [...html.matchAll(/<(?:input|select|textarea)\s[^>]*>/g)]
+      .map(([tag]) => tag)
+      .find((tag) => tag.includes(`id="custom.${key}"`))!;
+
+  test('has a control of its type for each declared field, and writes what it says', async () => {
+    await declareAll();
+    const { body } = await admin.get('/app/contacts/new');
+    expect(body).toContain('<label for="custom.text">Nickname</label>');
+    for (const [key, pattern] of Object.entries({
+      text: /<input type="text"/,
+      notes: /<textarea/,
+      seats: /<input type="number".* step="any"/,
+      vip: /<input\s+type="checkbox"/,
+      since: /<input type="date"/,
+      site: /<input type="url"/,
+      plan: /<select/,
+    }))
+      expect(controlOf(body, key), key).toMatch(pattern);
+    const values = {
+      text: 'Countess',
+      notes: 'a\r\nb',
+      seats: '12.5',
+      since: '2024-02-29',
+      site: 'https://example.com',
+    };
+    const sent = Object.fromEntries(Object.entries(values).map(([key, value]) => [`custom.${key}`, value]));
+    const made = await admin.submit('/app/contacts/new', {
+      last_name: 'Lovelace',
+      work_email: 'ada@example.com',
+      ...sent,
+      'custom.vip': ['', 'true'],
+      'custom.plan': 'gold',
+    });
+    expect([made.status, textOf(made)]).toEqual([303, '']);
+    const path = made.location!.split('?')[0]!;
+    const id = path.split('/').at(-1)!;
+    const expected = { ...values, notes: 'a\nb', seats: 12.5, vip: true, plan: 'gold' };
+    expect(await customOf(id)).toEqual(expected);
+    expect(textOf(await admin.get(path))).toMatch(/vip yes .*Nickname Countess|Nickname Countess .*vip yes/);
+    const unticked = await admin.submit(`${path}/edit`, { 'custom.vip': '', 'custom.plan': '', 'custom.seats': '' });
+    expect([unticked.status, textOf(unticked)]).toEqual([303, '']);
+    const { plan: _plan, seats: _seats, ...others } = expected;
+    expect(await customOf(id)).toEqual({ ...others, vip: false });
+  });
+
+  test('changes nothing that it was not asked to, also of values that are not of the type', async () => {
+    const custom_fields = {
+      notes: 7,
+      seats: 'many',
+      vip: 'perhaps',
+      since: 'soon',
+      site: 'none',
+      plan: 'bronze',
+      x: 'y',
+    };
+    const id = await make(customer, '/contacts', contactBody({ custom_fields }));
+    await declareAll();
+    const { body } = await admin.get(`/app/contacts/${id}/edit`);
+    for (const key of ['seats', 'vip', 'since', 'site']) expect(controlOf(body, key), key).toContain('type="text"');
+    const saved = await admin.submit(`/app/contacts/${id}/edit`, { job_title: 'Boss' });
+    expect([saved.status, textOf(saved)]).toEqual([303, '']);
+    expect(await customOf(id)).toEqual(custom_fields);
+    const empty = await make(customer, '/contacts', contactBody());
+    await admin.submit(`/app/contacts/${empty}/edit`, { job_title: 'Boss' });
+    expect(await customOf(empty)).toEqual({});
+  });
+
+  test('says beside the control what is wrong with its value', async () => {
+    await declareAll();
+    const id = await make(customer, '/contacts', contactBody());
+    const answer = await admin.submit(`/app/contacts/${id}/edit`, { 'custom.seats': 'many', 'custom.site': 'none' });
+    expect(answer.status).toBe(400);
+    expect(answer.body).toMatch(/id="custom.seats-fault">Is not a number \(such as 12.5\)\./);
+    expect(answer.body).toMatch(/id="custom.site-fault">Is not a web address/);
+    expect(textOf(answer)).toContain('Please look at the marked fields.');
+  });
+});
+
+test('a list has a column for each declared field, for those who choose it', async () => {
+  await make(customer, '/contacts', contactBody({ custom_fields: { 'my.plan': 'gold' } }));
+  await declare('my.plan', { label: 'Tariff', type: 'text' });
+  const { body } = await admin.get('/app/contacts');
+  expect(body).not.toMatch(/<th[^>]*>Tariff/);
+  const column = /name="columns" value="([^"]+)"[^>]*>\s*Tariff/.exec(body)![1]!;
+  const shown = await admin.get(`/app/contacts?columns=${encodeURIComponent(column)}&columns=name`);
+  expect(shown.body).toMatch(/Tariff/);
+  expect(textOf(shown)).toMatch(/Tariff Ada Lovelace gold/);
+});
+
+test('a sheet for people has the labels of declared fields as headers, where they are no other column', async () => {
+  const custom_fields = { plan: 'gold', size: 7, other: 1 };
+  await make(customer, '/contacts', contactBody({ custom_fields }));
+  await declare('plan', { label: 'Tariff', type: 'text' });
+  await declare('size', { label: 'Last name', type: 'number' });
+  const answer = await app.fastify.inject({
+    method: 'POST',
+    url: '/api/ext/contacts/export',
+    headers: { authorization: `X-API-Key ${customer.key}` },
+    payload: { format: 'xlsx' },
+  });
+  const { headers, records } = await readSheet(answer.rawPayload);
+  expect(headers).toEqual(expect.arrayContaining(['Tariff', 'size', 'other', 'Last name']));
+  expect(records).toMatchObject([{ Tariff: 'gold', size: 7, other: 1 }]);
+});

@@ -1,0 +1,204 @@
+import { randomUUID } from 'node:crypto';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { workAtUndos } from '../jobs/working.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { make, opportunityBody, productBody, stagesOf, type TestCustomer } from '../setup/factories.ts';
+import { textOf, visitorOf } from './visitor.ts';
+
+let app: TestApp;
+let customer: TestCustomer;
+let admin: Awaited<ReturnType<typeof visitorOf>>;
+beforeAll(async () => {
+  app = await startApp();
+});
+beforeEach(async () => {
+  customer = await app.customer();
+  admin = await visitorOf(app.fastify, customer.id);
+});
+
+const stored = async (id: string) => (await customer.get(`/products/${id}`)).body as Record<string, unknown>;
+
+describe('products', () => {
+  test('are made and changed by a form that reads prices as people write them, and listed with what uses them', async () => {
+    const member = await visitorOf(app.fastify, customer.id, 'member');
+    expect(textOf(await member.get('/app/products'))).toContain('No products yet');
+    const made = await member.submit('/app/products/new', { name: ' Chair ', price: '€ 1.249,90', currency: 'eur' });
+    expect(made.location).toMatch(/^\/app\/products\/[^/]+\?done=created$/);
+    const list = await member.get((await member.get(made.location!)).location!);
+    expect(textOf(list)).toMatch(/The product is created\. .* Chair €1,249\.90 piece 0 offered/);
+    const id = /products\/([^/]+)\/edit/.exec(list.body)![1]!;
+    expect(await stored(id)).toMatchObject({
+      name: 'Chair',
+      price: 1249.9,
+      currency: 'EUR',
+      unit: 'piece',
+      active: true,
+    });
+    const path = `/app/products/${id}/edit`;
+    const unclear = await member.submit(path, { price: '1,249' });
+    expect([unclear.status, textOf(unclear)]).toEqual([400, expect.stringContaining('“1,249” is not clear')]);
+    expect((await member.submit(path, { price: '1100', active: '0' })).status).toBe(303);
+    expect(await stored(id)).toMatchObject({ name: 'Chair', price: 1100, active: false });
+    const nameless = await member.submit('/app/products/new', { price: '5' });
+    expect([nameless.status, textOf(nameless)]).toEqual([400, expect.stringMatching(/Name Must (have|not)/)]);
+  });
+
+  test('keep what somebody else has saved since a form was opened, and the form shows it', async () => {
+    const id = await make(customer, '/products', productBody({ name: 'Chair', price: 10 }));
+    const path = `/app/products/${id}/edit`;
+    const opened = await admin.fieldsOf(path);
+    await customer.patch(`/products/${id}`, { price: 12 });
+    const refused = await admin.post(path, { ...opened, price: '11' });
+    expect([refused.status, textOf(refused)]).toEqual([412, expect.stringContaining('Stored now: 12')]);
+    expect(await stored(id)).toMatchObject({ price: 12 });
+  });
+
+  test('are deleted after a question, stay in opportunities, and come back by Undo', async () => {
+    const id = await make(customer, '/products', productBody({ name: 'Chair' }));
+    const products = [{ id, price: 5, quantity: 2 }];
+    const deal = await make(customer, '/opportunities', await opportunityBody(customer, { products }));
+    const question = await admin.get(`/app/products/${id}/delete`);
+    expect(textOf(question)).toContain('Opportunities keep it with its price');
+    const { location } = await admin.submit(`/app/products/${id}/delete`);
+    const after = await admin.get(location!);
+    expect(textOf(after)).toContain('No products yet');
+    expect(textOf(await admin.get(`/app/opportunities/${deal}`))).toContain('Chair');
+    const undo = /\/app\/changes\/[^/"]+\/undo/.exec(after.body)![0];
+    expect((await admin.submit(undo)).status).toBe(303);
+    await workAtUndos(app, customer);
+    expect(textOf(await admin.get('/app/products'))).toContain('Chair');
+  });
+
+  test('have an address that takes any text in its parameters', async () => {
+    for (const done of ['%C4%80', '%0D%0A'])
+      expect((await admin.get(`/app/products/${randomUUID()}?done=${done}`)).status).toBe(303);
+  });
+
+  test('are found by a part of their name, without case and accents', async () => {
+    await make(customer, '/products', productBody({ name: 'Prüfstand' }));
+    await make(customer, '/products', productBody({ name: 'Chair' }));
+    const found = textOf(await admin.get('/app/products?search=PRUF'));
+    expect(found).toContain('Prüfstand');
+    expect(found).not.toContain('Chair');
+    expect(textOf(await admin.get('/app/products?search=nothing'))).toContain('No product matches');
+  });
+});
+
+describe('pipelines', () => {
+  const rows = (
+    given: readonly (readonly [place: string, name: string, percent: string, status: string, id?: string])[],
+  ) => ({
+    stage_place: given.map(([place]) => place),
+    stage_name: given.map(([, name]) => name),
+    stage_percent: given.map(([, , percent]) => percent),
+    stage_status: given.map(([, , , status]) => status),
+    stage_id: given.map(([, , , , id]) => id ?? ''),
+  });
+  const first = rows([
+    ['1', 'Offer', '40', 'OPEN'],
+    ['2', 'Order', '100', 'WON'],
+  ]);
+  const newest = async () => {
+    const [{ id }] = (await customer.get('/pipelines')).body as [{ id: string }];
+    return (await customer.get(`/pipelines/${id}`)).body as {
+      id: string;
+      name: string;
+      currency: string;
+      visibility: string;
+      stages: { id: string; name: string; order: number; status: string; probability_percentage: number }[];
+    };
+  };
+
+  test('are made, renamed and put in another order by admins; stages keep their opportunities', async () => {
+    const made = await admin.submit('/app/pipelines/new', { name: 'Partners', currency: 'EUR', ...first });
+    expect(made.status).toBe(303);
+    const { id, stages, currency } = await newest();
+    expect([currency, ...stages.map(({ name }) => name)]).toEqual(['EUR', 'Offer', 'Order']);
+    const deal = await make(customer, '/opportunities', await opportunityBody(customer, { stage_id: stages[0]!.id }));
+    const path = `/app/pipelines/${id}/edit`;
+    const changed = rows([
+      ['3', 'Offer sent', '45', 'LOST', stages[0]!.id],
+      ['1', 'Order', '100', 'WON', stages[1]!.id],
+      ['2', 'Talk', '10', 'OPEN'],
+      ['', '', '50', 'OPEN'],
+    ]);
+    const saved = await admin.submit(path, { name: 'Dealers', ...changed });
+    expect(saved.status).toBe(303);
+    const now = await newest();
+    expect([now.name, now.stages.map(({ name, order }) => `${order} ${name}`)]).toEqual([
+      'Dealers',
+      ['1 Order', '2 Talk', '3 Offer sent'],
+    ]);
+    expect((await customer.get(`/opportunities/${deal}`)).body).toMatchObject({ stage_id: stages[0]!.id });
+    expect(textOf(await admin.get('/app/pipelines'))).toContain('Dealers Order → Talk → Offer sent EUR everybody');
+    const stale = await admin.post(path, { ...(await admin.fieldsOf(path)), etag: '"old"', ...changed });
+    expect(stale.status).toBe(412);
+  });
+
+  test('keep what another admin has saved since a form was opened: it is shown with the conflict', async () => {
+    await admin.submit('/app/pipelines/new', { name: 'Partners', currency: 'EUR', ...first });
+    const before = await newest();
+    const path = `/app/pipelines/${before.id}/edit`;
+    const [offer, order] = before.stages.map(({ id }) => id) as [string, string];
+    const old = await admin.fieldsOf(path);
+    const mine = rows([
+      ['1', 'My offer', '40', 'OPEN', offer],
+      ['2', 'Order', '100', 'WON', order],
+    ]);
+    const theirs = rows([
+      ['1', 'Offer', '40', 'OPEN', offer],
+      ['2', 'Demo', '60', 'OPEN'],
+    ]);
+    expect((await admin.submit(path, theirs)).status).toBe(303);
+    const conflict = await admin.post(path, { ...old, ...mine });
+    expect(conflict.status).toBe(412);
+    expect([...conflict.body.matchAll(/name="stage_name" value="([^"]+)"/g)].map(([, name]) => name)).toEqual([
+      'My offer',
+      'Demo',
+    ]);
+  });
+
+  test('lose a stage only if it has no opportunities, and a refused form changes nothing', async () => {
+    const [lead, qualified, ...others] = await stagesOf(customer);
+    await make(customer, '/opportunities', await opportunityBody(customer, { stage_id: lead!.id }));
+    const before = await newest();
+    const path = `/app/pipelines/${before.id}/edit`;
+    const kept = (stages: typeof others) =>
+      rows(stages.map(({ id, name }, i) => [String(i + 1), name, '10', 'OPEN', id] as const));
+    const refused = await admin.submit(path, kept([qualified!, ...others]));
+    expect([refused.status, textOf(refused)]).toEqual([
+      409,
+      expect.stringContaining('Move them to another stage first'),
+    ]);
+    expect(await newest()).toEqual(before);
+    expect((await admin.submit(path, kept([lead!, ...others]))).status).toBe(303);
+    expect((await newest()).stages.map(({ name }) => name)).not.toContain(qualified!.name);
+    const none = await admin.submit(path, rows([['1', '', '10', 'OPEN', lead!.id]]));
+    expect([none.status, textOf(none)]).toEqual([400, expect.stringContaining('A pipeline needs a stage')]);
+    const wrong = await admin.submit(path, rows([['x', 'Lead', '110', 'OPEN', lead!.id]]));
+    expect(textOf(wrong)).toContain('Lead: the order must be a whole number');
+    const twice = rows([
+      ['1', 'Lead', '10', 'OPEN', lead!.id],
+      ['2', 'léad', '20', 'OPEN'],
+    ]);
+    expect(textOf(await admin.submit(path, twice))).toContain('Léad: another stage has this name');
+    const foreign = await admin.submit(path, rows([['1', 'X', '1', 'OPEN', before.id]]));
+    expect(foreign.status).toBe(404);
+  });
+
+  test('for admins only are not offered to members, whose form keeps an opportunity where it is', async () => {
+    const member = await visitorOf(app.fastify, customer.id, 'member');
+    for (const path of ['/app/pipelines', '/app/pipelines/new']) expect((await member.get(path)).status).toBe(403);
+    await admin.submit('/app/pipelines/new', { name: 'Secret', currency: 'EUR', visibility: 'PRIVATE', ...first });
+    const { stages } = await newest();
+    expect(textOf(await admin.get('/app/opportunities'))).toContain('Secret');
+    expect(textOf(await member.get('/app/opportunities'))).not.toContain('Secret');
+    expect(textOf(await member.get('/app/opportunities/new'))).not.toContain('Offer');
+    const deal = await make(customer, '/opportunities', await opportunityBody(customer, { stage_id: stages[1]!.id }));
+    expect((await member.submit(`/app/opportunities/${deal}/edit`, { name: 'Renamed' })).status).toBe(303);
+    expect((await customer.get(`/opportunities/${deal}`)).body).toMatchObject({
+      name: 'Renamed',
+      stage_id: stages[1]!.id,
+    });
+  });
+});

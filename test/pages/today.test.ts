@@ -1,0 +1,99 @@
+import { beforeAll, beforeEach, expect, test } from 'vitest';
+import { beginImport, newContacts, sendFile } from '../jobs/importing.ts';
+import { begin } from '../jobs/working.ts';
+import { startApp, type TestApp } from '../setup/app.ts';
+import { contactBody, make, opportunityBody, stagesOf, type TestCustomer } from '../setup/factories.ts';
+import { textOf, visitorOf } from './visitor.ts';
+
+let app: TestApp;
+let customer: TestCustomer;
+let admin: Awaited<ReturnType<typeof visitorOf>>;
+beforeAll(async () => {
+  app = await startApp();
+});
+beforeEach(async () => {
+  customer = await app.customer();
+  admin = await visitorOf(app.fastify, customer.id);
+});
+
+const today = async () => textOf(await admin.get('/app'));
+const dayMs = 24 * 60 * 60 * 1000;
+const inDays = (days: number) => new Date(Date.now() + days * dayMs).toISOString();
+
+test('Today shows a new customer first steps, and nothing else to do', async () => {
+  expect(await today()).toMatch(/First steps .*Import a file .*Search prospects .*New contact/);
+  await make(customer, '/contacts', contactBody());
+  expect(await today()).toMatch(/To do today Nothing is due.* My opportunities that close this month None\./);
+});
+
+test('Today shows my tasks that are due or have no day, and a box completes them there', async () => {
+  const contact_id = await make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: 'Lovelace' }));
+  const assigned_to = admin.user.userId;
+  const task = (more: object) => make(customer, '/activities', { type: 'task', contact_id, assigned_to, ...more });
+  const late = await task({ title: 'Late call', due_at: inDays(-3) });
+  await task({ title: 'Undated letter' });
+  await task({ title: 'Later demo', due_at: inDays(3) });
+  await task({ title: 'Of somebody else', due_at: inDays(-3), assigned_to: customer.adminId });
+  await task({ title: 'Done before', due_at: inDays(-3), done_at: inDays(-4) });
+  const text = (await today()).split('Latest')[0]!;
+  expect(text).toMatch(/To do today Late call due .* Ada Lovelace .*Without a day Undated letter/);
+  for (const other of ['Later demo', 'Done before', 'Of somebody else']) expect(text).not.toContain(other);
+  const done = await admin.submit('/app', {}, `/app/activities/${late}/done`);
+  expect(done.location).toMatch(/^\/app\?done=completed&change=/);
+  expect((await today()).split('Latest')[0]).not.toContain('Late call');
+});
+
+test('Today shows my open opportunities that close this month or should have, and no others', async () => {
+  const stages = await stagesOf(customer);
+  const add = async (name: string, more: object) => {
+    const mine = { name, user_id_assigned: admin.user.userId, estimated_closing_date: inDays(-1), ...more };
+    await make(customer, '/opportunities', await opportunityBody(customer, mine));
+  };
+  await make(customer, '/contacts', contactBody());
+  await add('Overdue engine', {});
+  await add('Won engine', { stage_id: stages[4]!.id });
+  await add('Distant engine', { estimated_closing_date: inDays(40) });
+  await add('Foreign engine', { user_id_assigned: customer.adminId });
+  const text = (await today()).split('Latest')[0]!;
+  expect(text).toContain('My opportunities that close this month Overdue engine Lead');
+  for (const other of ['Won', 'Distant', 'Foreign']) expect(text).not.toContain(`${other} engine`);
+});
+
+test('Today shows the opportunities first that are overdue the longest, however many are newer', async () => {
+  const add = async (name: string, days: number) => {
+    const mine = { name, user_id_assigned: admin.user.userId, estimated_closing_date: inDays(days) };
+    await make(customer, '/opportunities', await opportunityBody(customer, mine));
+  };
+  await make(customer, '/contacts', contactBody());
+  await add('Oldest engine', -90);
+  for (let i = 0; i < 101; i += 1) await add(`Engine ${i}`, -1 - (i % 50));
+  const text = (await today()).split('Latest')[0]!;
+  expect(text).toMatch(/that close this month Oldest engine Lead .* All of mine/);
+  expect(text.match(/engine \w+ ·/gi)!.length).toBeLessThanOrEqual(10);
+});
+
+test('Today is updated while a job runs, and not while an import waits for a person', async () => {
+  const id = await beginImport(customer, { ...newContacts, start: false });
+  await sendFile(customer, id, 'last_name\nLovelace\n');
+  const waiting = await admin.get('/app');
+  expect(waiting.body).toContain(`/app/imports/${id}`);
+  expect(waiting.body).not.toMatch(/data-live|http-equiv="refresh"/);
+  await begin(app, customer, 1);
+  expect((await admin.get('/app')).body).toMatch(/http-equiv="refresh"[\s\S]*data-live/);
+});
+
+test('Today tells what others did last, in a line for each act, and what needs a look until it is dismissed', async () => {
+  const items = [1, 2, 3].map((i) => contactBody({ last_name: `No ${i}` }));
+  await customer.post('/contacts/batch/create', { items });
+  const id = await make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: '<i>Lovelace' }));
+  await admin.submit(`/app/contacts/${id}/edit`, { job_title: 'Countess' });
+  const page = await admin.get('/app');
+  expect(textOf(page)).toMatch(/Latest an API key created Ada <i>Lovelace .* an API key created 3 contacts/);
+  expect(page.body).not.toContain('<i>Lovelace');
+  await app.owner`update api_keys set expires_at = now() + interval '3 days' where customer_id = ${customer.id}`;
+  expect(await today()).toContain('The key test ends on');
+  expect((await admin.submit('/app', {}, '/app/dismiss')).location).toBe('/app');
+  expect(await today()).not.toContain('The key test ends on');
+  const colleague = await visitorOf(app.fastify, customer.id);
+  expect(textOf(await colleague.get('/app'))).toContain('The key test ends on');
+});

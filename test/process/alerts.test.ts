@@ -1,0 +1,222 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { needPrometheus, noPrometheus } from '../setup/prometheus.ts';
+
+const root = join(import.meta.dirname, '..', '..');
+const rules = join(root, 'deploy', 'monitoring', 'alerts.yml');
+const folder = mkdtempSync(join(tmpdir(), 'alerts-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** Time series, each with a value for every minute, as promtool notates them: `0+60x30` rises by 60 a minute, `_` is nothing. */
+type Series = Record<string, string>;
+
+interface Cases {
+  /** After how many minutes the alert is looked at. */
+  at: number;
+  fires: Series[];
+  quiet: Series[];
+}
+
+const instance = (values: string, name = 'a', job = 'api'): Series => ({
+  [`up{job="sales-data-${job}", instance="${name}"}`]: values,
+});
+const requests = (good: string, bad: string): Series => ({
+  'http_server_request_duration_seconds_count{http_response_status_code="200"}': good,
+  'http_server_request_duration_seconds_count{http_response_status_code="503"}': bad,
+});
+const slow = (withinASecond: string, all: string): Series => ({
+  'http_server_request_duration_seconds_bucket{le="1"}': withinASecond,
+  'http_server_request_duration_seconds_bucket{le="5"}': all,
+  'http_server_request_duration_seconds_bucket{le="+Inf"}': all,
+  http_server_request_duration_seconds_count: all,
+});
+const proxied = (all: string, ofService: string): Series => ({
+  'haproxy_frontend_http_responses_total{proxy="public", code="5xx"}': all,
+  'haproxy_server_http_responses_total{proxy="api", server="api1", code="5xx"}': ofService,
+});
+const disk = (free: string, fstype = 'ext4'): Series => ({
+  [`node_filesystem_avail_bytes{mountpoint="/", fstype="${fstype}"}`]: free,
+  [`node_filesystem_size_bytes{mountpoint="/", fstype="${fstype}"}`]: '100x60',
+});
+const connections = (open: string): Series => ({
+  'pg_stat_activity_count{state="idle"}': open,
+  pg_settings_max_connections: '320x60',
+});
+const one = (name: string, values: string): Series => ({ [name]: values });
+/** What ends after a minute. */
+const blip = '1x10 0 1x49';
+
+const alerts: Record<string, Cases> = {
+  InstanceDown: {
+    at: 20,
+    fires: [
+      { ...instance('1x60'), ...instance('1x10 0x50', 'b') },
+      // A target that is gone: its series ends.
+      { ...instance('1x60'), ...instance('1x10 _x50', 'b') },
+      { ...instance('1x60', 'w', 'worker'), ...instance('1x10 _x50', 'v', 'worker') },
+    ],
+    quiet: [
+      { ...instance('1x60'), ...instance(blip, 'b') },
+      instance('1x60'),
+      { ...instance('1x60'), ...instance('_x10 1x50', 'b') },
+    ],
+  },
+  NoInstance: {
+    at: 20,
+    fires: [instance('1x10 0x50'), instance('1x10 _x50'), instance('1x60', 'w', 'worker')],
+    quiet: [{ ...instance('1x60'), ...instance('1x10 0x50', 'b') }],
+  },
+  NoWorker: {
+    at: 20,
+    fires: [instance('1x10 0x50', 'w', 'worker'), instance('1x10 _x50', 'w', 'worker'), instance('1x60')],
+    quiet: [{ ...instance('1x60', 'w', 'worker'), ...instance('1x10 0x50', 'v', 'worker') }],
+  },
+  Restarts: {
+    at: 35,
+    fires: [one('process_start_time_seconds{job="sales-data-api", instance="a"}', '1x20 100+100x8 900x60')],
+    quiet: [one('process_start_time_seconds{job="sales-data-api", instance="a"}', '1x20 100x5 200x60')],
+  },
+  DatabaseDown: {
+    at: 20,
+    fires: [one('sales_data_database_up{instance="a"}', '1x10 0x50')],
+    quiet: [one('sales_data_database_up{instance="a"}', blip)],
+  },
+  ErrorBudgetFast: {
+    at: 30,
+    fires: [requests('0+6000x60', '0x15 0+600x45')],
+    // A single error where little happens, and a share of one in a thousand.
+    quiet: [requests('0+1x60', '0x20 1x40'), requests('0+60000x60', '0+60x60')],
+  },
+  ErrorBudgetSlow: {
+    at: 400,
+    fires: [requests('0+1000x420', '0+8x420')],
+    quiet: [requests('0+1000x420', '0+5x420'), requests('0+1x420', '0x390 1x30')],
+  },
+  Slow: {
+    at: 40,
+    fires: [slow('0+90x60', '0+100x60')],
+    quiet: [slow('0+995x60', '0+1000x60'), slow('0+0.9x60', '0+1x60')],
+  },
+  ProxyRefuses: {
+    at: 30,
+    fires: [
+      proxied('0x10 0+20x50', '0x60'),
+      one('haproxy_frontend_http_responses_total{proxy="public", code="5xx"}', '0+20x60'),
+    ],
+    quiet: [proxied('0+20x60', '0+20x60')],
+  },
+  RequestsRefused: {
+    at: 20,
+    fires: [one('sales_data_gate_refused_total{gate="search"}', '0+60x60')],
+    quiet: [one('sales_data_gate_refused_total{gate="search"}', '0+1x60')],
+  },
+  EventLoopSlow: {
+    at: 20,
+    fires: [one('nodejs_eventloop_lag_p99_seconds', '0.3x60')],
+    quiet: [one('nodejs_eventloop_lag_p99_seconds', '0.2x60')],
+  },
+  JobsWait: {
+    at: 20,
+    fires: [one('sales_data_jobs_oldest_pending_seconds{type="verify_email"}', '0+60x60')],
+    quiet: [one('sales_data_jobs_oldest_pending_seconds{type="verify_email"}', '0+25x60')],
+  },
+  JobsFail: {
+    at: 30,
+    fires: [one('sales_data_jobs_finished_total{type="verify_email", status="FAILED"}', '0x10 0+1x50')],
+    quiet: [one('sales_data_jobs_finished_total{type="verify_email", status="FAILED"}', '0x10 2x50')],
+  },
+  WebhooksWait: {
+    at: 20,
+    fires: [one('sales_data_webhook_oldest_seconds{standing="working"}', '0+60x60')],
+    quiet: [one('sales_data_webhook_oldest_seconds{standing="failing"}', '100000x60')],
+  },
+  CatalogDown: {
+    at: 20,
+    fires: [one('sales_data_check_up{check="catalog"}', '1x10 0x50')],
+    quiet: [one('sales_data_check_up{check="catalog"}', blip), one('sales_data_check_up{check="workers"}', '0x60')],
+  },
+  Degraded: {
+    at: 30,
+    fires: [one('sales_data_check_up{check="rate_limits"}', '1x10 0x50')],
+    quiet: [
+      one('sales_data_check_up{check="rate_limits"}', '1x24 0x36'),
+      one('sales_data_check_up{check="postgres"}', '0x60'),
+    ],
+  },
+  UnlocksNotIndexed: {
+    at: 50,
+    fires: [one('sales_data_unlocks_unindexed', '5x60')],
+    quiet: [one('sales_data_unlocks_unindexed', '5x30 0 5x29')],
+  },
+  DiskFull: { at: 30, fires: [disk('50x10 5x50')], quiet: [disk('20x60'), disk('1x60', 'tmpfs')] },
+  ConnectionsNearLimit: { at: 30, fires: [connections('300x60')], quiet: [connections('200x60')] },
+  ArchiveFails: {
+    at: 50,
+    fires: [one('pg_stat_archiver_failed_count', '0x20 0+1x40')],
+    quiet: [one('pg_stat_archiver_failed_count', '3x60')],
+  },
+  ArchiveOld: {
+    at: 40,
+    fires: [one('pg_stat_archiver_last_archive_age', '0+60x60')],
+    // Without an archive there is no age.
+    quiet: [one('pg_stat_archiver_last_archive_age', '300x60'), {}],
+  },
+  BackupOld: {
+    at: 28 * 60,
+    fires: [one('sales_data_backup_finished_seconds', '0x1800'), {}],
+    quiet: [one('sales_data_backup_finished_seconds', '0x100 6000x1700')],
+  },
+  CertificateExpires: {
+    at: 80,
+    fires: [one('probe_ssl_earliest_cert_expiry', '86400x90')],
+    quiet: [one('probe_ssl_earliest_cert_expiry', '2592000x90'), {}],
+  },
+};
+
+const names = [...readFileSync(rules, 'utf8').matchAll(/- alert: (\w+)/g)].map(([, name]) => name!);
+
+test('each alert has a case in which it fires, one in which it does not, and a section in the runbook', () => {
+  expect(Object.keys(alerts)).toEqual(names);
+  const handbook = readFileSync(join(root, 'docs', 'operating.md'), 'utf8');
+  const runbook = /^## Runbook$.*?^## /ms.exec(handbook)![0];
+  expect(runbook.match(/^### \w+$/gm)).toEqual(names.map((name) => `### ${name}`));
+});
+
+test('these alerts wake somebody, and the others can wait for the morning', () => {
+  const pages = readFileSync(rules, 'utf8').matchAll(/- alert: (\w+)\n(?:(?! {6}- ).*\n)*? {10}severity: page/g);
+  expect([...pages].map(([, name]) => name)).toEqual(
+    'InstanceDown NoInstance NoWorker DatabaseDown ErrorBudgetFast ProxyRefuses CatalogDown DiskFull ArchiveFails ArchiveOld'.split(
+      ' ',
+    ),
+  );
+});
+
+describe.skipIf(noPrometheus)(`by promtool ${needPrometheus}`, () => {
+  test('the rules are valid', () => {
+    const { status, stderr } = spawnSync('promtool', ['check', 'rules', rules], { encoding: 'utf8' });
+    expect(status, stderr).toBe(0);
+  });
+
+  test.each(names)('%s fires when it should, and not otherwise', (name) => {
+    const { at, fires, quiet } = alerts[name]!;
+    const group = (isFiring: boolean) => (series: Series) => ({
+      interval: '1m',
+      input_series: Object.entries(series).map(([key, values]) => ({ series: key, values })),
+      promql_expr_test: [
+        {
+          expr: `min(clamp_max(count(ALERTS{alertname="${name}", alertstate="firing"}), 1)) or vector(0)`,
+          eval_time: `${at}m`,
+          exp_samples: [{ labels: '{}', value: isFiring ? 1 : 0 }],
+        },
+      ],
+    });
+    const file = join(folder, `${name}.json`); // JSON is YAML
+    const tests = [...fires.map(group(true)), ...quiet.map(group(false))];
+    writeFileSync(file, JSON.stringify({ rule_files: [rules], evaluation_interval: '1m', tests }));
+    const { status, stdout, stderr } = spawnSync('promtool', ['test', 'rules', file], { encoding: 'utf8' });
+    expect(status, stdout + stderr).toBe(0);
+  });
+});

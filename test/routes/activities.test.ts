@@ -1,0 +1,464 @@
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../setup/app.ts';
+import {
+  activityBody,
+  companyBody,
+  contactBody,
+  make,
+  opportunityBody,
+  unique,
+  type TestCustomer,
+} from '../setup/factories.ts';
+
+let app: TestApp;
+let customer: TestCustomer;
+let contact: string;
+let company: string;
+
+beforeAll(async () => {
+  app = await startApp();
+});
+
+beforeEach(async () => {
+  customer = await app.customer();
+  company = await make(customer, '/company', companyBody());
+  contact = await make(customer, '/contacts', contactBody({ company: { id: company } }));
+});
+
+const note = (more: object = {}): Promise<string> =>
+  make(customer, '/activities', { body: 'Wants a second engine', contact_id: contact, ...more });
+const task = (more: object = {}): Promise<string> => note({ type: 'task', title: 'Call back', ...more });
+const read = async (id: string) => (await customer.get(`/activities/${id}`)).body;
+const deal = async (more: object = {}): Promise<string> =>
+  make(customer, '/opportunities', await opportunityBody(customer, more));
+
+/** Returns the ids of the activities that a filter finds, and checks that they are counted so. */
+async function found(filters: object, more: object = {}): Promise<string[]> {
+  const { status, body } = await customer.post('/activities/list', { filters, ...more });
+  expect(status, JSON.stringify(body)).toBe(200);
+  const { pagination } = (await customer.post('/activities/metadata', { filters })).body;
+  expect(pagination.total_records).toBe(body.length);
+  return body.map(({ id }: { id: string }) => id);
+}
+
+describe('an activity', () => {
+  test('is a note of now by the key that made it, with its texts as they were given', async () => {
+    const id = await note({ body: ' one\n two ' });
+    const activity = await read(id);
+    expect(activity).toEqual({
+      id,
+      type: 'note',
+      title: '',
+      body: ' one\n two ',
+      contact_id: contact,
+      company_id: null,
+      opportunity_id: null,
+      assigned_to: null,
+      due_at: null,
+      done_at: null,
+      occurred_at: expect.any(String),
+      external_id: null,
+      created_by: { type: 'key', id: customer.keyId },
+      created_at: expect.any(String),
+      updated_at: expect.any(String),
+    });
+    expect(Math.abs(Date.parse(activity.occurred_at) - Date.parse(activity.created_at))).toBeLessThan(1_000);
+  });
+
+  test('can be of a contact, a company and an opportunity at once', async () => {
+    const references = { contact_id: contact, company_id: company, opportunity_id: await deal() };
+    expect(await read(await note(references))).toMatchObject(references);
+  });
+
+  test.each([
+    ['no text', { body: '', title: '' }, '/title'],
+    ['no reference', { contact_id: null }, '/contact_id'],
+    ['an unknown type', { type: 'letter' }, '/type'],
+    ['a due time that is no task', { due_at: '2030-01-01T00:00:00Z' }, '/due_at'],
+    ['a done time that is no task', { type: 'call', done_at: '2030-01-01T00:00:00Z' }, '/done_at'],
+    ['a body of more than 10,000 characters', { body: 'x'.repeat(10_001) }, '/body'],
+    ['a title of more than 255 characters', { title: 'x'.repeat(256) }, '/title'],
+  ])('with %s is 400, on a PATCH too', async (_name, fault, path) => {
+    const answer = await customer.post('/activities', { body: 'Hello', contact_id: contact, ...fault });
+    expect([answer.status, answer.body.errors[0].path]).toEqual([400, path]);
+    const id = await note({ external_id: 'n-1' });
+    const before = await read(id);
+    const patch = await customer.patch(`/activities/${id}`, fault);
+    expect([patch.status, patch.body.errors[0].path]).toEqual([400, path]);
+    expect(await read(id)).toEqual(before);
+  });
+
+  test('of a record or user that is not the customer’s is 404 with the pointer, and is not made', async () => {
+    const stranger = await app.customer();
+    const other = await make(stranger, '/contacts', contactBody());
+    for (const [name, id] of [
+      ['contact_id', other],
+      ['company_id', contact],
+      ['opportunity_id', company],
+      ['assigned_to', stranger.adminId],
+    ] as const) {
+      const answer = await customer.post('/activities', { body: 'Hello', contact_id: contact, [name]: id });
+      expect([answer.status, answer.body.errors]).toEqual([404, [{ path: `/${name}`, message: expect.any(String) }]]);
+    }
+    expect(await found({})).toEqual([]);
+    const id = await note();
+    expect((await stranger.get(`/activities/${id}`)).status).toBe(404);
+    expect((await stranger.patch(`/activities/${id}`, { body: 'Mine' })).status).toBe(404);
+    expect((await stranger.delete(`/activities/${id}`)).status).toBe(404);
+  });
+
+  test('has an external_id that no other activity has', async () => {
+    const id = await note({ external_id: 'n-1' });
+    const again = await customer.post('/activities', { body: 'Hello', contact_id: contact, external_id: 'n-1' });
+    expect([again.status, again.body.errors[0].path]).toEqual([409, '/external_id']);
+    await customer.patch(`/activities/${id}`, { external_id: null });
+    await note({ external_id: 'n-1' });
+  });
+
+  test('is created once by two calls with the same idempotency key', async () => {
+    const body = { body: 'Hello', contact_id: contact };
+    const once = () => customer.call('POST', '/activities', body, { 'idempotency-key': 'one' });
+    const [first, second] = [await once(), await once()];
+    expect(second.body).toEqual(first.body);
+    expect(await found({})).toHaveLength(1);
+  });
+});
+
+describe('PATCH and DELETE', () => {
+  test('change what is sent, and only what has the version', async () => {
+    const id = await task({ due_at: '2030-01-01T00:00:00+01:00' });
+    const { headers, body } = await customer.get(`/activities/${id}`);
+    expect(body.due_at).toBe('2029-12-31T23:00:00.000Z');
+    const done = { done_at: '2029-12-01T00:00:00Z' };
+    const ifMatch = { 'if-match': headers['etag'] as string };
+    expect((await customer.call('PATCH', `/activities/${id}`, done, ifMatch)).status).toBe(200);
+    expect(await read(id)).toEqual({ ...body, done_at: '2029-12-01T00:00:00.000Z', updated_at: expect.any(String) });
+    expect((await customer.call('PATCH', `/activities/${id}`, { title: 'New' }, ifMatch)).status).toBe(412);
+    expect((await customer.call('DELETE', `/activities/${id}`, undefined, ifMatch)).status).toBe(412);
+    expect((await customer.delete(`/activities/${id}`)).body.data).toEqual({ id });
+    expect((await customer.get(`/activities/${id}`)).status).toBe(404);
+    const gone = await customer.patch(`/activities/${id}`, {});
+    expect(gone).toMatchObject({ status: 404, body: { message: 'No such activity' } });
+    expect(gone.body.errors).toBeUndefined();
+  });
+
+  test('to another type take the times of a task away', async () => {
+    const id = await task({ due_at: '2030-01-01T00:00:00Z', done_at: '2029-12-01T00:00:00Z' });
+    await customer.patch(`/activities/${id}`, { type: 'call' });
+    expect(await read(id)).toMatchObject({ type: 'call', due_at: null, done_at: null });
+  });
+
+  test('an empty PATCH, and one to the same values, write nothing', async () => {
+    const id = await note({ occurred_at: '2026-01-01T00:00:00Z' });
+    const before = await read(id);
+    await customer.patch(`/activities/${id}`, {});
+    await customer.patch(`/activities/${id}`, { body: before.body, occurred_at: '2026-01-01T01:00:00+01:00' });
+    expect(await read(id)).toEqual(before);
+  });
+});
+
+describe('the list', () => {
+  test('finds activities by their fields, newest first or in another order, and continues by cursor', async () => {
+    const old = await note({ occurred_at: '2020-01-01T00:00:00Z', title: 'Straße' });
+    const other = await make(customer, '/contacts', contactBody());
+    const call = await note({ type: 'call', contact_id: other, company_id: company, assigned_to: customer.adminId });
+    const last = await note({ occurred_at: '2021-01-01T00:00:00Z' });
+    expect(await found({})).toEqual([last, call, old]);
+    expect(await found({ contact_id: contact })).toEqual([last, old]);
+    expect(await found({ company_id: company })).toEqual([call]);
+    expect(await found({ assigned_to: customer.adminId, type: ['CALL', 'meeting'] })).toEqual([call]);
+    expect(await found({ title: 'STRASSE' })).toEqual([old]);
+    expect(await found({ occurred_at: { lt: '2021-01-01T00:00:00Z' } })).toEqual([old]);
+    expect(await found({ _or: [{ type: 'call' }, { title: { contains: 'tra' } }] })).toEqual([call, old]);
+    const order_by = { occurred_at: 'ASC' };
+    expect(await found({}, { order_by })).toEqual([old, last, call]);
+    expect(await found({ contact_id: contact }, { order_by: { occurred_at: 'DESC' } })).toEqual([last, old]);
+    const page = await customer.post('/activities/list', { order_by, paginate: { limit: 2 } });
+    const cursor = page.headers['x-next-cursor'] as string;
+    const rest = await customer.post('/activities/list', { order_by, paginate: { limit: 2, cursor } });
+    expect(rest.body.map(({ id }: { id: string }) => id)).toEqual([call]);
+  });
+
+  test('searches words in title and body', async () => {
+    const one = await note({ title: 'Müller', body: 'asked about the price' });
+    const other = await note({ body: 'The price is too high for Mueller' });
+    expect(await found({ search: 'price muller' })).toEqual([one]);
+    expect(await found({ search: 'mueller PRICE' })).toEqual([other, one]);
+    expect(await found({ search: 'engine' })).toEqual([]);
+  });
+
+  test('only tasks match is_done and is_overdue, whichever their value', async () => {
+    await note();
+    const open = await task();
+    const late = await task({ due_at: '2020-01-01T00:00:00Z' });
+    const later = await task({ due_at: '2100-01-01T00:00:00Z' });
+    const done = await task({ due_at: '2020-01-01T00:00:00Z', done_at: '2020-01-02T00:00:00Z' });
+    expect(await found({ is_done: true })).toEqual([done]);
+    expect(await found({ is_done: false })).toEqual([later, late, open]);
+    expect(await found({ is_overdue: true })).toEqual([late]);
+    expect(await found({ is_overdue: false })).toEqual([done, later, open]);
+    expect(await found({ is_done: [true, false] })).toHaveLength(4);
+    expect(await found({ is_done: [] })).toEqual([]);
+    expect(await found({ is_done: { ne: true } })).toHaveLength(4);
+    expect(await found({ is_done: null })).toHaveLength(1);
+    expect(await found({ is_done: false }, { order_by: { due_at: 'ASC' } })).toEqual([late, later, open]);
+    const wrong = await customer.post('/activities/list', { filters: { is_done: 'no' }, order_by: { is_done: 'ASC' } });
+    expect(wrong.body.errors.map(({ path }: { path: string }) => path)).toEqual([
+      '/filters/is_done',
+      '/order_by/is_done',
+    ]);
+  });
+
+  test('company_or_its_contacts finds those of a company and of its contacts, while the company exists', async () => {
+    const ofContact = await note();
+    const ofCompany = await note({ contact_id: null, company_id: company });
+    const other = await make(customer, '/company', companyBody());
+    const ofOther = await note({ contact_id: null, company_id: other });
+    await note({ contact_id: await make(customer, '/contacts', contactBody()) });
+    expect(await found({ company_or_its_contacts: company.toUpperCase() })).toEqual([ofCompany, ofContact]);
+    expect(await found({ company_or_its_contacts: [company, other] })).toEqual([ofOther, ofCompany, ofContact]);
+    await customer.delete(`/company/${company}`);
+    expect(await found({ company_or_its_contacts: company })).toEqual([]);
+    const wrong = await customer.post('/activities/list', { filters: { company_or_its_contacts: null } });
+    expect([wrong.status, wrong.body.errors[0].path]).toEqual([400, '/filters/company_or_its_contacts']);
+  });
+});
+
+test('a deleted contact, company or opportunity takes its activities with it where they have no other reference', async () => {
+  const opportunity = await deal();
+  const records = [
+    ['contacts', 'contact_id', contact],
+    ['company', 'company_id', company],
+    ['opportunities', 'opportunity_id', opportunity],
+  ] as const;
+  const all = await note({ contact_id: contact, company_id: company, opportunity_id: opportunity, external_id: 'all' });
+  const left: [unknown, object][] = [];
+  for (const [path, name, id] of records) {
+    const alone = await note({ contact_id: null, [name]: id, external_id: name });
+    const before = await read(all);
+    await customer.delete(`/${path}/${id}`);
+    expect((await customer.get(`/activities/${alone}`)).status).toBe(404);
+    expect((await customer.patch(`/activities/${alone}`, { title: 'New' })).status).toBe(404);
+    left.push([await read(all), { ...before, [name]: null }]);
+  }
+  const [one, other] = left;
+  expect([one![0], other![0]]).toEqual([one![1], other![1]]);
+  expect(await found({})).toEqual([]);
+  const types = (await customer.post('/events/list', { types: ['activity.updated', 'activity.deleted'] })).body;
+  expect(types).toEqual([]);
+  await note({ contact_id: await make(customer, '/contacts', contactBody()), external_id: 'all' });
+});
+
+test('a key without the scope reads and writes no activity', async () => {
+  const reader = await customer.withScopes(['activities:read', 'contacts:read']);
+  const body = await activityBody(customer);
+  expect((await reader.post('/activities', body)).status).toBe(403);
+  expect((await reader.post('/activities/list', {})).status).toBe(200);
+  const other = await customer.withScopes(['contacts:read']);
+  expect((await other.post('/activities/list', {})).status).toBe(403);
+  expect((await other.post('/events/list', { types: ['activity.created'] })).status).toBe(403);
+});
+
+test('events of activities show the activity as it is with expand', async () => {
+  const id = await note({ external_id: unique('n') });
+  await customer.patch(`/activities/${id}`, { type: 'call', body: 'Agreed' });
+  const { body } = await customer.post('/events/list', {
+    types: ['activity.created', 'activity.updated'],
+    expand: true,
+  });
+  const shown = await read(id);
+  expect(body).toMatchObject([
+    { type: 'activity.created', data: { id, external_id: shown.external_id }, record: shown },
+    { type: 'activity.updated', data: { id, changed: ['type', 'body'] }, record: shown },
+  ]);
+  const { body: changes } = await customer.post('/changes/list', { filters: { object: 'activity' } });
+  expect(changes).toMatchObject([
+    { type: 'updated', fields: { type: ['note', 'call'], body: ['Wants a second engine', 'Agreed'] } },
+    { type: 'created', fields: { type: [null, 'note'], contact_id: [null, contact] } },
+  ]);
+});
+
+describe('batches', () => {
+  const batch = async (operation: string, items: object[], more: object = {}) =>
+    (await customer.post(`/activities/batch/${operation}`, { items, ...more })).body;
+
+  test('write each item as a single call does, and a failed one leaves nothing', async () => {
+    const created = await batch('create', [
+      { body: 'One', contact_id: contact, external_id: 'a' },
+      { body: 'Two' },
+      { title: 'Three', contact_id: company },
+      { title: 'Four', company_id: company, type: 'task', due_at: '2030-01-01T00:00:00Z' },
+      { title: 'Five', company_id: company, external_id: 'a' },
+    ]);
+    expect(created.data.results).toMatchObject([
+      { status: 'created' },
+      { error: { code: 'validation_failed', errors: [{ path: '/contact_id' }] } },
+      { error: { code: 'not_found', errors: [{ path: '/contact_id' }] } },
+      { status: 'created' },
+      { error: { code: 'conflict', errors: [{ path: '/external_id' }] } },
+    ]);
+    const [one, , , four] = created.data.results.map(({ id }: { id: string }) => id);
+    expect(await found({})).toEqual([four, one]);
+    expect(await read(four)).toMatchObject({ created_by: { type: 'key' }, occurred_at: expect.stringMatching(/Z$/) });
+    const updated = await batch('update', [
+      { id: one, body: 'New' },
+      { id: four, title: 'Four' },
+      { id: company, body: 'None' },
+      { id: one, body: 'Again' },
+    ]);
+    const statuses = updated.data.results.map(
+      ({ status, error }: { status: string; error?: { code: string } }) => error?.code ?? status,
+    );
+    expect(statuses).toEqual(['updated', 'unchanged', 'not_found', 'conflict']);
+    const upserted = await batch(
+      'upsert',
+      [
+        { external_id: 'a', type: 'call' },
+        { external_id: 'b', body: 'Made', contact_id: contact },
+      ],
+      { match: 'external_id' },
+    );
+    expect(upserted.data.counts).toMatchObject({ updated: 1, created: 1, failed: 0 });
+    expect(await read(one)).toMatchObject({ body: 'New', type: 'call', contact_id: contact });
+    const shown = await batch('read', [{ external_id: 'a' }, { external_id: 'c' }], { match: 'external_id' });
+    expect(shown.data.results[0].record).toEqual(await read(one));
+    expect(shown.data.counts).toMatchObject({ found: 1, failed: 1 });
+    const deleted = await batch('delete', [{ id: one }, { id: four }]);
+    expect(deleted.data.counts).toMatchObject({ deleted: 2 });
+    expect(await found({})).toEqual([upserted.data.results[1].id]);
+  });
+
+  test('with atomic write all or nothing', async () => {
+    const items = [{ body: 'One', contact_id: contact }, { body: '' }];
+    const answer = await customer.post('/activities/batch/create', { items, atomic: true });
+    expect([answer.status, answer.body.errors[0].path]).toEqual([400, '/items/1/body']);
+    expect(await found({})).toEqual([]);
+  });
+
+  test('that race for one external id make one activity', async () => {
+    const items = [{ external_id: 'a', body: 'One', contact_id: contact }];
+    const once = () => customer.post('/activities/batch/upsert', { items, match: 'external_id' });
+    const answers = await Promise.all([once(), once(), once()]);
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect(await found({})).toHaveLength(1);
+  });
+});
+
+describe('an export', () => {
+  const lines = async (body: object): Promise<string[]> =>
+    String((await customer.post('/activities/export', body)).body)
+      .trimEnd()
+      .split(/\r?\n/);
+
+  test('holds all that the list pages through, with the fields of a create', async () => {
+    const call = await note({ type: 'call', occurred_at: '2026-01-01T00:00:00Z', external_id: 'n-1' });
+    await note({ body: 'Second' });
+    const [header, ...rows] = await lines({ format: 'csv' });
+    expect(header).toBe(
+      'id,external_id,type,title,body,contact_id,company_id,opportunity_id,assigned_to,due_at,done_at,occurred_at',
+    );
+    expect(rows).toHaveLength(2);
+    const filters = { type: 'call' };
+    expect(await lines({ format: 'csv', filters, fields: ['id', 'occurred_at', 'body'] })).toEqual([
+      'id,occurred_at,body',
+      `${call},2026-01-01T00:00:00.000Z,Wants a second engine`,
+    ]);
+    const [json] = await lines({ format: 'ndjson', filters, fields: 'all' });
+    expect(JSON.parse(json!)).toEqual(await read(call));
+    expect((await customer.post('/activities/export', { format: 'xlsx' })).status).toBe(200);
+    const wrong = await customer.post('/activities/export', { format: 'csv', fields: ['custom_fields.plan'] });
+    expect(wrong.status).toBe(400);
+  });
+});
+
+describe('a merge', () => {
+  test.each([
+    ['/contacts', 'contact_id', () => make(customer, '/contacts', contactBody())],
+    ['/company', 'company_id', () => make(customer, '/company', companyBody())],
+  ] as const)('of %s moves the activities, and tells each', async (path, name, another) => {
+    const [kept, merged] = [await another(), await another()];
+    const none = { contact_id: null, [name]: merged };
+    const [first, second] = [await note({ ...none, external_id: 'n-1' }), await task(none)];
+    const { updated_at } = await read(first);
+    expect((await customer.post(`${path}/merge`, { id: kept, merge_ids: [merged] })).status).toBe(200);
+    const after = await read(first);
+    expect(after).toMatchObject({ [name]: kept });
+    expect(after.updated_at > updated_at).toBe(true);
+    expect(await found({ [name]: kept })).toEqual([second, first]);
+    const { body } = await customer.post('/events/list', { types: ['activity.updated', 'activity.deleted'] });
+    expect(
+      body.map(({ data }: { data: Record<string, unknown> }) => [data['id'], data['external_id'], data['changed']]),
+    ).toEqual([
+      [first, 'n-1', [name]],
+      [second, null, [name]],
+    ]);
+  });
+
+  test('of more than 5,000 activities is refused', async () => {
+    const other = await make(customer, '/contacts', contactBody());
+    await note();
+    await app.owner`
+      insert into activities (customer_id, type, title, body, contact_id, occurred_at, created_by, folded)
+      select customer_id, type, title, body, contact_id, occurred_at, created_by, folded
+      from activities, generate_series(1, 5000)
+      where customer_id = ${customer.id}`;
+    const answer = await customer.post('/contacts/merge', { id: other, merge_ids: [contact] });
+    expect([answer.status, answer.body.errors[0].message]).toEqual([409, 'have more than 5000 activities']);
+    expect((await customer.post('/contacts/merge', { id: contact, merge_ids: [other] })).status).toBe(200);
+  });
+});
+
+test('a purge of a contact removes its activities and what the history keeps of them', async () => {
+  const shared = await note({ company_id: company, external_id: 'shared' });
+  const own = await note({ title: 'Before' });
+  await customer.patch(`/activities/${own}`, { title: 'After' });
+  await customer.call('DELETE', `/contacts/${contact}?purge=true`);
+  for (const id of [shared, own]) expect((await customer.get(`/activities/${id}`)).status).toBe(404);
+  const rows = await app.owner`select from activities where customer_id = ${customer.id}`;
+  expect(rows).toHaveLength(0);
+  const { body } = await customer.post('/events/list', { types: ['activity.deleted'] });
+  expect(body).toMatchObject([{ data: { id: shared, external_id: 'shared' } }]);
+  const { body: changes } = await customer.post('/changes/list', { filters: { object: 'activity' } });
+  expect(JSON.stringify(changes)).not.toMatch(/Before|After|second engine/);
+});
+
+test('a purge of a contact that is deleted already removes its hidden activities', async () => {
+  await note();
+  await customer.delete(`/contacts/${contact}`);
+  await customer.call('DELETE', `/contacts/${contact}?purge=true`);
+  expect(await app.owner`select from activities where customer_id = ${customer.id}`).toHaveLength(0);
+});
+
+test('a purge of a contact removes what the history keeps of its activities that were deleted before', async () => {
+  const id = await note({ body: 'Geheimnis', company_id: company });
+  await customer.call('DELETE', `/activities/${id}`);
+  await customer.call('DELETE', `/contacts/${contact}?purge=true`);
+  const { body } = await customer.post('/changes/list', { filters: { record_id: id } });
+  expect(JSON.stringify(body)).not.toContain('Geheimnis');
+});
+
+test('a reference that is unknown is 404 before a version that is old', async () => {
+  const id = await note();
+  const headers = { 'if-match': '"old"' };
+  const unknown = { contact_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b' };
+  expect((await customer.patch(`/activities/${id}`, unknown, headers)).status).toBe(404);
+  expect((await customer.patch(`/activities/${id}`, { title: 'x' }, headers)).status).toBe(412);
+});
+
+test('last_activity_at of a contact and a company is that of their own activities, not in the future', async () => {
+  const last = async () => [
+    (await customer.get(`/contacts/${contact}`)).body.last_activity_at,
+    (await customer.get(`/company/${company}`)).body.last_activity_at,
+  ];
+  expect(await last()).toEqual([null, null]);
+  await note({ occurred_at: '2020-01-01T00:00:00Z' });
+  const id = await note({ occurred_at: '2021-01-01T00:00:00Z' });
+  await note({ occurred_at: '2100-01-01T00:00:00Z', company_id: company });
+  expect(await last()).toEqual(['2021-01-01T00:00:00.000Z', null]);
+  await customer.patch(`/activities/${id}`, { company_id: company });
+  expect(await last()).toEqual(['2021-01-01T00:00:00.000Z', '2021-01-01T00:00:00.000Z']);
+  const read = await customer.post('/company/batch/read', { items: [{ id: company }] });
+  expect(read.body.data.results[0].record.last_activity_at).toBe('2021-01-01T00:00:00.000Z');
+  await customer.delete(`/activities/${id}`);
+  expect(await last()).toEqual(['2020-01-01T00:00:00.000Z', null]);
+});
