@@ -1,4 +1,4 @@
-import { hash } from 'node:crypto';
+import { hash, randomUUID } from 'node:crypto';
 import fastify from 'fastify';
 import postgres from 'postgres';
 import { batchLookups } from '../src/database/batch-lookups.ts';
@@ -27,7 +27,8 @@ const transactions = new Transactions();
 const db: Database = {
   lookup: (work) => work(reads),
   search: (work) => work(writes),
-  transaction: (work) => transactions.run(writes, { source: 'api', actor: { type: 'key' }, changeId: '' }, work),
+  transaction: (work) =>
+    transactions.run(writes, { source: 'api', actor: { type: 'key' }, changeId: randomUUID() }, work),
 };
 
 const findKey = batchLookups(
@@ -50,9 +51,17 @@ app.post<{ Body: ContactQuery }>(
   { schema: { response: { 200: { type: 'array', items: Contact } } } },
   async (request) => (await listContacts(db, customerId, request.body)).rows,
 );
-app.post<{ Body: ContactCreate }>('/contacts', { schema: { response: { 201: DoneWithId } } }, async (request, reply) =>
-  reply
-    .code(201)
-    .send(done('Contact created', await db.transaction((sql) => createContact(sql, customerId, request.body)))),
+app.post<{ Body: ContactCreate; Headers: { 'x-customer': string } }>(
+  '/contacts',
+  { schema: { response: { 201: DoneWithId } } },
+  async (request, reply) =>
+    reply
+      .code(201)
+      .send(
+        done(
+          'Contact created',
+          await db.transaction((sql) => createContact(sql, request.headers['x-customer'], request.body)),
+        ),
+      ),
 );
 process.stdout.write(`${JSON.stringify({ url: await app.listen({ port: 0, host: '127.0.0.1' }) })}\n`);

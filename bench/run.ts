@@ -53,6 +53,7 @@ export interface Request {
   method: 'GET' | 'POST';
   path: string;
   body?: object;
+  headers?: Record<string, string>;
 }
 
 /** The same as `tryLoad`; any answer but 2xx is an error. */
@@ -74,10 +75,10 @@ export async function tryLoad(
     url: base,
     connections: callers,
     duration: seconds,
-    requests: requests.map(({ method, path, body }) => ({
+    requests: requests.map(({ method, path, body, headers: own }) => ({
       method,
       path: new URL(base).pathname.replace(/\/$/, '') + path,
-      headers: { ...headers, ...(body ? { 'content-type': 'application/json' } : {}) },
+      headers: { ...headers, ...own, ...(body ? { 'content-type': 'application/json' } : {}) },
       ...(body ? { body: JSON.stringify(body) } : {}),
     })),
   };
