@@ -124,8 +124,11 @@ function contextOf(context: SharedContext, kind: JobKind, data: object, log: Fas
 
 const isTurn = (data: object): data is Turn => 'customerId' in data;
 
-/** For polling the queue (seconds). The second is for workers that are also notified. */
-const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 5 };
+/**
+ * For polling the queue (seconds). The second is for workers that are also notified: a worker that is notified while the
+ * customer has its share takes nothing, and is not notified again when a slot of the share is free.
+ */
+const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 2 };
 
 /** One customer's turns never take all slots of a process, unless it has only one. */
 const shareOf = (atOnce: number): number => Math.max(1, Math.floor(atOnce / 2));
