@@ -4,7 +4,7 @@ import { buildApp } from '../../src/app.ts';
 import { openCatalog } from '../../src/catalog/open.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
-import { moreOfNewest } from '../../src/filters/paging/narrowing.ts';
+import { maxNewest } from '../../src/filters/paging/narrowing.ts';
 import { workAtImport } from '../../src/jobs/imports/import-records.ts';
 import { logger } from '../../src/process/logger.ts';
 import { scopes } from '../../src/schemas/base/scopes.ts';
@@ -58,7 +58,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => close?.());
 
-/** Part of the statements that read the newest 10,000 contacts at most, which need not match. */
+/** Part of the statements that read the newest 5,000 contacts at most, which need not match. */
 const ofNewest = 'select newest.*';
 
 /**
@@ -71,7 +71,7 @@ const wasteful = (once: number): { text: string; nodes: string[] }[] =>
     .filter(({ text }) => !text.includes('last_used_at'))
     .map(({ text, plan }) => ({
       text,
-      nodes: wastefulNodesOf(plan, text.includes(ofNewest) ? Math.max(once, moreOfNewest) : once),
+      nodes: wastefulNodesOf(plan, text.includes(ofNewest) ? Math.max(once, maxNewest) : once),
     }))
     .filter(({ nodes }) => nodes.length > 0);
 

@@ -13,13 +13,10 @@ import { fieldsOf, type Filter } from '../tree.ts';
  */
 
 /** How many of the newest records a list request reads first. If too few pass the filter, it then uses an index. */
-const newest = 5_000;
+export const maxNewest = 5_000;
 
 /** The same, for a filter that also reads the company of each contact: this takes twice as long. */
 const newestWithCompany = 2_000;
-
-/** How many it reads in a second attempt, if some of the first passed the filter, but too few for a page. */
-export const moreOfNewest = 10_000;
 
 /** If at least this many of the newest records pass, terms are not used: they would select too many records. */
 export const manyOfNewest = 40;
@@ -81,7 +78,7 @@ export const filterUsesCompany = (source: Source, filter: Filter): boolean =>
   [...fieldsOf(filter)].some((field) => field === 'search' || source.columns[field]?.isOfCompany === true);
 
 /** Returns how many of a customer's newest records a list request reads first. */
-export const firstOfNewest = (query: RecordQuery): number => (usesCompany(query) ? newestWithCompany : newest);
+export const firstOfNewest = (query: RecordQuery): number => (usesCompany(query) ? newestWithCompany : maxNewest);
 
 /**
  * Returns the SQL of a subquery for a `from` clause: the customer's newest `size` records, newest first. A statement

@@ -8,7 +8,6 @@ import {
   isIndexable,
   isNewestFirst,
   manyOfNewest,
-  moreOfNewest,
   filterUsesCompany,
 } from '../../filters/paging/narrowing.ts';
 import {
@@ -128,12 +127,6 @@ export async function readCustomKeys(db: Database, request: RecordQuery, most: n
 }
 
 /**
- * Minimum number of matches that a search of the newest records must find before a larger number of the newest records
- * is searched. If the search finds fewer matches, an index is used. If the matches fill the page, neither is necessary.
- */
-const fairlyMany = 5;
-
-/**
  * Reads one page of records. If the sort order is newest first, it begins with a search of the newest records, which
  * fill the page if many of them match. Otherwise an index selects candidates (records that may match), and only the
  * candidates are tested. If no index can be used, or if many records match, tests all records.
@@ -145,14 +138,9 @@ async function readRows<Row>(
 ): Promise<Row[]> {
   const isNarrow = isIndexable(recorder, query);
   const isNewest = isNarrow && isNewestFirst(query);
-  const isDone = (rows: Row[]) => rows.length === query.limit;
   const first = isNewest ? await read(newestPageClauses(recorder, query)) : [];
-  if (isDone(first)) return first;
+  if (first.length === query.limit) return first;
   if (!isNarrow || !(await hasTerms(sql, query))) return read(pageClauses(recorder, query));
-  if (first.length >= fairlyMany) {
-    const more = await read(newestPageClauses(recorder, query, moreOfNewest));
-    if (isDone(more)) return more;
-  }
   const isByIndex = isNewest || !(await isCommon(sql, query));
   return read((isByIndex ? candidatePageClauses : pageClauses)(recorder, query));
 }
