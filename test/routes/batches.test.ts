@@ -4,7 +4,8 @@ import { companyBody, contactBody, make, unique, type Answer, type TestCustomer 
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
-const app = await startApp();
+// The largest batches take long on a busy machine.
+const app = await startApp({ REQUEST_TIMEOUT_MS: '120000', STATEMENT_TIMEOUT_MS: '60000' });
 const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
 let customer: TestCustomer;
 let stranger: TestCustomer;
