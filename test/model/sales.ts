@@ -133,13 +133,12 @@ function changedLines(caller: Caller, lines: readonly Line[]): { products?: Json
   const removed = new Set(lines.filter(() => caller.chance(20)));
   const updated = new Map<Line, Line>();
   for (const line of lines)
-    if (!removed.has(line) && caller.chance(40)) updated.set(line, { ...line, quantity: 1 + caller.random.below(50) });
+    if (!removed.has(line) && caller.chance(40))
+      updated.set(line, { ...line, price: amount(caller), quantity: 1 + caller.random.below(50) });
   const added = someLines(caller, lines);
   const products = {
     ...(removed.size > 0 ? { remove: [...removed].map(({ product }) => caller.idOf(product)) } : {}),
-    ...(updated.size > 0
-      ? { update: [...updated.values()].map(({ product, quantity }) => ({ id: caller.idOf(product), quantity })) }
-      : {}),
+    ...(updated.size > 0 ? { update: [...updated.values()].map((line) => wireLine(caller, line)) } : {}),
     add: added.map((line) => wireLine(caller, line)),
   };
   const left = lines.filter((line) => !removed.has(line)).map((line) => updated.get(line) ?? line);

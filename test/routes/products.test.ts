@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { createPipeline, salesStages } from '../../src/queries/sales/pipelines.ts';
 import { startApp } from '../setup/app.ts';
-import { make, opportunityBody, productBody, stagesOf, unique } from '../setup/factories.ts';
+import { make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
 
 const app = await startApp();
 const customer = await app.customer();
@@ -51,13 +51,6 @@ describe('a created product', () => {
       });
     },
   );
-
-  test('is created once by a retry with the same Idempotency-Key', async () => {
-    const key = { 'idempotency-key': unique('key') };
-    const first = await customer.post('/products', productBody(), key);
-    expect((await customer.post('/products', productBody(), key)).body).toEqual(first.body);
-    expect((await customer.post('/products', productBody({ price: 1 }), key)).status).toBe(422);
-  });
 });
 
 describe('the list of products', () => {
@@ -190,16 +183,6 @@ describe('an update', () => {
 });
 
 describe('a deletion', () => {
-  test('removes the product, and is 404 the second time', async () => {
-    const own = await app.customer();
-    const id = await create({}, own);
-    expect(await own.delete(`/products/${id}`)).toMatchObject({ status: 200, body: { success: true, data: { id } } });
-    expect((await own.get(`/products/${id}`)).status).toBe(404);
-    expect((await own.delete(`/products/${id}`)).status).toBe(404);
-    expect((await own.post('/products/list')).body).toEqual([]);
-    expect(await app.owner`select from products where customer_id = ${own.id}`).toHaveLength(0);
-  });
-
   test('of a used product keeps its lines readable and editable, but it cannot be added again', async () => {
     const own = await app.customer();
     const [gone, kept] = [await create({ name: 'Gone' }, own), await create({ name: 'Kept' }, own)];
@@ -256,27 +239,5 @@ describe('a deletion', () => {
         ({ details }: { details: { name: string }[] }) => details.every(({ name }) => name),
       ),
     ).toBe(true);
-  });
-});
-
-describe('ETag and If-Match', () => {
-  test('allow an update only while the product is unchanged since it was read', async () => {
-    const id = await create();
-    const etag = async () => (await customer.get(`/products/${id}`)).headers['etag'] as string;
-    const first = await etag();
-    expect((await customer.patch(`/products/${id}`, { price: 1 }, { 'if-match': first })).status).toBe(200);
-    expect((await customer.patch(`/products/${id}`, { price: 2 }, { 'if-match': first })).status).toBe(412);
-    expect((await customer.delete(`/products/${id}`, { 'if-match': first })).status).toBe(412);
-    expect((await read(id)).price).toBe(1);
-    expect((await customer.delete(`/products/${id}`, { 'if-match': await etag() })).status).toBe(200);
-  });
-
-  test('allow one of many writers with the same tag', async () => {
-    const id = await create();
-    const { etag } = (await customer.get(`/products/${id}`)).headers as { etag: string };
-    const writes = Array.from({ length: 10 }, (_, i) =>
-      customer.patch(`/products/${id}`, { price: i }, { 'if-match': etag }),
-    );
-    expect((await Promise.all(writes)).filter(({ status }) => status === 200)).toHaveLength(1);
   });
 });
