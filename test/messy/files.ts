@@ -1,82 +1,131 @@
 import { Chance, inWindows1252, plain, quoted, type MessyFile, type Person } from './writing.ts';
 
 /**
- * Contacts as people really have them in their files: exports of Excel in German, of HubSpot and of Outlook, with the
- * mistakes that grow in years of use. Written without a look at how the service reads files.
+ * Contacts as people have them in their files: a list of an office, and exports of HubSpot, Google and Outlook, with titles
+ * above the header, sums below the rows, several values in a cell and numbers that a spreadsheet has spoilt. Written without
+ * a look at how the service reads files.
  */
 
 const count = 1_000;
 
-const germanFirst = ['Jürgen', 'Anna-Lena', 'Björn', 'Käthe', 'Hans Peter', 'Zoë', 'Günther', 'Renée', 'Max', 'Ülkü'];
+const first = [
+  'Jörg',
+  'Hans-Jürgen',
+  'Maria Theresia',
+  'Zoé',
+  'Łucja',
+  "D'Arcy",
+  'Bjørn',
+  '李',
+  'Max',
+  'Ute',
+  'Çiğdem',
+];
+const germanFirst = ['Jörg', 'Hans-Jürgen', 'Maria Theresia', 'Zoé', 'Bjørn', 'Max', 'Ute', 'Käthe'];
+const last = [
+  'von Bülow',
+  'Müller-Lüdenscheidt',
+  'O’Brien',
+  'de la Cruz',
+  'Nguyễn',
+  'Šimić',
+  'Null',
+  'N/A-Smith',
+  'Test',
+  'True',
+];
 const germanLast = [
-  'Müller',
-  'von der Heide',
-  'Groß',
-  "D'Angelo",
-  'Weiß-Schröder',
-  'Öztürk',
-  'Schmidt',
-  'Zu Guttenberg',
+  'von Bülow',
+  'Müller-Lüdenscheidt',
+  'Weiß',
+  'Graf Dracula',
+  'Null',
+  'Beyer',
+  'Schäfer',
+  'Zum Felde',
 ];
 const germanFirms = [
-  'Müller & Söhne GmbH',
-  'Bäckerei „Zum Löwen“',
-  'ACME; Handel und Co. KG',
-  'IT–Haus AG',
-  '1&1 Versand',
+  'Maschinenbau "Nord" GmbH',
+  'Fa. Schulze; Inh. K. Schulze',
+  'Ä&Ö KG',
+  '4711 Duft AG',
+  '- keine -',
+  'GbR Meyer/Meier',
 ];
-const englishFirst = ['John', 'Mary Ann', 'José', 'Siobhán', 'Wei', 'Olivia', 'Łukasz', "D'Shawn", 'Þór', '伟'];
-const englishLast = ['Smith', "O'Neill", 'van der Berg', 'García Márquez', 'Null', 'Nowak', 'Jr', 'True', 'Jönsson'];
-const englishFirms = [
-  'Acme, Inc.',
-  '"Quotes" Ltd',
-  '=HYPERLINK Media',
-  '+Plus Partners',
-  'Smith & Sons',
-  '株式会社テスト',
+const firms = [
+  'ACME, Inc.',
+  'Foo "Bar" LLC',
+  '=Equals SA',
+  '@work',
+  '1.000 Ideas',
+  'Société Générale',
+  '有限公司',
+  'True',
 ];
-const titles = ['CEO', 'Head of Sales', 'Geschäftsführer', 'Einkauf/Verkauf', 'Sales Manager, EMEA', '-Freelancer-'];
+const titles = [
+  'CEO',
+  'Leiter Einkauf, DACH',
+  'Vertrieb/Innendienst',
+  'VP; Sales',
+  '+1 Guy',
+  'Dr. Ing.',
+  'Head of "Stuff"',
+];
 
-/** How a German mobile phone number is written; the last ways cannot be read without the country. */
-const germanMobile = (chance: Chance): { text: string; mobile: string } => {
-  const rest = `${chance.one(['151', '160', '171', '176'])}${chance.digits(8)}`.slice(0, 11);
-  const ways = [`+49 ${rest.slice(0, 3)} ${rest.slice(3)}`, `0049${rest}`, `0${rest.slice(0, 3)}/${rest.slice(3)}`];
-  const more = [`+49 (0) ${rest.slice(0, 3)} - ${rest.slice(3, 7)} ${rest.slice(7)}`, `0${rest}`];
-  return { text: chance.one([...ways, ...more]), mobile: `+49${rest}` };
-};
+/** How people in Germany write the number of a mobile phone; the first ways say the country. */
+function germanMobile(chance: Chance): { text: string; mobile: string; isInternational: boolean } {
+  const rest = `${chance.one(['151', '160', '171', '175', '176'])}${chance.digits(8)}`.slice(0, 11);
+  const mobile = `+49${rest}`;
+  const [area, number] = [rest.slice(0, 3), rest.slice(3)];
+  const ways: [string, boolean][] = [
+    [`+49 ${area} ${number}`, true],
+    [`+49-${area}-${number.slice(0, 4)}-${number.slice(4)}`, true],
+    [`+49(0)${area}/${number}`, true],
+    [`(+49) ${area} ${number}`, true],
+    [`0${area} ${number.slice(0, 2)} ${number.slice(2, 4)} ${number.slice(4)}`, false],
+    [`0${area}-${number}`, false],
+    [`0049 (0)${area} ${number}`, false],
+    [`0${area}.${number}`, false],
+  ];
+  const [text, isInternational] = chance.one(ways);
+  return { text, mobile, isInternational };
+}
 
-/** Excel in German: Windows-1252, semicolons, dates with dots, numbers with commas, rows that are empty at the end. */
-export function germanExcel(): MessyFile {
-  const chance = new Chance(1);
+/** A list that an assistant has kept in Excel since 2009. */
+function officeList(): MessyFile {
+  const chance = new Chance(11);
   const people = new Map<string, Person>();
   let hopeless = 0;
   const header = (
-    'Kundennr.|Anrede|Vorname|Nachname|Firma|Position|E-Mail|Telefon|Handy|Straße|' +
-    'PLZ|Ort|Land|Geburtsdatum|Branche|Umsatz|Newsletter|Letzter Kontakt|Notizen|'
+    'Anrede|Titel|Vorname|Name|Firma|Abt.|Funktion|Telefon (geschäftlich)|Mobil|Fax|E-Mail (geschäftlich)|E-Mail privat|' +
+    'Straße/Hausnr.|PLZ|Ort|Bundesland|Land|Geb.-Datum|Kundennummer|Umsatz 2023|Aktiv|Bemerkung||'
   ).split('|');
   const rows = Array.from({ length: count }, (_, n) => {
     const [firstName, lastName] = [chance.one(germanFirst), chance.one(germanLast)];
-    const address = `${plain(firstName)}.${plain(lastName)}${n}@firma-${n % 300}.de`;
-    const { text: handy, mobile } = germanMobile(chance);
-    const country = chance.one(['Deutschland', 'Deutschland', 'DE', 'GERMANY', 'Österreich', 'Schweiz', 'Germoney']);
-    const isGerman = /^(deutschland|de|germany)$/i.test(country);
-    const known: Record<string, string> = { Österreich: 'AT', Schweiz: 'CH' };
-    const isHopeless = chance.in(200);
-    if (isHopeless) {
-      hopeless += 1;
-      return ['', 'Herr', '', '', '', '', '', '', '', '', '', '', '', '', '', '', 'nein', '', 'bitte prüfen!', ''];
-    }
-    const mail = chance.one([
-      address,
-      address,
-      ` ${address} `,
-      `${firstName} ${lastName} <${address}>`,
-      `mailto:${address}`,
+    const address = `${plain(firstName)}.${plain(lastName)}${n}@firma${n % 200}.de`;
+    const { text, mobile, isInternational } = germanMobile(chance);
+    const [country, code] = chance.one<[string, string | undefined]>([
+      ['Deutschland', 'DE'],
+      ['DEUTSCHLAND ', 'DE'],
+      ['DE', 'DE'],
+      ['Germany', 'DE'],
+      ['D', 'DE'],
+      ['A', 'AT'],
+      ['Österreich', 'AT'],
+      ['Schweiz', 'CH'],
+      ['', undefined],
+      ['Bayern', undefined],
     ]);
+    if (chance.in(150)) {
+      hopeless += 1;
+      return header.map((name) => (name === 'Bemerkung' ? 'siehe oben' : name === 'Umsatz 2023' ? '0,00' : ''));
+    }
     const company = chance.one(germanFirms);
-    const title = chance.one([...titles, '']);
-    const postalCode = chance.one(['01067', '80331', '1010', '04109']);
-    const city = chance.one(['Dresden', 'München', 'Köln a. Rh.', 'Wien']);
+    const [title, city] = [
+      chance.one([...titles, '']),
+      chance.one(['Düsseldorf', 'St. Pölten', 'Frankfurt/Main', 'Zürich']),
+    ];
+    const postalCode = chance.one(['01067', '40213', '8001', 'D-80331', 'A-1010']);
     people.set(address, {
       firstName,
       lastName,
@@ -84,120 +133,224 @@ export function germanExcel(): MessyFile {
       title: title || undefined,
       city,
       postalCode,
-      country: isGerman ? 'DE' : known[country],
-      // In another country the same digits are another number, or none.
-      mobile: isGerman || /^(\+|00)49/.test(handy) ? mobile : undefined,
+      country: code,
+      mobile: code === 'DE' || isInternational ? mobile : undefined,
     });
-    return [
-      String(n + 1).padStart(7, '0'),
-      chance.one(['Herr', 'Frau', 'Herr Dr.', 'k.A.', '']),
-      firstName,
-      lastName,
-      company,
-      title,
-      mail,
-      chance.one([
-        `0351 / ${chance.digits(3)} ${chance.digits(2)}-${chance.digits(2)}`,
-        `+49 (0)30 ${chance.digits(7)}`,
-        'n/a',
-        '-',
+    const mail = chance.one([
+      address,
+      address,
+      address,
+      address.toUpperCase(),
+      `${address}; info@firma${n % 200}.de`,
+      `${address} `,
+      `"${lastName}, ${firstName}" <${address}>`,
+      `E-Mail: ${address}`,
+    ]);
+    const cells: Record<string, string> = {
+      Anrede: chance.one(['Herr', 'Frau', 'Hr.', 'Divers', '']),
+      Titel: chance.one(['Dr.', 'Prof. Dr.', '', '', 'Dipl.-Ing.']),
+      Vorname: firstName,
+      Name: lastName,
+      Firma: company,
+      'Abt.': chance.one(['EK', 'VK', 'IT', '']),
+      Funktion: title,
+      'Telefon (geschäftlich)': chance.one([
+        '0211-55 66 77',
+        '+49 211 556677-0',
+        '0211/556677 od. 0211/556678',
+        '#NV',
+        'k. A.',
+        '0',
         '',
       ]),
-      handy,
-      `Hauptstraße ${1 + chance.below(200)}`,
-      postalCode,
-      city,
-      country,
-      chance.one(['12.03.1975', '1980', '01.01.99', '00.00.0000', 'unbekannt', '']),
-      chance.one(['Maschinenbau', 'Lebensmittel', 'n/a', '']),
-      chance.one(['1.234,50 €', '12 000', '-', '']),
-      chance.one(['ja', 'nein', 'WAHR', '']),
-      chance.one(['03.05.2024', '2024-05-03 14:00', 'gestern', '']),
-      chance.one(['', 'Ruft zurück; morgen', 'sagt: "nie wieder"', 'Zeile 1\nZeile 2', '=SUMME(A1:A3)']),
-      '',
-    ];
+      Mobil: text,
+      Fax: chance.one(['0211-55 66 99', '']),
+      'E-Mail (geschäftlich)': mail,
+      'E-Mail privat': chance.one(['', '', `privat${n}@web.de`, 'privat(at)web.de', 'keine']),
+      'Straße/Hausnr.': `Königsallee ${chance.below(200)} a`,
+      PLZ: postalCode,
+      Ort: city,
+      Bundesland: chance.one(['NRW', 'Bayern', '']),
+      Land: country,
+      'Geb.-Datum': chance.one(['12.3.1975', '1.1.80', '', '00.01.1900', '29.02.1981']),
+      Kundennummer: String(1000 + (n % 700)).padStart(8, '0'),
+      'Umsatz 2023': chance.one(['1.234,50', '-', '12.000,00 €', '0,00', '#DIV/0!']),
+      Aktiv: chance.one(['x', '', 'ja', 'WAHR']),
+      Bemerkung: chance.one(['', 'ruft zurück\nbitte "dringend"', 'alt; nicht löschen!', '=A1', "'0815"]),
+    };
+    return header.map((name) => cells[name] ?? '');
   });
-  const lines = [header, ...rows, ...Array.from({ length: 5 }, () => header.map(() => ''))];
-  const text = lines.map((cells) => cells.map((cell) => quoted(cell, ';')).join(';')).join('\r\n');
-  return { name: 'Kontakte 2024 (2).csv', bytes: inWindows1252(`${text}\r\n`), people, records: count, hopeless };
+  const sums: string[] = header.map((name) => (name === 'Umsatz 2023' ? '1.234.567,89' : ''));
+  sums[0] = 'Summe';
+  const notes = ['Adressliste Vertrieb – Stand 12.11.2024', '', header];
+  const lines = [...notes, ...rows, header.map(() => ''), sums, ['']].map((line) =>
+    typeof line === 'string' ? line + ';'.repeat(header.length - 1) : line.map((cell) => quoted(cell, ';')).join(';'),
+  );
+  return {
+    name: 'Adressliste_neu_final (3).csv',
+    bytes: inWindows1252(`${lines.join('\r\n')}\r\n`),
+    people,
+    records: count + 1,
+    hopeless: hopeless + 1,
+  };
 }
 
-/** HubSpot: UTF-8, every cell quoted, long ids, several addresses and phone numbers in a cell. */
-export function hubSpot(): MessyFile {
-  const chance = new Chance(2);
+/** Exported from HubSpot, and opened and saved in a spreadsheet program since. */
+function crmExport(): MessyFile {
+  const chance = new Chance(12);
   const people = new Map<string, Person>();
   let hopeless = 0;
   const header = (
-    'Record ID|First Name|Last Name|Email|Phone Number|Mobile Phone Number|Contact owner|Lead Status|Job Title|Company Name|' +
-    'City|State/Region|Postal Code|Country/Region|Industry|LinkedIn URL|Create Date|Last Activity Date|Number of times contacted|Marketing contact status'
+    'Record ID|First Name|Last Name|Email|Phone Number|Mobile Phone Number|Contact owner|Primary company|Last Activity Date (CET)|' +
+    'Lead Status|Marketing contact status|Create Date (CET)|Job Title|City|State/Region|Country/Region|Postal Code|Street Address|' +
+    'Website URL|LinkedIn URL|Date of birth|Email Domain|Number of Form Submissions|Preferred language|Unsubscribed from all email|' +
+    'Associated Deal|Notes|Owner email'
   ).split('|');
   const rows = Array.from({ length: count }, (_, n) => {
-    const [firstName, lastName] = [chance.one(englishFirst), chance.one(englishLast)];
-    const address = `${plain(firstName)}.${plain(lastName)}+${n}@company${n % 250}.example.com`;
-    const place = chance.one([
-      { country: 'United States', code: 'US', mobile: `+1 (415) 555-${chance.digits(4)}` },
-      { country: 'USA', code: 'US', mobile: `+1.212.555.${chance.digits(4)}` },
-      { country: 'UK', code: 'GB', mobile: `+44 7911 ${chance.digits(3)}${chance.digits(3)}` },
-      { country: 'Ireland', code: 'IE', mobile: `+353 87 ${chance.digits(3)} ${chance.digits(4)}` },
-      { country: 'Poland', code: 'PL', mobile: `+48 512 ${chance.digits(3)} ${chance.digits(3)}` },
+    const [firstName, lastName] = [chance.one(first), chance.one(last)];
+    const address = `${plain(firstName)}_${plain(lastName)}.${n}@client${n % 333}.example.co.uk`;
+    const [country, code, prefix, national] = chance.one<[string, string | undefined, string, string]>([
+      ['united states', 'US', '+1', `212555${chance.digits(4)}`],
+      ['USA', 'US', '+1', `415555${chance.digits(4)}`],
+      ['England', 'GB', '+44', `7911${chance.digits(3)}${chance.digits(3)}`],
+      ['United Kingdom', 'GB', '+44', `7911${chance.digits(6)}`],
+      ['Czech Republic', 'CZ', '+420', `601${chance.digits(6)}`],
+      ['The Netherlands', 'NL', '+31', `612${chance.digits(6)}`],
+      ['Türkiye', 'TR', '+90', `532${chance.digits(7)}`],
+      ['U.S.', 'US', '+1', `212555${chance.digits(4)}`],
+      ['N/A', undefined, '+44', `7911${chance.digits(6)}`],
+      ['Remote', undefined, '+44', `7911${chance.digits(6)}`],
     ]);
-    if (chance.in(250)) {
+    if (chance.in(200)) {
       hopeless += 1;
-      return [`${10_000_000_000 + n}`, ...header.slice(1).map(() => '')];
+      return header.map((name) => (name === 'Record ID' ? String(90_000_000_000 + n) : ''));
     }
-    const company = chance.one(englishFirms);
+    const company = chance.one(firms);
     const title = chance.one([...titles, '']);
-    const [hasMobile, isBadMail] = [!chance.in(4), chance.in(100)];
-    const postalCode = chance.one(['02139', 'SW1A 1AA', 'D02 X285', '00-950']);
-    const city = chance.one(['Cambridge', 'London', 'Dublin', 'Łódź']);
-    const person: Person = {
+    const city = chance.one(['New York, NY', 'Łódź', 'München', "King's Lynn"]);
+    const postalCode = chance.one(['02139', 'SW1A 1AA', '110 00', '1012 AB']);
+    const isSpoilt = chance.in(20);
+    people.set(address, {
       firstName,
       lastName,
       company,
       title: title || undefined,
       city,
       postalCode,
-      country: place.code,
-      mobile: hasMobile ? `+${place.mobile.replaceAll(/\D/g, '')}` : undefined,
+      country: code,
+      mobile: isSpoilt ? undefined : prefix + national,
+    });
+    const mobileText = isSpoilt
+      ? `${prefix.slice(1)[0]}.${national.slice(0, 5)}E+11`
+      : chance.one([
+          `${prefix} ${national}`,
+          `${prefix}${national}`,
+          `${prefix} (${national.slice(0, 3)}) ${national.slice(3)}`,
+        ]);
+    const cells: Record<string, string> = {
+      'Record ID': String(90_000_000_000 + n),
+      'First Name': firstName,
+      'Last Name': lastName,
+      Email: chance.one([address, address, ` ${address}`, `${address},`, `<${address}>`, `mailto:${address}`]),
+      'Phone Number': chance.one(['', '020 7946 0000', '+44 20 7946 0000 ext 12', '555-1234', 'see LinkedIn', '0']),
+      'Mobile Phone Number': mobileText,
+      'Contact owner': chance.one(['Jane Doe', '']),
+      'Primary company': company,
+      'Last Activity Date (CET)': '2024-03-04 05:06',
+      'Lead Status': 'Open',
+      'Create Date (CET)': '03/04/2023',
+      'Job Title': title,
+      City: city,
+      'State/Region': chance.one(['NY', '', 'Greater London']),
+      'Country/Region': country,
+      'Postal Code': postalCode,
+      'Street Address': '1 Main St, Apt "B"\n2nd floor',
+      'Website URL': 'www.client.example',
+      'LinkedIn URL': chance.one(['', `https://www.linkedin.com/in/x${n}`, `linkedin.com/in/x${n}`, 'none']),
+      'Date of birth': chance.one(['', '1979-03-14', '14/03/79', 'March 14, 1979']),
+      'Number of Form Submissions': String(chance.below(9)),
+      'Preferred language': chance.one(['de', 'fr', 'it']),
+      'Unsubscribed from all email': chance.one(['true', 'false', '']),
+      Notes: chance.one(['', 'Line\r\nbreak', '{"json": true}', '\\N', '“smart” quotes – and dashes…']),
+      'Owner email': 'jane@us.example.com',
     };
-    if (!isBadMail) people.set(address, person);
-    return [
-      `${10_000_000_000 + n}`,
-      firstName,
-      lastName,
-      isBadMail
-        ? chance.one(['none', 'john@', 'a b@c.d'])
-        : chance.one([address, address, `${address}; second${n}@example.org`]),
-      chance.one(['', `+44 20 7946 0${chance.digits(3)}`, 'ext. 12', `020 7946 0${chance.digits(3)}`, '123']),
-      hasMobile ? place.mobile : '',
-      chance.one(['Jane Doe', 'No owner', '']),
-      chance.one(['NEW', 'OPEN', 'In Progress', '']),
-      title,
-      company,
-      city,
-      chance.one(['MA', 'Greater London', '']),
-      postalCode,
-      place.country,
-      chance.one(['COMPUTER_SOFTWARE', 'Retail', '']),
-      chance.one([`https://www.linkedin.com/in/p${n}`, `linkedin.com/in/p${n}`, '']),
-      '2023-11-04 09:12',
-      chance.one(['2024-01-02 03:04', '']),
-      `${chance.below(40)}`,
-      'Non-marketing contact',
-    ];
+    return header.map((name) => cells[name] ?? '');
   });
-  const text = [header, ...rows].map((cells) => cells.map((cell) => quoted(cell, ',', true)).join(',')).join('\n');
+  const text = [header, ...rows].map((cells) => cells.map((cell) => quoted(cell, ',')).join(',')).join('\r\n');
   return {
-    name: 'hubspot-crm-exports-all-contacts.csv',
-    bytes: Buffer.from(`${text}\n`),
+    name: 'hubspot-crm-exports-all-contacts-2024.csv',
+    bytes: Buffer.from(`\ufeff${text}`),
     people,
     records: count,
     hopeless,
   };
 }
 
+/** Google contacts: several values in a cell, most cells empty, persons with only a phone number. */
+function googleContacts(): MessyFile {
+  const chance = new Chance(13);
+  const people = new Map<string, Person>();
+  let hopeless = 0;
+  const header = (
+    'First Name|Middle Name|Last Name|Phonetic First Name|Phonetic Middle Name|Phonetic Last Name|Name Prefix|Name Suffix|Nickname|File As|' +
+    'Organization Name|Organization Title|Organization Department|Birthday|Notes|Photo|Labels|E-mail 1 - Label|E-mail 1 - Value|E-mail 2 - Label|' +
+    'E-mail 2 - Value|Phone 1 - Label|Phone 1 - Value|Phone 2 - Label|Phone 2 - Value|Address 1 - Label|Address 1 - Formatted|Address 1 - Street|' +
+    'Address 1 - City|Address 1 - PO Box|Address 1 - Region|Address 1 - Postal Code|Address 1 - Country|Address 1 - Extended Address|Website 1 - Label|' +
+    'Website 1 - Value|Event 1 - Label|Event 1 - Value|Custom Field 1 - Label|Custom Field 1 - Value'
+  ).split('|');
+  const rows = Array.from({ length: count }, (_, n) => {
+    const [firstName, lastName] = [chance.one(first), chance.one(last)];
+    const address = `${plain(firstName)}${n}@mail${n % 40}.example.org`;
+    const cells: Record<string, string> = { Labels: chance.one(['* myContacts', 'Work ::: * myContacts', '']) };
+    if (chance.in(120)) {
+      hopeless += 1;
+      cells['Organization Name'] = 'Pizza Service';
+      return header.map((name) => cells[name] ?? '');
+    }
+    const { text, mobile } = germanMobile(chance);
+    const company = chance.one([...firms, '', '']);
+    const title = chance.one([...titles, '', '']);
+    const city = chance.one(['Berlin', 'A Coruña', '']);
+    const [country, code] = chance.one<[string, string | undefined]>([
+      ['Deutschland', 'DE'],
+      ['Germany', 'DE'],
+      ['España', 'ES'],
+      ['', undefined],
+    ]);
+    const hasMail = !chance.in(3);
+    Object.assign(cells, {
+      'First Name': firstName,
+      'Last Name': lastName,
+      'Organization Name': company,
+      'Organization Title': title,
+      Birthday: chance.one(['', '1980-04-03', '--04-03', ' 1980']),
+      Notes: chance.one(['', 'met at fair\ncall', '=1+1']),
+      'E-mail 1 - Label': hasMail ? '* Work' : '',
+      'E-mail 1 - Value': hasMail ? chance.one([address, `${address} ::: second${n}@example.net`]) : '',
+      'Phone 1 - Label': 'Mobile',
+      'Phone 1 - Value': chance.one([text, `${text} ::: +49 30 901820`]),
+      'Address 1 - City': city,
+      'Address 1 - Country': country,
+      'Address 1 - Formatted': `Street 1\n${city}\n${country}`,
+    });
+    if (hasMail)
+      people.set(address, {
+        firstName,
+        lastName,
+        company: company || undefined,
+        title: title || undefined,
+        city: city || undefined,
+        country: code,
+        phone: code === 'DE' || /^\(?\+/.test(text) ? mobile : undefined,
+      });
+    return header.map((name) => cells[name] ?? '');
+  });
+  const text = [header, ...rows].map((cells) => cells.map((cell) => quoted(cell, ',')).join(',')).join('\n');
+  return { name: 'contacts.csv', bytes: Buffer.from(`${text}\n`), people, records: count, hopeless };
+}
+
 /** Outlook: UTF-8 with a byte order mark, ninety columns that are mostly empty, several phone numbers. */
-export function outlook(): MessyFile {
+function outlook(): MessyFile {
   const chance = new Chance(3);
   const people = new Map<string, Person>();
   let hopeless = 0;
@@ -211,9 +364,9 @@ export function outlook(): MessyFile {
     ...Array.from({ length: 56 }, (_, i) => `User ${i + 1}`),
   ];
   const rows = Array.from({ length: count }, (_, n) => {
-    const [firstName, lastName] = [chance.one(englishFirst), chance.one(englishLast)];
+    const [firstName, lastName] = [chance.one(first), chance.one(last)];
     const address = `${plain(firstName)}${plain(lastName)}${n}@mail${n % 90}.example.net`;
-    const { text: mobileText, mobile } = germanMobile(chance);
+    const { text: mobileText, mobile, isInternational } = germanMobile(chance);
     const country = chance.one(['Germany', 'Deutschland', 'Germany', 'Frankreich', 'España']);
     const code = { Germany: 'DE', Deutschland: 'DE', Frankreich: 'FR', España: 'ES' }[country];
     const cells = new Map<string, string>();
@@ -223,7 +376,7 @@ export function outlook(): MessyFile {
       return header.map((name) => cells.get(name) ?? '');
     }
     const hasMail = !chance.in(5);
-    const company = chance.one([...englishFirms, '']);
+    const company = chance.one([...firms, '']);
     const title = chance.one([...titles, '']);
     const city = chance.one(['Berlin', 'Lyon', 'A Coruña']);
     cells
@@ -257,7 +410,7 @@ export function outlook(): MessyFile {
         title: title || undefined,
         city,
         country: code,
-        mobile: code === 'DE' || /^(\+|00)49/.test(mobileText) ? mobile : undefined,
+        mobile: code === 'DE' || isInternational ? mobile : undefined,
       });
     return header.map((name) => cells.get(name) ?? '');
   });
@@ -268,7 +421,8 @@ export function outlook(): MessyFile {
 }
 
 export const messyFiles: [string, () => MessyFile][] = [
-  ['German Excel', germanExcel],
-  ['HubSpot', hubSpot],
+  ['an office list in Excel', officeList],
+  ['HubSpot, saved again', crmExport],
+  ['Google contacts', googleContacts],
   ['Outlook', outlook],
 ];
