@@ -1,6 +1,5 @@
 import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
-import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Catalog } from '../../../src/catalog/catalog.ts';
 import { withImportLock } from '../../../src/catalog/import/import-lock.ts';
@@ -9,9 +8,6 @@ import { PersonIds, uuidOfUrl } from '../../../src/catalog/import/person-ids.ts'
 import { generatePeople } from '../../../src/demo/generate-people.ts';
 import { gunzipIfPacked } from '../../../src/files/gunzip.ts';
 import { maxRecordBytes } from '../../../src/files/raw-records.ts';
-import { csvFormat, lineFormat } from '../../../src/files/record-formats.ts';
-import { scanRecords } from '../../../src/files/record-scanner.ts';
-import { textBlocks } from '../../../src/files/text-blocks.ts';
 import { listUnfinishedImports } from '../../../src/queries/catalog/catalog-imports.ts';
 import { startApp } from '../../setup/app.ts';
 
@@ -238,42 +234,6 @@ describe('CSV', () => {
     expect(report.resumed_at_line).toBeGreaterThan(3);
     expect((await byUrl('blank2999'))!.first_name).toBe('Name 2999');
   });
-
-  test('records are parsed correctly for any values and any chunk size, without those that have no value', async () => {
-    const value = fc.string({ unit: fc.constantFrom('a', 'é', '"', ',', '\n', '\r', '東', ' ') });
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(fc.array(value, { minLength: 2, maxLength: 4 }), { minLength: 1 }),
-        fc.integer({ min: 1, max: 20 }),
-        async (rows, size) => {
-          const text = rows.map((row) => row.map((one) => `"${one.replaceAll('"', '""')}"`).join(',')).join('\n');
-          const read: string[][] = [];
-          for await (const records of scanRecords(textBlocks(chunked(text, size)), csvFormat(',', 4)))
-            read.push(...records.map(({ cells }) => cells.map(({ text }) => text)));
-          expect(read).toEqual(rows.filter((row) => row.some((one) => one.trim() !== '')));
-        },
-      ),
-    );
-  });
-});
-
-test('lines are split correctly for any chunk size, with their numbers and end positions', async () => {
-  await fc.assert(
-    fc.asyncProperty(
-      fc.array(fc.string({ unit: fc.constantFrom('a', 'é', '東') })),
-      fc.integer({ min: 1, max: 9 }),
-      async (lines, size) => {
-        const text = lines.map((one) => `${one}\n`).join('');
-        const read = [];
-        for await (const records of scanRecords(textBlocks(chunked(text, size)), lineFormat)) read.push(...records);
-        expect(read.map(({ cells }) => cells[0]!.text)).toEqual(lines.filter((one) => one !== ''));
-        expect(read.map(({ line }) => line)).toEqual(lines.flatMap((one, i) => (one === '' ? [] : [i + 1])));
-        const last = lines.findLastIndex((one) => one !== '');
-        const passed = lines.slice(0, last + 1).map((one) => `${one}\n`);
-        expect(read.at(-1)?.next.bytes ?? 0).toBe(Buffer.byteLength(passed.join('')));
-      },
-    ),
-  );
 });
 
 test('an interrupted import resumes after the last confirmed batch', async () => {
