@@ -93,6 +93,8 @@ describe('a created contact', () => {
       location_country: 'GB',
       list_ids: [list],
     });
+    const [listed] = (await customer.post('/contacts/list', { filters: { id } })).body;
+    expect(listed).not.toHaveProperty('list_ids');
   });
 });
 
