@@ -97,17 +97,17 @@ export const {
 });
 
 /**
- * Returns the number of contacts that match the rules of a list, or `most` + 1 if more than `most` match.
+ * Returns the number of contacts that match the rules of a list, or `max` + 1 if more than `max` match.
  * @param rules valid ones
  */
 export function countRuleMatches(
   db: Database,
   customerId: string,
   rules: readonly RuleGiven[],
-  most: number,
+  max: number,
 ): Promise<number> {
   const filter = rulesFilter(contactSource.fields, completeRules(rules));
-  return countRecords(db, { ...parseRecordQuery(contactSource, customerId, {}), filter }, most);
+  return countRecords(db, { ...parseRecordQuery(contactSource, customerId, {}), filter }, max);
 }
 
 /** Returns the customer's contacts with these ids, in any order. Leaves out unknown ids. */

@@ -105,7 +105,7 @@ async function* followPages<Row>(first: Row[], readAfter: (last: Row) => Promise
   }
 }
 
-export async function readCustomKeys(db: Database, request: RecordQuery, most: number): Promise<string[]> {
+export async function readCustomKeys(db: Database, request: RecordQuery, max: number): Promise<string[]> {
   const query = await resolveLists(db, request);
   const keys = constant(recorder, `jsonb_object_keys(${query.source.alias}.custom_fields)`);
   const { from, where } = countClauses(recorder, query);
@@ -119,7 +119,7 @@ export async function readCustomKeys(db: Database, request: RecordQuery, most: n
         cross join lateral ${keys} as key
         where ${where}
         order by key
-        limit ${most}::bigint
+        limit ${max}::bigint
       ) as keys`,
     ),
   );
@@ -165,12 +165,12 @@ async function isCommon(sql: Queryable, query: RecordQuery, many = manyOfNewest)
 const costOfCandidate = 3;
 
 /**
- * Returns how many of the newest records have to match so that a count up to `most` is cheaper without terms. Where a
- * share of all records matches, a scan reads `most / share` records until it ends, and terms select `total * share`.
+ * Returns how many of the newest records have to match so that a count up to `max` is cheaper without terms. Where a
+ * share of all records matches, a scan reads `max / share` records until it ends, and terms select `total * share`.
  */
-async function manyToCount(sql: Queryable, query: RecordQuery, most: number): Promise<number> {
+async function manyToCount(sql: Queryable, query: RecordQuery, max: number): Promise<number> {
   const total = (await totalOf(sql, query)) ?? 0;
-  const share = Math.sqrt(most / (costOfCandidate * Math.max(total, most)));
+  const share = Math.sqrt(max / (costOfCandidate * Math.max(total, max)));
   return Math.max(manyOfNewest, Math.ceil(share * firstOfNewest(query)));
 }
 
@@ -181,24 +181,24 @@ async function totalOf(sql: Queryable, { source: { table }, customerId }: Record
 
 /**
  * Returns the number of records that match a query. If the query has no filter, this is the stored count.
- * @param most If more than `most` match, the result is `most` + 1. Costs no more than to find so many.
+ * @param max If more than `max` match, the result is `max` + 1. Costs no more than to find so many.
  */
-export async function countRecords(db: Database, request: RecordQuery, most?: number): Promise<number> {
+export async function countRecords(db: Database, request: RecordQuery, max?: number): Promise<number> {
   const query = await resolveLists(db, request);
   const stored = asksForAll(query.filter) ? await db.lookup((sql) => totalOf(sql, query)) : undefined;
-  const total = stored ?? (await db.search((sql) => countMatches(sql, query, most)));
-  return Math.min(total, (most ?? Infinity) + 1);
+  const total = stored ?? (await db.search((sql) => countMatches(sql, query, max)));
+  return Math.min(total, (max ?? Infinity) + 1);
 }
 
 /**
  * Returns the number of records that match a query.
  * @param query one in which `resolveLists` has replaced the lists
- * @param most stop counting after one more than so many
+ * @param max stop counting after one more than so many
  */
-export async function countMatches(sql: Queryable, query: RecordQuery, most?: number): Promise<number> {
+export async function countMatches(sql: Queryable, query: RecordQuery, max?: number): Promise<number> {
   const list = singleList(query.filter);
   const { total, from, where } =
-    list === undefined ? await countOfMatches(sql, query, most) : membersClauses(query.customerId, list);
+    list === undefined ? await countOfMatches(sql, query, max) : membersClauses(query.customerId, list);
   const [row] = await run<{ total: number }>(sql, recorder`select ${total} as total from ${from} where ${where}`);
   return row!.total;
 }
@@ -238,17 +238,17 @@ const membersClauses = (customerId: string, listId: string) => ({
 });
 
 /** Returns the SQL clauses that count the matching records. Uses an index if this is cheaper. */
-async function countOfMatches(sql: Queryable, query: RecordQuery, most?: number) {
+async function countOfMatches(sql: Queryable, query: RecordQuery, max?: number) {
   const isTooCommon = async () =>
-    most === undefined
+    max === undefined
       ? filterUsesCompany(query.source, query.filter) && (await isCommon(sql, query))
-      : isCommon(sql, query, await manyToCount(sql, query, most));
+      : isCommon(sql, query, await manyToCount(sql, query, max));
   const isByIndex = isIndexable(recorder, query) && (await hasTerms(sql, query)) && !(await isTooCommon());
   const clauses = isByIndex ? candidateCountClauses(recorder, query) : countClauses(recorder, query);
-  if (most === undefined) return { total: recorder`count(*)`, ...clauses };
+  if (max === undefined) return { total: recorder`count(*)`, ...clauses };
   return {
     total: recorder`count(*)`,
-    from: recorder`(select 1 from ${clauses.from} where ${clauses.where} limit ${most + 1}::bigint) matching`,
+    from: recorder`(select 1 from ${clauses.from} where ${clauses.where} limit ${max + 1}::bigint) matching`,
     where: recorder`true`,
   };
 }
@@ -268,7 +268,7 @@ function laneOf(db: Database, { filter, order, offset }: RecordQuery): Database[
 
 const asksForAll = (filter: Filter): boolean => filter.kind === 'all' && filter.of.length === 0;
 
-export async function readIds(db: Database, request: RecordQuery, most: number): Promise<string[]> {
+export async function readIds(db: Database, request: RecordQuery, max: number): Promise<string[]> {
   const query = await resolveLists(db, request);
   const { from, where } = countClauses(recorder, query);
   const id = constant(recorder, `${query.source.alias}.id`);
@@ -280,7 +280,7 @@ export async function readIds(db: Database, request: RecordQuery, most: number):
       from ${from}
       where ${where}
       order by ${id}
-      limit ${most}::bigint`,
+      limit ${max}::bigint`,
     ),
   );
   return rows.map((row) => row.id);

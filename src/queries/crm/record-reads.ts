@@ -46,9 +46,9 @@ export const recordReads = <Listed extends object>({
     };
   },
 
-  /** Returns the number of records that match the filters, or `most` + 1 if more than `most` match. */
-  countUpTo: (db: Database, customerId: string, filters: GivenFilters, most: number): Promise<number> =>
-    countRecords(db, parseRecordQuery(source, customerId, { filters }), most),
+  /** Returns the number of records that match the filters, or `max` + 1 if more than `max` match. */
+  countUpTo: (db: Database, customerId: string, filters: GivenFilters, max: number): Promise<number> =>
+    countRecords(db, parseRecordQuery(source, customerId, { filters }), max),
 
   export: (db: Database, customerId: string, request: Selection): ExportedRecords => {
     const query = parseRecordQuery(source, customerId, request);
@@ -57,11 +57,11 @@ export const recordReads = <Listed extends object>({
       title,
       read: (hasLists) => readAllRecords(db, query, (sql) => (hasLists ? withLists : projection)(sql, customerId)),
       count: () => countRecords(db, query),
-      readKeys: async (most) => {
+      readKeys: async (max) => {
         const { table } = source;
         if (table !== 'contacts' && table !== 'companies') return [];
         const [keys, declared] = await Promise.all([
-          readCustomKeys(db, query, most),
+          readCustomKeys(db, query, max),
           db.lookup((sql) => listDeclared(sql, customerId, table)),
         ]);
         const labels = new Map(declared.map(({ key, label }) => [key, label]));

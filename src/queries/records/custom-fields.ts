@@ -67,8 +67,8 @@ export function mergeCustomFields(current: CustomFields, patch: CustomFieldsPatc
 }
 
 /** Records that are looked at. To look at all of a million would take seconds. */
-const mostRecords = 50_000;
-const mostFields = 500;
+const maxRecords = 50_000;
+const maxFields = 500;
 
 type FoundField = Pick<DeclaredField, 'key' | 'type'>;
 
@@ -83,7 +83,7 @@ export async function listCustomFields(
     findCustomFields(sql, customerId, object),
   ]);
   const known = new Set(declared.map(({ key }) => key));
-  return [...declared, ...found.filter(({ key }) => !known.has(key))].slice(0, mostFields);
+  return [...declared, ...found.filter(({ key }) => !known.has(key))].slice(0, maxFields);
 }
 
 /** Returns the custom fields of a customer's newest records, with what all values of each are. Else it is a text. */
@@ -99,9 +99,9 @@ function findCustomFields(sql: Sql, customerId: string, object: DeclaredObject):
         when count(distinct jsonb_typeof(value)) > 1 then 'text'
         else replace(min(jsonb_typeof(value)), 'string', 'text')
       end as type
-    from (select r.custom_fields from ${source} order by r.id desc limit ${mostRecords}) newest
+    from (select r.custom_fields from ${source} order by r.id desc limit ${maxRecords}) newest
     cross join lateral jsonb_each(custom_fields)
     group by key
     order by key collate "C"
-    limit ${mostFields}`;
+    limit ${maxFields}`;
 }

@@ -24,7 +24,7 @@ export interface Digest {
 }
 
 /** Records of one bucket that an answer lists. */
-const mostListed = 20_000;
+const maxListed = 20_000;
 
 /**
  * Reads a digest of a customer's contacts or companies, in one snapshot.
@@ -47,9 +47,9 @@ export async function readDigest(
     const { count = 0, hash = '0'.repeat(16), records = [] } = found.get(bucket) ?? {};
     return { bucket, count, hash, ...(only !== undefined && { records: records ?? [] }) };
   });
-  if (only !== undefined && buckets[0]!.count > mostListed)
+  if (only !== undefined && buckets[0]!.count > maxListed)
     throw validationFailed([
-      { path: '/buckets', message: `must be greater: bucket ${only} has more than ${mostListed} records` },
+      { path: '/buckets', message: `must be greater: bucket ${only} has more than ${maxListed} records` },
     ]);
   return { place: { position, id: place_id }, buckets };
 }
@@ -76,7 +76,7 @@ const readRows = (
       : sql`contacts r where r.customer_id = ${customerId}::uuid`;
   // The listed rows are cut off, so that a bucket of a million is counted, not collected.
   const records = sql`
-    json_agg(json_build_object('id', id, 'updated_at', shown) order by id) filter (where number <= ${mostListed + 1})`;
+    json_agg(json_build_object('id', id, 'updated_at', shown) order by id) filter (where number <= ${maxListed + 1})`;
   return sql<Row[]>`
     with place as materialized (${newestPlace(sql, customerId)}),
     hashed as (

@@ -48,11 +48,11 @@ export const findByIds = <Row extends object>(sql: Queryable, ids: readonly stri
     cross join lateral (${one} offset 0) as found`;
 
 /**
- * SQL expression: how many rows there are. Stops counting one past `most`.
+ * SQL expression: how many rows there are. Stops counting one past `max`.
  * @param rows SQL clauses `from` and `where`
  */
-export const countUpTo = (sql: Queryable, rows: Fragment, most: number): Fragment =>
-  sql`(select count(*)::integer from (select 1 ${rows} limit ${most + 1}) few)`;
+export const countUpTo = (sql: Queryable, rows: Fragment, max: number): Fragment =>
+  sql`(select count(*)::integer from (select 1 ${rows} limit ${max + 1}) few)`;
 
 /** Returns the ids of some customers, in ascending order: up to `limit` after `after`. */
 export type FindCustomers = (sql: Queryable, page: { after: string; limit: number }) => Promise<string[]>;

@@ -58,7 +58,7 @@ export const Declaration = Strict(
 export type Declaration = Static<typeof Declaration>;
 
 /** Choices that a message names. */
-const mostNamed = 10;
+const maxNamed = 10;
 
 /** Returns why a value cannot be one of a field, and what would be right. Undefined if it can. */
 export function faultOfValue(
@@ -88,7 +88,6 @@ const isWebAddress = (value: unknown): boolean =>
   typeof value === 'string' && /^https?:\/\/\S+$/i.test(value) && URL.canParse(value);
 
 const named = (choices: readonly string[]): string =>
-  [
-    ...choices.slice(0, mostNamed),
-    ...(choices.length > mostNamed ? [`and ${choices.length - mostNamed} more`] : []),
-  ].join(', ');
+  [...choices.slice(0, maxNamed), ...(choices.length > maxNamed ? [`and ${choices.length - maxNamed} more`] : [])].join(
+    ', ',
+  );

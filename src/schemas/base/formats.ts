@@ -76,9 +76,9 @@ export const documentedFormats: Record<
   currency: { title: 'CurrencyCode', pattern: `^(${codesPattern([...currencies])})$` },
 };
 
-/** Matches between 1 and `most` code points after trimming. */
-function trimmedPattern(most: number): string {
-  return String.raw`^\s*\S([\s\S]{0,${most - 2}}\S)?\s*$`;
+/** Matches between 1 and `max` code points after trimming. */
+function trimmedPattern(max: number): string {
+  return String.raw`^\s*\S([\s\S]{0,${max - 2}}\S)?\s*$`;
 }
 
 /** Matches the codes in any case, such as `[Dd][Ee]|[Ff][IiRr]` for DE, FI and FR. */
