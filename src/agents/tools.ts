@@ -3,7 +3,7 @@ import { ActivityCreate } from '../schemas/activities.ts';
 import { namesWhere } from '../schemas/base/field-table.ts';
 import { companyFilterFields } from '../schemas/companies.ts';
 import { ContactCreate, contactFilterFields, ContactPatch, contactTable } from '../schemas/contacts.ts';
-import { indexed, type FilterFields } from '../schemas/filters.ts';
+import { indexed, operatorsOf, type FilterFields } from '../schemas/filters.ts';
 import { UnlockContacts, UnlockSelectedContacts, VerifyEmail } from '../schemas/jobs.ts';
 import { MembersByHand } from '../schemas/lists.ts';
 import { ProspectFilters, ProspectQuery } from '../schemas/prospects.ts';
@@ -86,8 +86,8 @@ export const tools = {
       search: Type.Optional(text('Words that must all occur in the names, e-mails or the company name.')),
       filters: filters(
         contactFilterFields,
-        'Conditions by field, joined by AND: a value (equal), an array (any of), or an object of eq, ne, in, not_in, contains, ' +
-          'not_contains, starts_with, ends_with, gt, gte, lt, lte, between, is_null.',
+        'Conditions by field, joined by AND: a value (equal), an array (any of), or an object of ' +
+          `${operatorsOf.text.join(', ')}.`,
       ),
       order_by: order(contactFilterFields),
       limit,
