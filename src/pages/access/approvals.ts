@@ -4,7 +4,7 @@ import { findApiKey } from '../../queries/accounts/api-keys.ts';
 import { listApprovals, requireApproval } from '../../queries/accounts/approvals.ts';
 import { decideCall } from '../../plugins/approvals.ts';
 import { approvalHours, type Approval, type ListedApproval } from '../../schemas/base/approvals.ts';
-import { forAdmins } from '../base/access.ts';
+import { forAdmins, form, goTo, sendPage } from '../base/layout.ts';
 import { doneNotice, fieldsOf, idOf, pageOf, refusalOf, text, type Refused } from '../base/forms.ts';
 import {
   badge,
@@ -19,8 +19,7 @@ import {
   type Html,
   type Tone,
 } from '../base/html.ts';
-import { form, goTo, sendPage } from '../base/layout.ts';
-import { section as keySection } from './key-list.ts';
+import { section as keySection } from './keys.ts';
 
 const section = '/app/approvals';
 const pageRows = 100;

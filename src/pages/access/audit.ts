@@ -2,10 +2,9 @@ import type { FastifyInstance } from 'fastify';
 import { listEvents } from '../../queries/accounts/audit.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
 import type { AuditEvent, AuditEventName } from '../../schemas/audit.ts';
-import { forAdmins } from '../base/access.ts';
+import { forAdmins, sendPage } from '../base/layout.ts';
 import { numberedPager, pageNumberOf } from '../base/forms.ts';
 import { empty, html, moment, table } from '../base/html.ts';
-import { sendPage } from '../base/layout.ts';
 
 const section = '/app/audit';
 const pageEvents = 100;

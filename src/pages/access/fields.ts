@@ -12,8 +12,7 @@ import {
   type DeclaredObject,
 } from '../../schemas/base/declared-fields.ts';
 import { compile } from '../../validation/validator.ts';
-import { forAdmins } from '../base/access.ts';
-import { formRoutes, questionRoutes } from '../base/acts.ts';
+import { forAdmins, formRoutes, questionRoutes, sendForm, sendPage } from '../base/layout.ts';
 import {
   conflictOf,
   doneNotice,
@@ -31,7 +30,6 @@ import {
   type Refused,
 } from '../base/forms.ts';
 import { buttons, empty, html, linkButton, table, type Column, type Html } from '../base/html.ts';
-import { sendForm, sendPage } from '../base/layout.ts';
 import { typeWords } from '../base/words.ts';
 
 const section = '/app/fields';

@@ -1,14 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { logIn } from '../../accounts/sessions.ts';
-import { DomainError, Unauthorized } from '../../errors.ts';
+import { logIn, replacePassword } from '../../accounts/sessions.ts';
+import { DomainError, Unauthorized, type Fault } from '../../errors.ts';
 import { LoginAttempts } from '../../limits/login-attempts.ts';
 import { actorOf, sessionOf } from '../../plugins/credentials/auth.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
 import { deleteSession } from '../../queries/accounts/sessions.ts';
-import { Login } from '../../schemas/users.ts';
+import { Login, PasswordChange, PasswordByLink } from '../../schemas/users.ts';
 import { compile } from '../../validation/validator.ts';
-import { forAll, forMembers } from '../base/access.ts';
+import { forAll, forMembers, goTo, sendForm, sendPage } from '../base/layout.ts';
 import { ownPath } from '../base/error-page.ts';
 import {
   fieldsOf,
@@ -19,10 +19,13 @@ import {
   refusalOf,
   requireValid,
   text,
+  doneNotice,
   type Refused,
+  type Faults,
+  type Fields,
 } from '../base/forms.ts';
-import { html, notice } from '../base/html.ts';
-import { goTo, sendForm } from '../base/layout.ts';
+import { html, notice, type Html } from '../base/html.ts';
+import { redeemLink, requireLink } from '../../accounts/users.ts';
 
 interface LoginForm {
   email?: string;
@@ -106,5 +109,140 @@ function showLogin(
     body,
     fields: ['email', 'password'],
     refused,
+  });
+}
+
+const passwordPath = '/app/password';
+
+export async function password(app: FastifyInstance): Promise<void> {
+  const attempts = new LoginAttempts(app.rateLimits);
+  const check = compile(PasswordChange);
+
+  app.get('/password', forMembers, async (request, reply) => showPassword(request, reply));
+
+  app.post(
+    '/password',
+    { ...forMembers, onRequest: ({ address }) => attempts.check(address) },
+    async (request, reply) => {
+      const fields = fieldsOf(request);
+      const body = {
+        current_password: text(fields, 'current_password'),
+        new_password: text(fields, 'new_password'),
+      };
+      const session = sessionOf(request);
+      try {
+        requireValid(check, body, passwordFaults(fields));
+        await attempts.run(request.address, session.email, () =>
+          replacePassword(request.db, session, body, actorOf(request)),
+        );
+        return await goTo(reply, `/app/password?done=1`);
+      } catch (error) {
+        if (!(error instanceof Unauthorized)) return showPassword(request, reply, refusalOf(error));
+        request.log.info({ credential: error.credential, reason: error.reason }, 'refused');
+        const faults = { current_password: 'This is not your password.' };
+        return showPassword(request, reply, { faults, status: statuses.unauthorized });
+      }
+    },
+  );
+}
+
+/** Returns the faults of a new password that differs from the repeated one, or not from the current one. */
+export function passwordFaults(fields: Fields): Fault[] {
+  const [current, given, repeated] = ['current_password', 'new_password', 'repeated'].map((name) => text(fields, name));
+  return [
+    ...(repeated === given ? [] : [{ path: '/repeated', message: 'this differs from the new password' }]),
+    ...(current === given && given !== ''
+      ? [{ path: '/new_password', message: 'this is the current password. Choose another one' }]
+      : []),
+  ];
+}
+
+const passwordField = (faults: Faults, name: string, label: string, autocomplete: string, hint = ''): Html =>
+  inputField(
+    { name, label, hint, faults },
+    '',
+    'password',
+    html`autocomplete="${autocomplete}" maxlength="1024" required`,
+  );
+
+/** Returns the two fields for a new password. */
+export const newPasswordFields = (faults: Faults): Html =>
+  html`!${passwordField(faults, 'new_password', 'New password', 'new-password', '12 to 128 characters.')}
+  !${passwordField(faults, 'repeated', 'New password, repeated', 'new-password')}`;
+
+const showPassword = (request: FastifyRequest, reply: FastifyReply, refused = notSent): FastifyReply =>
+  sendForm(request, reply, {
+    title: 'Password',
+    section: passwordPath,
+    lead: html`!${doneNotice(request, { 1: 'Your password is changed. Your other sessions have ended.' })}
+      <p class="lead">Changing it ends your other sessions. API keys go on working.</p>`,
+    action: passwordPath,
+    body: html`<input type="hidden" name="username" value="${sessionOf(request).email}" autocomplete="username" />
+      !${passwordField(refused.faults, 'current_password', 'Current password', 'current-password')}
+      !${newPasswordFields(refused.faults)}
+      <button>Change the password</button>`,
+    fields: ['current_password', 'new_password', 'repeated'],
+    refused,
+    isNarrow: true,
+  });
+
+/** The page to which a link of an admin leads: its user sets the password. Only the sent form uses the link up. */
+export async function passwordLinks(app: FastifyInstance): Promise<void> {
+  const attempts = new LoginAttempts(app.rateLimits);
+  const check = compile(PasswordByLink);
+  const limited = {
+    ...forAll,
+    onRequest: async ({ address }: FastifyRequest, reply: FastifyReply) => {
+      void reply.header('referrer-policy', 'no-referrer'); // on error pages too: their files are asked for by a link
+      await attempts.check(address);
+    },
+  };
+
+  app.get('/link/:link', limited, async (request, reply) => show(request, reply, linkIn(request.params)));
+
+  // The form does not name the link in its address, and the link's page tells no other where it is.
+  app.post('/link', limited, async (request, reply) => {
+    const fields = fieldsOf(request);
+    const [link, password] = [text(fields, 'link'), text(fields, 'new_password')];
+    try {
+      requireValid(check, { new_password: password }, passwordFaults(fields));
+      await attempts.run(request.address, 'link', () => redeemLink(request.db, link, password, request.address));
+      return await goTo(reply, '/app/login?set=1');
+    } catch (error) {
+      if (error instanceof Unauthorized) return showEnded(request, reply, error);
+      return show(request, reply, link, refusalOf(error));
+    }
+  });
+
+  async function show(request: FastifyRequest, reply: FastifyReply, link: string, refused?: Refused) {
+    try {
+      const { user } = await attempts.run(request.address, 'link', () => requireLink(request.db, link));
+      return sendForm(request, reply, {
+        title: 'Set your password',
+        lead: html`<p class="lead">For ${user.email}. You log in with it afterwards.</p>`,
+        action: '/app/link',
+        body: html`!${hidden({ link })}
+          <input type="hidden" name="username" value="${user.email}" autocomplete="username" />
+          !${newPasswordFields(refused?.faults ?? {})}
+          <button>Set the password</button>`,
+        fields: ['new_password', 'repeated'],
+        refused,
+      });
+    } catch (error) {
+      if (error instanceof Unauthorized) return showEnded(request, reply, error);
+      throw error;
+    }
+  }
+}
+
+const linkIn = (params: unknown): string => (params as { link: string }).link;
+
+function showEnded(request: FastifyRequest, reply: FastifyReply, { reason }: Unauthorized): FastifyReply {
+  request.log.info({ credential: 'link', reason }, 'refused');
+  return sendPage(request, reply, {
+    title: 'This link does not work any more',
+    status: 404,
+    body: html`<p>It was used, or replaced by a newer one, or is too old. Ask an admin of your team for a new one.</p>
+      <p><a href="/app/login">Log in</a></p>`,
   });
 }

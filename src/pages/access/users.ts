@@ -7,8 +7,7 @@ import { findLinkEnds } from '../../queries/accounts/password-links.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { roles, UserCreate, type Role, type User } from '../../schemas/users.ts';
 import { compile } from '../../validation/validator.ts';
-import { forAdmins } from '../base/access.ts';
-import { formRoutes, questionRoutes } from '../base/acts.ts';
+import { forAdmins, formRoutes, questionRoutes, sendForm, sendPage, type Confirmation } from '../base/layout.ts';
 import {
   doneNotice,
   fieldsOf,
@@ -22,7 +21,6 @@ import {
   text,
 } from '../base/forms.ts';
 import { badge, buttons, html, linkButton, moment, table, type Html } from '../base/html.ts';
-import { sendForm, sendPage, type Confirmation } from '../base/layout.ts';
 import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
 import { roleWords } from '../base/words.ts';
 

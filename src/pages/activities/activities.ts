@@ -1,16 +1,33 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createActivity, deleteActivity, findActivities, updateActivity } from '../../queries/activities/activities.ts';
-import { ActivityCreate, ActivityPatch, type Activity } from '../../schemas/activities.ts';
+import { ActivityCreate, ActivityPatch, activityTypes, type Activity } from '../../schemas/activities.ts';
 import { etagOf } from '../../text/etag.ts';
-import { forMembers } from '../base/access.ts';
+import { forMembers, goTo, withUndo } from '../base/layout.ts';
 import { ownPath } from '../base/error-page.ts';
-import { fieldsOf, queryOf, text } from '../base/forms.ts';
-import { html } from '../base/html.ts';
-import { goTo, withUndo } from '../base/layout.ts';
+import {
+  fieldsOf,
+  queryOf,
+  text,
+  asSentBack,
+  field,
+  hidden,
+  inputField,
+  linesIn,
+  selectField,
+  textArea,
+  tick,
+  type Faults,
+  type Fields,
+} from '../base/forms.ts';
+import { html, type Html } from '../base/html.ts';
 import { activityWords } from '../base/words.ts';
 import { editor, requireRecord } from '../records/editor.ts';
-import { usersOf } from '../records/record-edit.ts';
-import { activityControls, activityFormFields, activityOf, differingFrom, draftOf } from './activity-form.ts';
+import { usersOf, userChoices } from '../records/record-form.ts';
+import type { Fault } from '../../errors.ts';
+import type { User } from '../../schemas/users.ts';
+import { canonicalId } from '../../text/ids.ts';
+import { dayOf, endOf, startOf } from '../base/readers.ts';
+import type { References } from '../records/record-kind.ts';
 
 const path = '/app/activities';
 
@@ -79,3 +96,109 @@ export const recordPathOf = ({ contact_id, company_id, opportunity_id }: Activit
 /** @throws DomainError `not_found` */
 const requireActivity = (request: FastifyRequest): Promise<Activity> =>
   requireRecord(request, 'activity', findActivities);
+
+const references = ['contact_id', 'company_id', 'opportunity_id'] as const;
+
+/** Names of the fields that the form shows with their faults. */
+export const activityFormFields = ['type', 'title', 'body', 'due_at', 'occurred_at', 'assigned_to'] as const;
+
+/** Returns the form of a stored activity. Its times are days. */
+export const draftOf = (stored: Activity): Fields => ({
+  type: stored.type,
+  title: stored.title,
+  body: stored.body,
+  due_at: stored.due_at === null ? '' : dayOf(stored.due_at),
+  occurred_at: dayOf(stored.occurred_at),
+  assigned_to: stored.assigned_to ?? '',
+});
+
+/** Returns the texts of a stored activity that differ from those of a submitted form, by field. */
+export const differingFrom = (stored: Activity, sent: Fields): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(draftOf(stored) as Record<string, string>).filter(
+      ([name, value]) => linesIn(sent, name) !== asSentBack(value),
+    ),
+  );
+
+/**
+ * Reads a submitted form. A task is due until its day has ended.
+ * @param stored undefined for a new activity
+ */
+export async function activityOf(
+  request: FastifyRequest,
+  stored: Activity | undefined,
+): Promise<{ body: object; faults: Fault[] }> {
+  const fields = fieldsOf(request);
+  const before = stored ? draftOf(stored) : {};
+  const isTask = text(fields, 'type') === 'task';
+  const day = (name: string, instantOf: (day: string) => string) => {
+    const given = text(fields, name);
+    return given === '' ? null : instantOf(given);
+  };
+  const id = (name: string) => canonicalId(text(fields, name)) ?? (text(fields, name) || null);
+  const given = {
+    type: text(fields, 'type'),
+    title: text(fields, 'title').trim(),
+    body: linesIn(fields, 'body').trim(),
+    ...(isTask && { due_at: day('due_at', endOf), assigned_to: id('assigned_to') }),
+    ...(!isTask && text(fields, 'occurred_at') !== '' && { occurred_at: day('occurred_at', startOf) }),
+    ...(!stored && Object.fromEntries(references.map((name) => [name, id(name)]))),
+  };
+  const isChanged = (name: string) => !stored || linesIn(fields, name) !== asSentBack(text(before, name));
+  const faults = given.title === '' && given.body === '' ? [{ path: '/body', message: 'write something' }] : [];
+  return { body: Object.fromEntries(Object.entries(given).filter(([name]) => isChanged(name))), faults };
+}
+
+/**
+ * Returns the controls of an activity's form. What only tasks have, or only others, is hidden by the style sheet.
+ * @param about what a new activity is about
+ * @param theirs texts that somebody else has stored meanwhile, where they differ from those of the form
+ */
+export function activityControls(
+  fields: Fields,
+  {
+    users,
+    faults,
+    about,
+    theirs = {},
+  }: { users: readonly User[]; faults: Faults; about?: References; theirs?: Readonly<Record<string, string>> },
+): Html {
+  const type = text(fields, 'type') || 'note';
+  const assignees = userChoices(users, theirs['assigned_to'] ?? text(fields, 'assigned_to'));
+  const wordOf = (name: string, value: string): string => {
+    if (name === 'type') return activityWords[value as Activity['type']].word;
+    return (name === 'assigned_to' ? assignees.find(([id]) => id === value)?.[1] : value) || 'nothing';
+  };
+  const hintOf = (name: string): string => {
+    const other = theirs[name];
+    return other === undefined ? '' : `Stored now: ${wordOf(name, other)}`;
+  };
+  const named = (name: (typeof activityFormFields)[number], label: string) => ({
+    name,
+    label,
+    hint: hintOf(name),
+    faults,
+  });
+  const title = inputField(named('title', 'Title'), text(fields, 'title'));
+  return html`!${about ? hidden(Object.fromEntries(Object.entries(about).map(([name, id]) => [name, id ?? '']))) : ''}
+    <fieldset class="choices">
+      <legend class="unseen">What it is</legend>
+      !${activityTypes.map((one) => tick('radio', ['type', one], html`${activityWords[one].word}`, one === type))}
+      !${theirs['type'] === undefined ? '' : html`<small>${hintOf('type')}</small>`}
+    </fieldset>
+    !${text(fields, 'title') === '' && theirs['title'] === undefined ? html`<div class="of-tasks">!${title}</div>` : title}
+    !${field(named('body', 'Text'), (attributes) =>
+      textArea(
+        html`!${attributes} maxlength="10000" placeholder="What was said, or is to be done"`,
+        text(fields, 'body'),
+      ),
+    )}
+    <div class="of-tasks grid-fields">
+      !${inputField(named('due_at', 'Due'), text(fields, 'due_at'), 'date', '')}
+      !${selectField(named('assigned_to', 'Assigned to'), assignees, text(fields, 'assigned_to'))}
+    </div>
+    <details class="of-others" !${text(fields, 'occurred_at') === '' ? '' : 'open'}>
+      <summary>On another day</summary>
+      !${inputField(named('occurred_at', 'Day'), text(fields, 'occurred_at'), 'date', '')}
+    </details>`;
+}

@@ -8,14 +8,14 @@ import type { Change } from '../../schemas/events/changes.ts';
 import { eventNouns } from '../../schemas/events/types.ts';
 import type { GivenFilters } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/users.ts';
-import { dayOf, startOf } from '../base/days.ts';
+import { dayOf, startOf } from '../base/readers.ts';
 import { hidden, queryOf, text } from '../base/forms.ts';
 import { day, html, moment, pager, type Html } from '../base/html.ts';
 import { form } from '../base/layout.ts';
 import { activityWords } from '../base/words.ts';
 import { changeText, nameOf, recordPaths, whoOf, type Telling } from '../work/changes.ts';
 import type { References } from '../records/record-kind.ts';
-import { activityControls } from './activity-form.ts';
+import { activityControls } from './activities.ts';
 
 /** Entries of one page of a timeline. */
 const entriesShown = 25;

@@ -11,9 +11,9 @@ import { etagOf } from '../../text/etag.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { tokensOf } from '../../text/json-pointer.ts';
 import { findUnstorableText } from '../../text/unstorable.ts';
-import type { Validator } from '../../validation/validator.ts';
-import { formMessage } from './form-messages.ts';
-import { html, notice, pager, type Html, type PagerNames } from './html.ts';
+import type { Validator, MessageFor } from '../../validation/validator.ts';
+import { html, notice, pager, counted, type Html, type PagerNames } from './html.ts';
+import type { Format } from '../../schemas/base/formats.ts';
 
 /** The fields of a submitted form. Values of fields with the same name are in an array. */
 export type Fields = Record<string, string | string[] | undefined>;
@@ -366,3 +366,53 @@ export const hidden = (fields: Readonly<Record<string, string | readonly string[
   html`!${Object.entries(fields).flatMap(([name, value]) =>
     [value].flat().map((one) => html`<input type="hidden" name="${name}" value="${one}" />`),
   )}`;
+
+/** Says what is wrong with a value of a form, in words for people. */
+export const formMessage: MessageFor = ({ keyword, params, message = 'is not valid' }) => {
+  const limit = Number(params['limit']);
+  switch (keyword) {
+    case 'required':
+    case 'dependentRequired':
+      return 'is missing';
+    case 'minLength':
+      return limit === 1 ? 'must not be empty' : `must have at least ${counted(limit, 'character')}`;
+    case 'maxLength':
+      return `can have at most ${counted(limit, 'character')}`;
+    case 'minItems':
+      return limit === 1 ? 'choose at least one' : `choose at least ${limit}`;
+    case 'maxItems':
+      return `can have at most ${counted(limit, 'value')}`;
+    case 'maxProperties':
+      return `can have at most ${counted(limit, 'field')}`;
+    case 'minimum':
+      return `must be at least ${limit}`;
+    case 'maximum':
+      return `must be at most ${limit}`;
+    case 'type':
+      return types[String(params['type']).split(',')[0] as keyof typeof types] ?? 'is not valid';
+    case 'enum':
+      return 'choose one of the choices';
+    case 'format':
+      return formats[params['format'] as Format];
+    default:
+      return message;
+  }
+};
+
+const types = {
+  number: 'must be a number, such as 1249.50',
+  integer: 'must be a whole number',
+  string: 'must be a text',
+};
+
+const formats: Record<Format, string> = {
+  uuid: 'choose one of the choices',
+  email: 'must be an e-mail address',
+  'date-time': 'choose a date',
+  'feed-start': 'choose a date and a time',
+  domain: 'must be a domain, such as example.com, or a web address',
+  name: 'must have 1 to 255 characters',
+  'key-name': 'must have 1 to 120 characters',
+  country: 'choose a country',
+  currency: 'must be the code of a currency, such as EUR',
+};

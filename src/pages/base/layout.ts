@@ -1,10 +1,75 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { statuses } from '../../plugins/answers/error-handler.ts';
-import { assetUrl } from './assets.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { formFaults, formToken, hidden, notSent, queryOf, text, tokenField, type Refused } from './forms.ts';
+import { formFaults, formToken, hidden, notSent, queryOf, text, tokenField, refusalOf, type Refused } from './forms.ts';
 import { html, linkButton, notice, type Html } from './html.ts';
 import { roleWords } from './words.ts';
+
+// Options of the routes of pages: who may open them. The OpenAPI document does not describe pages.
+
+/** Most records that a member deletes at once, also by an undo. */
+export const memberDeletes = 100;
+
+const schema = { hide: true } as const;
+
+/** Options of a page for logged-in users. */
+export interface PageAccess {
+  schema: typeof schema;
+  config: { access: { page: 'member' | 'admin' } };
+}
+
+/** For pages that every logged-in user may open. */
+export const forMembers = { schema, config: { access: { page: 'member' } } } as const;
+
+/** For pages that only admins may open. */
+export const forAdmins = { schema, config: { access: { page: 'admin' } } } as const;
+
+/** For pages that need no login. */
+export const forAll = { schema, config: { access: { public: true } } } as const;
+
+/** Path on disk by file name in the URL. */
+const files = {
+  'pico.css': createRequire(import.meta.url).resolve('@picocss/pico/css/pico.min.css'),
+  'style.css': fileURLToPath(new URL('../files/style.css', import.meta.url)),
+  'pages.js': fileURLToPath(new URL('../files/pages.js', import.meta.url)),
+};
+
+type Asset = keyof typeof files;
+
+const names = Object.keys(files) as Asset[];
+
+const versions = Object.fromEntries(names.map((name) => [name, versionOf(files[name])])) as Record<Asset, string>;
+
+/** Returns the first characters of the file's SHA-256 hash. */
+function versionOf(path: string): string {
+  return createHash('sha256').update(readFileSync(path)).digest('hex').slice(0, 12);
+}
+
+/** The URL changes when the file changes, so browsers can cache the file forever. */
+export const assetUrl = (name: Asset): string => `/app/files/${name}?v=${versions[name]}`;
+
+export async function assets(app: FastifyInstance): Promise<void> {
+  for (const name of names) {
+    const content = readFileSync(files[name]);
+    const packed = gzipSync(content, { level: 9 });
+    app.get(`/files/${name}`, forAll, async (request, reply) => {
+      // While releases are replaced, a page of the other release may ask for its own file.
+      const isOwn = (request.query as { v?: unknown }).v === versions[name];
+      const isPacked = /\bgzip\b/.test(request.headers['accept-encoding'] ?? '');
+      if (isPacked) void reply.header('content-encoding', 'gzip');
+      return reply
+        .type(name.endsWith('.css') ? 'text/css; charset=utf-8' : 'text/javascript; charset=utf-8')
+        .header('vary', 'accept-encoding')
+        .header('cache-control', isOwn ? 'public, max-age=31536000, immutable' : 'public, max-age=0')
+        .send(isPacked ? packed : content);
+    });
+  }
+}
 
 export interface Page {
   title: string;
@@ -229,3 +294,62 @@ function sidebar(request: FastifyRequest, reply: FastifyReply, { section }: Page
 
 const link = ({ path, label }: Entry, section: string | undefined): Html =>
   html`<a href="${path}" !${path === section ? 'aria-current="page"' : ''}>${label}</a>`;
+
+/** The path of the next page, a page that is sent already, or why nothing was done. */
+type Outcome = string | FastifyReply | Refused;
+
+interface FormRoutes {
+  access: PageAccess;
+  /** Sends the page with the form: as it is at first, or as it was sent. */
+  show: (request: FastifyRequest, reply: FastifyReply, refused: Refused) => FastifyReply | Promise<FastifyReply>;
+  /** Does what the form is for. What it throws about the form's values is shown with the form. */
+  act: (request: FastifyRequest, reply: FastifyReply) => Promise<Outcome>;
+}
+
+/** Adds the page with a form, and what is done when the form is sent. */
+export function formRoutes(app: FastifyInstance, path: string, { access, show, act }: FormRoutes): void {
+  app.get(path, access, async (request, reply) => show(request, reply, notSent));
+
+  app.post(path, access, async (request, reply) => {
+    let outcome: Outcome;
+    try {
+      outcome = await act(request, reply);
+    } catch (error) {
+      outcome = refusalOf(error);
+    }
+    if (typeof outcome === 'string') return goTo(reply, outcome);
+    return 'faults' in outcome ? show(request, reply, outcome) : outcome;
+  });
+}
+
+interface QuestionRoutes extends Pick<FormRoutes, 'access'> {
+  /** Returns the question, or the path of another page if there is nothing to ask. */
+  ask: (request: FastifyRequest) => Promise<Omit<Confirmation, 'warning'> | string>;
+  act: (request: FastifyRequest, reply: FastifyReply) => Promise<string | FastifyReply>;
+  /** Returns why the question is asked again after an error; undefined if the error says nothing of it. */
+  warn?: (error: unknown) => string | undefined;
+}
+
+/** Adds a question before an act, and the act itself. */
+export function questionRoutes(app: FastifyInstance, path: string, routes: QuestionRoutes): void {
+  const { access, act, warn } = routes;
+  const ask = async (request: FastifyRequest, reply: FastifyReply, warning?: string) => {
+    const question = await routes.ask(request);
+    return typeof question === 'string'
+      ? goTo(reply, question)
+      : sendConfirmation(request, reply, { ...question, warning });
+  };
+
+  app.get(path, access, async (request, reply) => ask(request, reply));
+
+  app.post(path, access, async (request, reply) => {
+    try {
+      const next = await act(request, reply);
+      return typeof next === 'string' ? await goTo(reply, next) : next;
+    } catch (error) {
+      const warning = warn?.(error);
+      if (warning === undefined) throw error;
+      return ask(request, reply, warning);
+    }
+  });
+}

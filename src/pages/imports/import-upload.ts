@@ -16,7 +16,7 @@ import {
   type ImportMode,
 } from '../../schemas/imports.ts';
 import { compile } from '../../validation/validator.ts';
-import { forMembers } from '../base/access.ts';
+import { forMembers, goTo, sendForm } from '../base/layout.ts';
 import {
   faultText,
   inputField,
@@ -32,7 +32,6 @@ import {
   type Refused,
 } from '../base/forms.ts';
 import { buttons, html, type Html } from '../base/html.ts';
-import { goTo, sendForm } from '../base/layout.ts';
 import { fieldWord } from '../base/words.ts';
 
 export const section = '/app/imports';

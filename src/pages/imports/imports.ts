@@ -20,8 +20,7 @@ import { finalStatuses, type FinalStatus } from '../../schemas/jobs.ts';
 import { defaultLimit } from '../../schemas/base/wire.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
-import { forMembers } from '../base/access.ts';
-import { questionRoutes } from '../base/acts.ts';
+import { forMembers, questionRoutes, form, goTo, sendPage } from '../base/layout.ts';
 import {
   fieldsOf,
   formFaults,
@@ -49,14 +48,10 @@ import {
   type Column,
   type Html,
 } from '../base/html.ts';
-import { foundChanges } from './found-changes.ts';
-import { failureTable } from './failure-table.ts';
-import { inWords } from './field-choices.ts';
-import { mappingForm } from './mapping-form.ts';
-import { changesOf, obstaclesTo, sourceChangesOf } from './mapping-changes.ts';
+import { foundChanges, failureTable } from './found.ts';
+import { inWords, mappingForm, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
 import { importUpload, modeLabels, section, titleOf } from './import-upload.ts';
-import { form, goTo, sendPage } from '../base/layout.ts';
-import { progressBar, statusBadge } from '../base/progress.ts';
+import { progressBar, statusBadge } from '../base/values.ts';
 import { fieldWord } from '../base/words.ts';
 import { chosenList, chosenListId, listControls, namesList } from '../records/chosen-acts.ts';
 

@@ -9,8 +9,7 @@ import type { User } from '../../schemas/users.ts';
 import { etagOf } from '../../text/etag.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
-import { forMembers } from '../base/access.ts';
-import { formRoutes } from '../base/acts.ts';
+import { forMembers, formRoutes, form, sendForm, sendPage, withUndo } from '../base/layout.ts';
 import {
   doneNotice,
   fieldsOf,
@@ -23,17 +22,15 @@ import {
   type Refused,
 } from '../base/forms.ts';
 import { badge, buttons, count, day, empty, facts, html, linkButton, moment, notice, type Html } from '../base/html.ts';
-import { form, sendForm, sendPage, withUndo } from '../base/layout.ts';
 import { money } from '../base/values.ts';
 import { opportunityWords, plain, priorityWords } from '../base/words.ts';
 import { activityNotices, workplaceOf } from '../activities/timeline.ts';
-import { nameOfContact } from '../records/contact-kind.ts';
+import { nameOfContact } from '../records/kinds.ts';
 import { viewLinks } from '../work/saved-views.ts';
 import { editLinks } from '../records/editor.ts';
 import { pipelinesFor } from './pipelines.ts';
-import { opportunityEdit, requireOpportunity } from './opportunity-edit.ts';
-import { usersOf } from '../records/record-edit.ts';
-import { userChoices } from '../records/record-form.ts';
+import { opportunityEdit, requireOpportunity } from './opportunity-form.ts';
+import { usersOf, userChoices } from '../records/record-form.ts';
 
 const section = '/app/opportunities';
 

@@ -1,8 +1,24 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import {
+  createOpportunity,
+  deleteOpportunity,
+  findOpportunities,
+  updateOpportunity,
+} from '../../queries/sales/opportunities.ts';
+import {
+  OpportunityCreate,
+  OpportunityPatch,
+  priorities,
+  type Opportunity,
+  type Line,
+  type LinesPatch,
+} from '../../schemas/opportunities.ts';
+import { etagOf } from '../../text/etag.ts';
+import { counted, html, count, type Html } from '../base/html.ts';
+import { editor, requireRecord, type EditForm } from '../records/editor.ts';
 import { listCompanies, findCompanies } from '../../queries/crm/companies.ts';
 import { findContacts, listContacts } from '../../queries/crm/contacts.ts';
 import { listProducts } from '../../queries/sales/products.ts';
-import { priorities, type Line, type LinesPatch, type Opportunity } from '../../schemas/opportunities.ts';
 import type { Fault } from '../../errors.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { fold } from '../../text/fold.ts';
@@ -25,16 +41,39 @@ import {
   type Choice,
   type Fields,
 } from '../base/forms.ts';
-import { dayOf, startOf } from '../base/days.ts';
-import { count, html, type Html } from '../base/html.ts';
-import { readNumber } from '../base/numbers.ts';
+import { dayOf, startOf, readNumber } from '../base/readers.ts';
 import { opportunityWords, priorityWords } from '../base/words.ts';
 import { money } from '../base/values.ts';
-import { nameOfContact } from '../records/contact-kind.ts';
-import type { EditForm } from '../records/editor.ts';
-import { usersOf } from '../records/record-edit.ts';
-import { companySuggestions, userChoices } from '../records/record-form.ts';
+import { nameOfContact } from '../records/kinds.ts';
+import { usersOf, companySuggestions, userChoices } from '../records/record-form.ts';
 import { pipelinesFor } from './pipelines.ts';
+
+const section = '/app/opportunities';
+
+/** Forms that create, change and delete an opportunity. */
+export const opportunityEdit = (app: FastifyInstance): void =>
+  editor<Opportunity>(app, {
+    path: section,
+    noun: 'opportunity',
+    schemas: { create: OpportunityCreate, patch: OpportunityPatch },
+    require: requireOpportunity,
+    nameOf: ({ name }) => name,
+    tagOf: etagOf,
+    bodyOf: opportunityOf,
+    controls: opportunityControls,
+    fields: shownFields,
+    verb: 'Save',
+    create: (sql, { customerId }, body) => createOpportunity(sql, customerId, body),
+    update: updateOpportunity,
+    remove: deleteOpportunity,
+    question: (_request, { name, contacts_ids }) =>
+      html`<strong>${name}</strong> is deleted. For 90 days this can be undone. Its
+        ${counted(contacts_ids.length, 'contact')}, its company and its products stay.`,
+  });
+
+/** @throws DomainError `not_found` */
+export const requireOpportunity = (request: FastifyRequest): Promise<Opportunity> =>
+  requireRecord(request, 'opportunity', findOpportunities);
 
 /** Rows for further products in the form. */
 const emptyRows = 3;
@@ -104,7 +143,7 @@ async function blankDraft(request: FastifyRequest): Promise<Fields> {
   };
 }
 
-const idOf = (given: string): string => canonicalId(given) ?? given;
+const canonicalOr = (given: string): string => canonicalId(given) ?? given;
 
 /** A product of a form, as it was typed. */
 interface Row {
@@ -134,7 +173,7 @@ function linesOf(rows: readonly Row[], stored: Opportunity['details'], faults: F
   const removed: string[] = [];
   const refuse = (message: string) => faults.push({ path: '/products', message });
   for (const { id: given, price, quantity } of rows) {
-    const id = idOf(given);
+    const id = canonicalOr(given);
     if (quantity === '' && before.has(id)) removed.push(id);
     else if (quantity === '' && price === '') continue;
     else if (id === '') refuse('choose a product for each price and quantity');
@@ -167,7 +206,7 @@ function linesPatch(stored: Opportunity, { lines, removed }: ReturnType<typeof l
 
 /** Returns the contacts of an opportunity after a form: those without a box in it stay. */
 function contactsOf(fields: Fields, stored: readonly string[], added: readonly string[]): string[] {
-  const ticked = values(fields, 'contact', mostShown + mostAddresses).map(idOf);
+  const ticked = values(fields, 'contact', mostShown + mostAddresses).map(canonicalOr);
   const shown = new Set(text(fields, shownContacts).split(','));
   const kept = stored.filter((id) => !shown.has(id) || ticked.includes(id));
   return [...new Set([...kept, ...ticked, ...added])];

@@ -21,7 +21,7 @@ import {
 import { etagOf } from '../../text/etag.ts';
 import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { forAdmins } from '../base/access.ts';
+import { forAdmins, goTo, sendPage } from '../base/layout.ts';
 import {
   faultText,
   fieldsOf,
@@ -36,7 +36,6 @@ import {
   type Fields,
 } from '../base/forms.ts';
 import { html, linkButton, table, type Html } from '../base/html.ts';
-import { goTo, sendPage } from '../base/layout.ts';
 import { editor, requireRecord, savedNotice, type EditForm } from '../records/editor.ts';
 
 const section = '/app/pipelines';

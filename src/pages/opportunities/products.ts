@@ -9,11 +9,10 @@ import {
 } from '../../queries/sales/products.ts';
 import { ProductCreate, ProductPatch, type Product, type ProductListItem } from '../../schemas/products.ts';
 import { etagOf } from '../../text/etag.ts';
-import { forMembers } from '../base/access.ts';
+import { forMembers, goTo, sendPage } from '../base/layout.ts';
 import { asSentBack, fieldsOf, idOf, inputField, queryOf, selectField, text, type Fields } from '../base/forms.ts';
 import { badge, count, cursorPager, empty, html, linkButton, table, type Column, type Html } from '../base/html.ts';
-import { goTo, sendPage } from '../base/layout.ts';
-import { readNumber } from '../base/numbers.ts';
+import { readNumber } from '../base/readers.ts';
 import { money } from '../base/values.ts';
 import { editor, requireRecord, savedNotice, type EditForm } from '../records/editor.ts';
 

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { withUndo } from '../base/layout.ts';
+import { withUndo, memberDeletes } from '../base/layout.ts';
 import { DomainError, forbidden, validationFailed } from '../../errors.ts';
 import { estimateEmailVerification, startEmailVerification } from '../../jobs/verification/start-verification.ts';
 import { spenderOf } from '../../credentials/caller.ts';
@@ -11,7 +11,6 @@ import type { ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate } from '../../schemas/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
-import { memberDeletes } from '../base/access.ts';
 import {
   doneNotice,
   fieldsOf,
@@ -27,8 +26,7 @@ import {
 } from '../base/forms.ts';
 import { count, counted, html, notice, type Html } from '../base/html.ts';
 import { priceOf } from '../base/values.ts';
-import { listChoices } from './list-choices.ts';
-import type { RecordKind, ShownRecord } from './record-kind.ts';
+import { listChoices, type RecordKind, type ShownRecord } from './record-kind.ts';
 
 /** What can be done with chosen records. */
 export interface Act<Row extends ShownRecord> {

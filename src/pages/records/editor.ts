@@ -4,8 +4,7 @@ import { DomainError, notFound, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import type { DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
 import { compile } from '../../validation/validator.ts';
-import { forMembers, type PageAccess } from '../base/access.ts';
-import { formRoutes, questionRoutes } from '../base/acts.ts';
+import { forMembers, formRoutes, questionRoutes, sendForm, withUndo, type PageAccess } from '../base/layout.ts';
 import {
   conflictOf,
   customName,
@@ -21,7 +20,6 @@ import {
   type Refused,
 } from '../base/forms.ts';
 import { html, linkButton, type Html } from '../base/html.ts';
-import { sendForm, withUndo } from '../base/layout.ts';
 
 /** Records of one kind that forms create, change and delete. They call the functions of the API's routes. */
 export interface Editable<Row> {

@@ -7,19 +7,46 @@ import { listContacts } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
 import type { Contact, ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, ListPatch, type List } from '../../schemas/lists.ts';
-import { forAdmins, forMembers } from '../base/access.ts';
-import { questionRoutes } from '../base/acts.ts';
-import { dearerText, doneNotice, idOf, once, payerOf, queryOf, text } from '../base/forms.ts';
-import { count, counted, cursorPager, empty, facts, html, linkButton, moment, table, type Html } from '../base/html.ts';
-import { goTo, sendPage } from '../base/layout.ts';
+import { forAdmins, forMembers, questionRoutes, goTo, sendPage, formRoutes, sendForm } from '../base/layout.ts';
+import {
+  dearerText,
+  doneNotice,
+  idOf,
+  once,
+  payerOf,
+  queryOf,
+  text,
+  fieldsOf,
+  inputField,
+  integer,
+  requireValid,
+  tick,
+  type Fields,
+  type Refused,
+} from '../base/forms.ts';
+import {
+  count,
+  counted,
+  cursorPager,
+  empty,
+  facts,
+  html,
+  linkButton,
+  moment,
+  table,
+  buttons,
+  type Html,
+} from '../base/html.ts';
 import { priceOf } from '../base/values.ts';
-import { contactKind } from './contact-kind.ts';
+import { contactKind } from './kinds.ts';
 import { peopleOfCompanies } from '../prospects/prospect-address.ts';
 import { editLinks, editor, savedNotice } from './editor.ts';
-import { listControls, listOf } from './list-form.ts';
+import { listControls, listOf, rulesText } from './list-rules.ts';
 import { rowsOf } from './record-list.ts';
-import { usersOf } from './record-edit.ts';
-import { rulesText } from './rule-words.ts';
+import { usersOf } from './record-form.ts';
+import { estimateEnrichment, findEnriched, startEnrichment } from '../../jobs/enrichment/start-enrichment.ts';
+import { EnrichContacts } from '../../schemas/clean-data/enrichment.ts';
+import { compile } from '../../validation/validator.ts';
 
 const section = '/app/lists';
 
@@ -179,3 +206,68 @@ const membersOf = ({ id }: List, rows: readonly Contact[]): Html =>
       <a href="/app/contacts/export?list=${id}&format=xlsx" download>Excel</a> ·
       <a href="/app/contacts/export?list=${id}&format=csv" download>CSV</a>
     </p>`;
+
+/** The question what enriching a list costs, and the start of the job. Calls the functions of the API's route. */
+export async function enrichList(app: FastifyInstance): Promise<void> {
+  const check = compile(EnrichContacts);
+
+  formRoutes(app, '/lists/:id/enrich', {
+    access: forAdmins,
+    show: ask,
+    act: async (request) => {
+      const { db, caller } = request;
+      const { id } = await requireList(request);
+      const body = bodyOf(id, fieldsOf(request));
+      requireValid(check, body);
+      const ids = await findEnriched(db, caller.customerId, body);
+      const job = await once(request, (sql) => startEnrichment(sql, spenderOf(caller), app.config, body, ids));
+      return job ? `/app/jobs/${job.id}` : '/app/jobs?done=sent';
+    },
+  });
+
+  async function ask(request: FastifyRequest, reply: FastifyReply, refused: Refused): Promise<FastifyReply> {
+    const { db, caller } = request;
+    const list = await requireList(request);
+    const fields = fieldsOf(request);
+    const body = { filters: { list_id: list.id }, max_credits: maxCredits };
+    const ids = await findEnriched(db, caller.customerId, body);
+    const price = await db.transaction((sql) => estimateEnrichment(sql, spenderOf(caller), app.config, body, ids));
+    const limit = text(fields, 'max_credits') || String(Math.min(price.cost, price.available));
+    return sendForm(request, reply, {
+      title: `Enrich ${list.name}`,
+      section,
+      action: `${section}/${list.id}/enrich`,
+      body: html`<p>
+          Looks for ${counted(price.contacts, 'contact')} in the catalog, by e-mail, profile, or name and company, and
+          fills their empty fields. Who is not found, or was unlocked before, costs nothing.
+        </p>
+        !${priceOf(price)}
+        !${inputField(
+          {
+            name: 'max_credits',
+            label: 'Spend at most',
+            hint: 'Credits. When they are used up, the rest is left out.',
+            faults: refused.faults,
+          },
+          limit,
+          'text',
+          'inputmode="numeric" autocomplete="off"',
+        )}
+        !${tick('checkbox', ['overwrite', '1'], 'Also replace what the contacts have', text(fields, 'overwrite') === '1')}
+        !${buttons('Enrich now', `${section}/${list.id}`, 'Back')}`,
+      attributes: 'data-once',
+      fields: ['max_credits'],
+      refused,
+      isNarrow: true,
+    });
+  }
+}
+
+const maxCredits = 1_000_000_000;
+
+/** Returns the body of the API's call that a form stands for, not validated yet. */
+const bodyOf = (listId: string, fields: Fields): EnrichContacts => ({
+  filters: { list_id: listId },
+  overwrite: text(fields, 'overwrite') === '1',
+  max_credits: integer(fields, 'max_credits'),
+});

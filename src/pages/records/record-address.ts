@@ -3,7 +3,7 @@ import type { GivenFilters } from '../../schemas/filters.ts';
 import { findUnstorableText } from '../../text/unstorable.ts';
 import { validationFailed } from '../../errors.ts';
 import { compile } from '../../validation/validator.ts';
-import { readDay, startOf } from '../base/days.ts';
+import { readDay, startOf } from '../base/readers.ts';
 import { text, type Fields } from '../base/forms.ts';
 import type { FilterControl, RecordKind, RecordRequest } from './record-kind.ts';
 

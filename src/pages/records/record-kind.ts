@@ -11,10 +11,11 @@ import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
 import type { ImportObject } from '../../schemas/imports.ts';
 import type { User } from '../../schemas/users.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
-import { html, moment, type Html } from '../base/html.ts';
-import type { PictureName } from '../base/pictures.ts';
+import { html, moment, type Html, type PictureName } from '../base/html.ts';
 import { verification } from '../base/values.ts';
 import { fieldWord } from '../base/words.ts';
+import { listNames, type ListName } from '../../queries/crm/lists.ts';
+import { canonicalId } from '../../text/ids.ts';
 
 /** How a field of a record is shown and changed in a form. */
 export interface FormField {
@@ -151,3 +152,10 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   /** Says what a deletion detaches. */
   detaches: (db: Database, customerId: string, row: Row) => Promise<string>;
 }
+
+/**
+ * Returns the newest lists, for a control that chooses one.
+ * @param chosen id of a list that is always one of them, if it exists
+ */
+export const listChoices = ({ db, caller }: FastifyRequest, chosen = ''): Promise<ListName[]> =>
+  listNames(db, caller.customerId, 100, canonicalId(chosen));

@@ -4,18 +4,22 @@ import type { ListName } from '../../queries/crm/lists.ts';
 import type { DeclaredField } from '../../schemas/base/declared-fields.ts';
 import type { User } from '../../schemas/users.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
-import { forMembers } from '../base/access.ts';
+import { forMembers, sendPage } from '../base/layout.ts';
 import { customName, hidden, select, tick, type Choice } from '../base/forms.ts';
 import { count, empty, html, linkButton, notice, pager, table, type Column, type Html } from '../base/html.ts';
-import { sendPage } from '../base/layout.ts';
 import { countryChoices, customValue } from '../base/values.ts';
 import { verificationWords } from '../base/words.ts';
 import { addressOf, filtersOf, parametersOf, placeOf, requestOf, viewOfRequest, type View } from './record-address.ts';
 import { viewLinks } from '../work/saved-views.ts';
 import { doneText } from './chosen-acts.ts';
-import { listChoices } from './list-choices.ts';
-import { declaredFor, usersOf } from './record-edit.ts';
-import type { FilterControl, RecordColumn, RecordKind, ShownRecord } from './record-kind.ts';
+import {
+  listChoices,
+  type FilterControl,
+  type RecordColumn,
+  type RecordKind,
+  type ShownRecord,
+} from './record-kind.ts';
+import { declaredFor, usersOf } from './record-form.ts';
 
 /** Rows of one page. */
 export const pageRows = 25;

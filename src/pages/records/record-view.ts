@@ -1,13 +1,11 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { forMembers } from '../base/access.ts';
+import { forMembers, sendPage } from '../base/layout.ts';
 import { count, counted, facts, html, moment, type Html } from '../base/html.ts';
 import { queryOf, readForm, text } from '../base/forms.ts';
-import { sendPage } from '../base/layout.ts';
 import { requestOf, viewOf } from './record-address.ts';
 import { pageRows } from './record-list.ts';
 import { editLinks, requireRecord, savedNotice } from './editor.ts';
-import { declaredFor, usersOf } from './record-edit.ts';
-import { formText } from './record-form.ts';
+import { declaredFor, usersOf, formText } from './record-form.ts';
 import type { FormField, RecordKind, ShownRecord } from './record-kind.ts';
 import { countryName, customValue, mailLink, phoneLink, webLink } from '../base/values.ts';
 import { fieldWord } from '../base/words.ts';

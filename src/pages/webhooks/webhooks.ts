@@ -17,8 +17,16 @@ import { defaultLimit } from '../../schemas/base/wire.ts';
 import { EndpointRequest, maxEndpoints, type Endpoint } from '../../schemas/events/webhooks.ts';
 import { eventTypes } from '../../schemas/events/types.ts';
 import { compile } from '../../validation/validator.ts';
-import { forAdmins } from '../base/access.ts';
-import { formRoutes, questionRoutes } from '../base/acts.ts';
+import {
+  forAdmins,
+  formRoutes,
+  questionRoutes,
+  form,
+  goTo,
+  sendForm,
+  sendPage,
+  type Confirmation,
+} from '../base/layout.ts';
 import {
   conflictOf,
   doneNotice,
@@ -39,10 +47,17 @@ import {
   type Refused,
 } from '../base/forms.ts';
 import { buttons, empty, html, linkButton, notice, table, type Html } from '../base/html.ts';
-import { form, goTo, sendForm, sendPage, type Confirmation } from '../base/layout.ts';
 import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
-import { endpointForm, type EndpointDraft } from './endpoint-form.ts';
-import { deliveryColumns, factsOf, outcomeOf, pathOf, section, troubleOf } from './endpoint-view.ts';
+import {
+  endpointForm,
+  deliveryColumns,
+  factsOf,
+  outcomeOf,
+  pathOf,
+  section,
+  troubleOf,
+  type EndpointDraft,
+} from './endpoints.ts';
 
 const check = compile(EndpointRequest);
 

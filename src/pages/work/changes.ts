@@ -12,11 +12,9 @@ import type { Change, ChangeQuery, ChangeSummary } from '../../schemas/events/ch
 import { eventNouns, type EventActor, type EventNoun } from '../../schemas/events/types.ts';
 import type { User } from '../../schemas/users.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { forMembers, memberDeletes } from '../base/access.ts';
-import { questionRoutes } from '../base/acts.ts';
+import { forMembers, memberDeletes, questionRoutes, sendPage, type Confirmation } from '../base/layout.ts';
 import { filterChoice, idOf, once, queryOf, text } from '../base/forms.ts';
 import { counted, cursorPager, day, empty, facts, html, linkButton, moment, table, type Html } from '../base/html.ts';
-import { sendPage, type Confirmation } from '../base/layout.ts';
 
 const section = '/app/deleted';
 

@@ -13,8 +13,7 @@ import {
 } from '../../schemas/jobs.ts';
 import { defaultLimit } from '../../schemas/base/wire.ts';
 import { canonicalId } from '../../text/ids.ts';
-import { forAdmins, forMembers } from '../base/access.ts';
-import { questionRoutes } from '../base/acts.ts';
+import { forAdmins, forMembers, questionRoutes, sendPage } from '../base/layout.ts';
 import { doneNotice, filterChoice, idOf, numberedPager, pageNumberOf, queryOf, text } from '../base/forms.ts';
 import {
   count,
@@ -29,9 +28,7 @@ import {
   type Html,
 } from '../base/html.ts';
 import { undoOf } from './changes.ts';
-import { sendPage } from '../base/layout.ts';
-import { progressBar, statusBadge } from '../base/progress.ts';
-import { verification } from '../base/values.ts';
+import { progressBar, statusBadge, verification } from '../base/values.ts';
 import { fieldWord, jobWords, verificationWords } from '../base/words.ts';
 
 const section = '/app/jobs';

@@ -11,8 +11,7 @@ import {
 } from '../../queries/accounts/saved-views.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
-import { forMembers } from '../base/access.ts';
-import { formRoutes, questionRoutes } from '../base/acts.ts';
+import { forMembers, formRoutes, questionRoutes, sendForm } from '../base/layout.ts';
 import {
   fieldsOf,
   hidden,
@@ -27,9 +26,7 @@ import {
   type Refused,
 } from '../base/forms.ts';
 import { buttons, html, type Html } from '../base/html.ts';
-import { sendForm } from '../base/layout.ts';
-import { companyKind } from '../records/company-kind.ts';
-import { contactKind } from '../records/contact-kind.ts';
+import { companyKind, contactKind } from '../records/kinds.ts';
 import { parametersOf, viewOf } from '../records/record-address.ts';
 
 /** For each table, the parameters of an address that a view keeps: not the page, and no message. */

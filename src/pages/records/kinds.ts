@@ -6,21 +6,32 @@ import {
   findContacts,
   listContacts,
   updateContact,
+  countContacts,
 } from '../../queries/crm/contacts.ts';
-import { deleteContact } from '../../queries/crm/deletions.ts';
+import { deleteContact, deleteCompany } from '../../queries/crm/deletions.ts';
 import { writeContactBatch } from '../../queries/crm/contact-batches.ts';
 import { findListsOfContact, type ListOfContact } from '../../queries/memberships/contact-lists.ts';
-import { countOpportunities } from '../../queries/sales/opportunities.ts';
-import { contactBatches } from '../../schemas/batches.ts';
+import { countOpportunities, listOpportunities } from '../../queries/sales/opportunities.ts';
+import { contactBatches, companyBatches } from '../../schemas/batches.ts';
 import { ContactFilters, ContactPatch, contactTable, type ContactDetail } from '../../schemas/contacts.ts';
 import { hidden, select } from '../base/forms.ts';
-import { counted, html, moment, type Html } from '../base/html.ts';
+import { counted, html, moment, count, day, type Html } from '../base/html.ts';
 import { form } from '../base/layout.ts';
-import { countryName, mailLink, phoneLink, verification } from '../base/values.ts';
+import { countryName, mailLink, phoneLink, verification, money } from '../base/values.ts';
 import { fieldWord } from '../base/words.ts';
-import { opportunitiesOf } from './opportunity-rows.ts';
-import { listChoices } from './list-choices.ts';
-import { formFieldsOf, timeColumns, verificationFacts, type RecordKind } from './record-kind.ts';
+import { listChoices, formFieldsOf, timeColumns, verificationFacts, type RecordKind } from './record-kind.ts';
+import { writeCompanyBatch } from '../../queries/crm/company-batches.ts';
+import {
+  countCompaniesUpTo,
+  createCompany,
+  exportCompanies,
+  findCompanies,
+  listCompanies,
+  updateCompany,
+} from '../../queries/crm/companies.ts';
+import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
+import { peopleOfCompanies } from '../prospects/prospect-address.ts';
+import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
 
 const path = '/app/contacts';
 
@@ -156,4 +167,120 @@ function listRow(request: FastifyRequest, reply: FastifyReply, id: string, list:
         : html`<span class="quiet">by its rules</span>`
     }
   </li>`;
+}
+
+/** Companies, for the pages that treat contacts and companies the same way. */
+export const companyKind: RecordKind<Company> = {
+  object: 'companies',
+  path: '/app/companies',
+  noun: 'company',
+  title: 'Companies',
+  picture: 'company',
+  advice: 'Companies come with the contacts that work for them. Import a file, or create one.',
+  controls: [
+    { name: 'search', label: 'Search', control: 'search', field: 'search' },
+    { name: 'industry', label: 'Industry', control: 'text', field: 'industry', isPart: true },
+    { name: 'type', label: 'Type', control: 'text', field: 'type', isPart: true },
+    { name: 'country', label: 'Country', control: 'country', field: 'location_country' },
+    { name: 'status', label: 'Status', control: 'status', field: 'verification_status' },
+    { name: 'since', label: 'Created since', control: 'since', field: 'created_at' },
+  ],
+  columns: [
+    { name: 'name', head: 'Name', cell: ({ company_name }) => html`${company_name}`, sort: 'company_name' },
+    { name: 'industry', head: 'Industry', cell: ({ industry }) => html`${industry}` },
+    { name: 'type', head: 'Type', cell: ({ type }) => html`${type}` },
+    { name: 'size', head: 'Size', cell: ({ size }) => html`${size}` },
+    { name: 'city', head: 'City', cell: ({ location_locality }) => html`${location_locality ?? ''}` },
+    { name: 'country', head: 'Country', cell: ({ location_country }) => html`${countryName(location_country)}` },
+    { name: 'score', head: 'Score', cell: ({ score }) => html`${score}`, sort: 'score', isOptional: true },
+    ...timeColumns,
+  ],
+  nameOf: ({ company_name }) => company_name,
+  fields: formFieldsOf(companyTable),
+  facts: (row) => verificationFacts('companies', row),
+  blank: { type: '', company_name: '' },
+  needs: [],
+  schemas: { create: CompanyCreate, patch: CompanyPatch, filters: CompanyFilters },
+  batches: companyBatches,
+  list: listCompanies,
+  countUpTo: countCompaniesUpTo,
+  find: findCompanies,
+  create: createCompany,
+  update: updateCompany,
+  remove: deleteCompany,
+  write: writeCompanyBatch,
+  exported: exportCompanies,
+  links: () => ({}),
+  head: ['type', 'industry', 'size', 'location_locality', 'location_country'],
+  workplace: ({ id }) => ({ filters: { company_or_its_contacts: id }, about: { company_id: id } }),
+  related: async (request, _reply, { id, company_name }) => {
+    const { db, caller } = request;
+    const filters = { company_id: id };
+    const [people, all, deals] = await Promise.all([
+      listContacts(db, caller.customerId, { filters, paginate: { limit: 10 } }),
+      countContacts(db, caller.customerId, { filters }),
+      opportunitiesOf(request, { company: id }),
+    ]);
+    const total = all.pagination.total_records;
+    return html`<section class="card">
+        <h2>Contacts</h2>
+        !${people.rows.length === 0 ? html`<p class="quiet">Nobody here works for this company.</p>` : ''}
+        <ul class="plain">
+          !${people.rows.map(
+            (row) =>
+              html`<li>
+                <a href="/app/contacts/${row.id}">${nameOfContact(row)}</a> <span class="quiet">${row.job_title}</span>
+              </li>`,
+          )}
+        </ul>
+        !${people.rows.length < total ? html`<p><a href="/app/contacts?of=${id}">Show all ${counted(total, 'contact')}</a></p>` : ''}
+        <p><a href="${peopleOfCompanies([company_name])}">Find more people of this company in the catalog</a></p>
+      </section>
+      !${deals}`;
+  },
+  detaches: async (db, customerId, { id }) => {
+    const [people, deals] = await Promise.all([
+      countContacts(db, customerId, { filters: { company_id: id } }),
+      db.search((sql) => countOpportunities(sql, customerId, { company_id: id })),
+    ]);
+    const contacts = counted(people.pagination.total_records, 'contact');
+    return `${contacts} and ${counted(deals, 'opportunity', 'opportunities')} stay, without a company.`;
+  },
+};
+
+const maxShown = 10;
+
+/**
+ * Returns the newest opportunities of a contact or company with their number if there are more, and a link to the
+ * form of a new one.
+ */
+export async function opportunitiesOf(
+  { db, caller }: FastifyRequest,
+  of: { contact: string } | { company: string },
+): Promise<Html> {
+  const filters: Record<string, string> = 'contact' in of ? { contact_id: of.contact } : { company_id: of.company };
+  const add = html`<p><a href="/app/opportunities/new?${new URLSearchParams(of).toString()}">New opportunity</a></p>`;
+  const { customerId } = caller;
+  const [{ rows }, [total, pipelines]] = await Promise.all([
+    listOpportunities(db, customerId, { filters, paginate: { limit: maxShown } }),
+    db.search((sql) =>
+      Promise.all([countOpportunities(sql, customerId, filters), listPipelinesWithStages(sql, customerId)]),
+    ),
+  ]);
+  const stages = new Map(
+    pipelines.flatMap(({ stages, currency }) => stages.map(({ id, name }) => [id, { name, currency }] as const)),
+  );
+  return html`<section class="card">
+    <h2>Opportunities</h2>
+    <ul class="plain">
+      !${rows.map(({ id, name, stage_id, price, estimated_closing_date }) => {
+        const { name: stage, currency } = stages.get(stage_id)!;
+        return html`<li>
+          <a href="/app/opportunities/${id}">${name}</a>
+          <span class="quiet">${stage} · ${money(price, currency)} · closes !${day(estimated_closing_date)}</span>
+        </li>`;
+      })}
+    </ul>
+    !${total > rows.length ? html`<p class="quiet">The newest ${rows.length} of ${count(total)}.</p>` : ''} !${add}
+  </section>`;
 }
