@@ -37,7 +37,7 @@ export async function audit(app: FastifyInstance): Promise<void> {
             )
       }
       !${numberedPager(page, events.length === pageEvents && page < mostPages, (number) => `${section}?page=${number}`)}`;
-    return sendPage(request, reply, { title: 'Audit log', section, body });
+    return sendPage(request, reply, { title: 'Audit log', body });
   });
 }
 

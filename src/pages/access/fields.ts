@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { notFound, validationFailed } from '../../errors.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import { actorOf } from '../../plugins/credentials/auth.ts';
@@ -12,7 +12,7 @@ import {
   type DeclaredObject,
 } from '../../schemas/base/declared-fields.ts';
 import { compile } from '../../validation/validator.ts';
-import { forAdmins, formRoutes, questionRoutes, sendForm, sendPage } from '../base/layout.ts';
+import { forAdmins, formRoutes, questionRoutes, sendPage, type FormPage } from '../base/layout.ts';
 import {
   conflictOf,
   doneNotice,
@@ -50,7 +50,6 @@ export async function fields(app: FastifyInstance): Promise<void> {
     );
     return sendPage(request, reply, {
       title: 'Fields',
-      section,
       lead: html`Your own fields of contacts and companies. For a field with a type, forms show the right control, and
       another value is refused.`,
       body: html`!${doneNotice(request, notices)} !${lists}`,
@@ -61,19 +60,16 @@ export async function fields(app: FastifyInstance): Promise<void> {
     const path = `/fields/${object}`;
 
     for (const form of [`${path}/new`, `${path}/:key/edit`])
-      formRoutes(app, form, {
-        access: forAdmins,
-        show: (request, reply, refused) => showForm(request, reply, object, refused),
+      formRoutes(app, form, forAdmins, {
+        show: (request, refused) => showForm(request, object, refused),
         act: (request) => save(request, object),
       });
 
-    questionRoutes(app, `${path}/:key/remove`, {
-      access: forAdmins,
+    questionRoutes(app, `${path}/:key/remove`, forAdmins, {
       ask: async (request) => {
         const { label } = await requireDeclared(request, object);
         return {
           title: 'Remove the type',
-          section,
           text: html`<strong>${label}</strong> can then have any value again. The values that it has stay.`,
           back: section,
         };
@@ -191,22 +187,18 @@ function newDraft(request: FastifyRequest): DeclaredField {
 
 async function showForm(
   request: FastifyRequest,
-  reply: FastifyReply,
   object: DeclaredObject,
-  refused: Refused,
-): Promise<FastifyReply> {
+  { faults, status }: Refused,
+): Promise<FormPage> {
   const stored = await findStored(request, object);
   const draft = request.method === 'POST' ? draftOf(request, stored) : (stored ?? newDraft(request));
-  const isConflict = refused.status === statuses.precondition_failed;
-  const { faults } = refused;
+  const isConflict = status === statuses.precondition_failed;
   const key = { name: 'key', label: 'Key', hint: 'Its name in files and programs. It stays for good.', faults };
   const label = { name: 'label', label: 'Name', hint: 'What people read. Empty: the key.', faults };
   const types = declaredTypes.map((type) => [type, typeWords[type]] as const);
   const choices = { name: 'choices', label: 'Choices', hint: 'Only for a choice: one on each line.', faults };
-  return sendForm(request, reply, {
+  return {
     title: stored ? `Change ${stored.label}` : `New field of ${object}`,
-    section,
-    action: stored ? `${pathOf(object, stored)}/edit` : `${section}/${object}/new`,
     body: html`!${isConflict && stored ? html`<p>Stored now: ${stored.label}, !${typeText(stored)}</p>` : ''}
       !${stored ? versionField(stored) : inputField(key, draft.key, 'text', 'maxlength="64" autocomplete="off" required')}
       !${inputField(label, draft.label, 'text', 'maxlength="120" autocomplete="off"')}
@@ -214,8 +206,6 @@ async function showForm(
       !${field(choices, (attributes) => textArea(attributes, draft.choices.join('\n')))}
       <p class="quiet">Values that are stored already stay, also if they are of another type.</p>
       !${buttons('Save the field', section)}`,
-    fields: ['key', 'label', 'type', 'choices'],
-    refused,
     isNarrow: true,
-  });
+  };
 }

@@ -8,7 +8,15 @@ import { durations, KeyRequest, SpendCapsChange, keyLimits, type ApiKey } from '
 import { anySize } from '../../schemas/base/approvals.ts';
 import { scopes, isUsual, usualScopes } from '../../schemas/base/scopes.ts';
 import { compile } from '../../validation/validator.ts';
-import { forAdmins, forMembers, formRoutes, questionRoutes, sendForm, sendPage, type Page } from '../base/layout.ts';
+import {
+  forAdmins,
+  forMembers,
+  formRoutes,
+  questionRoutes,
+  sendPage,
+  type Page,
+  type FormPage,
+} from '../base/layout.ts';
 import {
   conflictOf,
   fieldsOf,
@@ -40,8 +48,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
     return sendPage(request, reply, keyList(request, rows));
   });
 
-  formRoutes(app, '/keys/new', {
-    access: forAdmins,
+  formRoutes(app, '/keys/new', forAdmins, {
     show: showNew,
     act: async (request, reply) => {
       const draft = draftOf(request);
@@ -51,8 +58,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
     },
   });
 
-  formRoutes(app, '/keys/:id/rotate', {
-    access: forAdmins,
+  formRoutes(app, '/keys/:id/rotate', forAdmins, {
     show: showRotate,
     act: async (request, reply) => {
       const { customerId } = request.caller;
@@ -66,8 +72,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
     },
   });
 
-  formRoutes(app, '/keys/:id/caps', {
-    access: forAdmins,
+  formRoutes(app, '/keys/:id/caps', forAdmins, {
     show: showCaps,
     act: async (request) => {
       const { customerId } = request.caller;
@@ -80,13 +85,11 @@ export async function keys(app: FastifyInstance): Promise<void> {
     },
   });
 
-  questionRoutes(app, '/keys/:id/revoke', {
-    access: forAdmins,
+  questionRoutes(app, '/keys/:id/revoke', forAdmins, {
     ask: async (request) => {
       const key = await requireKey(request);
       return {
         title: 'Revoke the key',
-        section,
         text: html`<strong>${key.name}</strong> (<code>${key.start}…</code>) stops working at once and for good. Every
           program that uses it gets 401. !${lastUse(key)}`,
         back: section,
@@ -138,30 +141,24 @@ function presetOf(request: FastifyRequest): KeyDraft {
   return { name: '', expiration: 90, permissions, spend_caps: caps, approve_over: anySize };
 }
 
-const showNew = (request: FastifyRequest, reply: FastifyReply, refused: Refused): FastifyReply =>
-  sendForm(request, reply, {
-    title: 'New API key',
-    section,
-    lead: html`<p class="lead">
-      Give each program its own key, with only the scopes that it needs. The key is shown once.
-    </p>`,
-    action: `${section}/new`,
-    body: keyForm(request.method === 'POST' ? draftOf(request) : presetOf(request), refused.faults),
-    attributes: 'data-once data-keep',
-    fields: ['name', 'expiration', 'permissions', 'spend_caps', 'approve_over'],
-    refused,
-  });
+const showNew = (request: FastifyRequest, { faults }: Refused): FormPage => ({
+  title: 'New API key',
+  lead: html`<p class="lead">
+    Give each program its own key, with only the scopes that it needs. The key is shown once.
+  </p>`,
+  body: keyForm(request.method === 'POST' ? draftOf(request) : presetOf(request), faults),
+  attributes: 'data-once data-keep',
+});
 
 /** @param issued undefined if the form was sent before */
 function showIssued(request: FastifyRequest, reply: FastifyReply, issued: Issued | undefined): FastifyReply {
   if (!issued) {
     const advice = 'rotate it to get a new one, or revoke it.';
-    return sendIssuedBefore(request, reply, { what: 'key', section, advice });
+    return sendIssuedBefore(request, reply, { what: 'key', advice });
   }
   const { name, key, expires_at, permissions } = issued;
   return sendSecret(request, reply, {
     title: 'Your new key',
-    section,
     lead: html`This is the key “${name}”. Store it now, in the place where your program reads its secrets: it is not
     shown again.`,
     label: 'API key',
@@ -175,44 +172,36 @@ function showIssued(request: FastifyRequest, reply: FastifyReply, issued: Issued
   });
 }
 
-async function showRotate(request: FastifyRequest, reply: FastifyReply, refused: Refused): Promise<FastifyReply> {
+async function showRotate(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
   const key = await requireActiveKey(request);
-  return sendForm(request, reply, {
+  return {
     title: 'Rotate the key',
-    section,
-    action: `${section}/${key.id}/rotate`,
     body: html`<p>
         <strong>${key.name}</strong> (<code>${key.start}…</code>) gets a new value. The present one stops working at
         once, and every program that uses it gets 401 until it has the new one. !${lastUse(key)}
       </p>
       !${selectField(
-        { name: 'expiration', label: 'It then expires after', faults: refused.faults },
+        { name: 'expiration', label: 'It then expires after', faults },
         [['', 'the same time as until now'], ...durations.map((days) => [String(days), `${days} days`] as const)],
         '',
       )}
       !${buttons('Rotate the key', section, 'Leave it as it is')}`,
     attributes: 'data-once',
-    fields: ['expiration'],
-    refused,
     isNarrow: true,
-  });
+  };
 }
 
 const limitsOf = ({ spend_caps, approve_over }: ApiKey): KeyLimits => ({ spend_caps, approve_over });
 
-async function showCaps(request: FastifyRequest, reply: FastifyReply, refused: Refused): Promise<FastifyReply> {
+async function showCaps(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
   const key = await requireActiveKey(request);
   const limits = request.method === 'POST' ? limitsIn(fieldsOf(request)) : key;
-  return sendForm(request, reply, {
+  return {
     title: 'Limits of the key',
-    section,
-    action: `${section}/${key.id}/caps`,
     body: html`<p><strong>${key.name}</strong> (<code>${key.start}…</code>) keeps its value.</p>
-      !${versionField(limitsOf(key))} !${capFields(limits, refused.faults)}
+      !${versionField(limitsOf(key))} !${capFields(limits, faults)}
       !${buttons('Change the limits', section, 'Leave them as they are')}`,
-    fields: ['spend_caps', 'approve_over'],
-    refused,
-  });
+  };
 }
 
 export const section = '/app/keys';
@@ -268,7 +257,7 @@ export function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   }
   !${links}`;
   const approvals = linkButton('Approvals', '/app/approvals', 'secondary outline');
-  return { title: 'API keys', section, body, actions: isAdmin && rows.length > 0 ? html`!${approvals} !${add}` : '' };
+  return { title: 'API keys', body, actions: isAdmin && rows.length > 0 ? html`!${approvals} !${add}` : '' };
 }
 
 function card(key: ApiKey, isChangeable: boolean): Html {

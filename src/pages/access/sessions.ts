@@ -8,13 +8,12 @@ import { sessionCookies } from '../../plugins/credentials/session-cookie.ts';
 import { deleteSession } from '../../queries/accounts/sessions.ts';
 import { Login, PasswordChange, PasswordByLink } from '../../schemas/users.ts';
 import { compile } from '../../validation/validator.ts';
-import { forAll, forMembers, goTo, sendForm, sendPage } from '../base/layout.ts';
+import { forAll, forMembers, goTo, sendForm, sendPage, formRoutes, type FormPage } from '../base/layout.ts';
 import { ownPath } from '../base/error-page.ts';
 import {
   fieldsOf,
   hidden,
   inputField,
-  notSent,
   queryOf,
   refusalOf,
   requireValid,
@@ -27,34 +26,28 @@ import {
 import { html, notice, type Html } from '../base/html.ts';
 import { redeemLink, requireLink } from '../../accounts/users.ts';
 
-interface LoginForm {
-  email?: string;
-  /** Path to which the user is redirected after the login. */
-  next: string;
-  refused?: Refused;
-}
-
 export async function sessions(app: FastifyInstance): Promise<void> {
   const attempts = new LoginAttempts(app.rateLimits);
   const cookies = sessionCookies(app.config);
   const check = compile(Login);
 
-  app.get('/login', forAll, async (request, reply) =>
-    showLogin(request, reply, { next: text(queryOf(request), 'next') }),
-  );
-
-  app.post('/login', { ...forAll, onRequest: ({ address }) => attempts.check(address) }, async (request, reply) => {
-    const fields = fieldsOf(request);
-    const body = { email: text(fields, 'email').trim(), password: text(fields, 'password') };
-    const shown = { email: body.email, next: text(fields, 'next') };
-    try {
-      requireValid(check, body);
-      const { token } = await attempts.run(request.address, body.email, () => logIn(request.db, body, request.address));
-      void reply.setCookie(cookies.session, token, cookies.attributes).clearCookie(cookies.login, cookies.attributes);
-      return goTo(reply, ownPath(shown.next));
-    } catch (error) {
-      return showLogin(request, reply, { ...shown, refused: loginRefusal(error, request, reply) });
-    }
+  formRoutes(app, '/login', forAll, {
+    guard: ({ address }) => attempts.check(address),
+    show: showLogin,
+    act: async (request, reply) => {
+      const fields = fieldsOf(request);
+      const body = { email: text(fields, 'email').trim(), password: text(fields, 'password') };
+      try {
+        requireValid(check, body);
+        const { token } = await attempts.run(request.address, body.email, () =>
+          logIn(request.db, body, request.address),
+        );
+        void reply.setCookie(cookies.session, token, cookies.attributes).clearCookie(cookies.login, cookies.attributes);
+        return ownPath(text(fields, 'next'));
+      } catch (error) {
+        return loginRefusal(error, request, reply);
+      }
+    },
   });
 
   app.post('/logout', forMembers, async (request, reply) => {
@@ -75,12 +68,9 @@ function loginRefusal(error: unknown, request: FastifyRequest, reply: FastifyRep
   return { status: statuses.rate_limited, faults: { '': wait } };
 }
 
-function showLogin(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { email = '', next, refused = notSent }: LoginForm,
-): FastifyReply {
+function showLogin(request: FastifyRequest, { faults }: Refused): FormPage {
   const query = queryOf(request);
+  const sent = fieldsOf(request);
   const message = query['ended']
     ? notice('Your session has ended. Log in again to continue.', 'warning')
     : query['out']
@@ -88,11 +78,10 @@ function showLogin(
       : query['set']
         ? notice('Your password is set. Log in with it.')
         : '';
-  const { faults } = refused;
-  const body = html`!${hidden({ next: ownPath(next) })}
+  const body = html`!${hidden({ next: ownPath(text('next' in sent ? sent : query, 'next')) })}
     !${inputField(
       { name: 'email', label: 'E-mail address', faults },
-      email,
+      text(sent, 'email').trim(),
       'email',
       'autocomplete="username" required autofocus',
     )}
@@ -102,52 +91,38 @@ function showLogin(
       'password',
       'autocomplete="current-password" required',
     )} <button>Log in</button>`;
-  return sendForm(request, reply, {
-    title: 'Log in',
-    lead: faults[''] ? '' : message,
-    action: '/app/login',
-    body,
-    fields: ['email', 'password'],
-    refused,
-  });
+  return { title: 'Log in', lead: faults[''] ? '' : message, action: '/app/login', body };
 }
-
-const passwordPath = '/app/password';
 
 export async function password(app: FastifyInstance): Promise<void> {
   const attempts = new LoginAttempts(app.rateLimits);
   const check = compile(PasswordChange);
 
-  app.get('/password', forMembers, async (request, reply) => showPassword(request, reply));
-
-  app.post(
-    '/password',
-    { ...forMembers, onRequest: ({ address }) => attempts.check(address) },
-    async (request, reply) => {
+  formRoutes(app, '/password', forMembers, {
+    guard: ({ address }) => attempts.check(address),
+    show: showPassword,
+    act: async (request) => {
       const fields = fieldsOf(request);
-      const body = {
-        current_password: text(fields, 'current_password'),
-        new_password: text(fields, 'new_password'),
-      };
+      const body = { current_password: text(fields, 'current_password'), new_password: text(fields, 'new_password') };
       const session = sessionOf(request);
+      requireValid(check, body, passwordFaults(fields));
       try {
-        requireValid(check, body, passwordFaults(fields));
         await attempts.run(request.address, session.email, () =>
           replacePassword(request.db, session, body, actorOf(request)),
         );
-        return await goTo(reply, `/app/password?done=1`);
+        return '/app/password?done=1';
       } catch (error) {
-        if (!(error instanceof Unauthorized)) return showPassword(request, reply, refusalOf(error));
+        if (!(error instanceof Unauthorized)) throw error;
         request.log.info({ credential: error.credential, reason: error.reason }, 'refused');
         const faults = { current_password: 'This is not your password.' };
-        return showPassword(request, reply, { faults, status: statuses.unauthorized });
+        return { faults, status: statuses.unauthorized };
       }
     },
-  );
+  });
 }
 
 /** Returns the faults of a new password that differs from the repeated one, or not from the current one. */
-export function passwordFaults(fields: Fields): Fault[] {
+function passwordFaults(fields: Fields): Fault[] {
   const [current, given, repeated] = ['current_password', 'new_password', 'repeated'].map((name) => text(fields, name));
   return [
     ...(repeated === given ? [] : [{ path: '/repeated', message: 'this differs from the new password' }]),
@@ -166,25 +141,20 @@ const passwordField = (faults: Faults, name: string, label: string, autocomplete
   );
 
 /** Returns the two fields for a new password. */
-export const newPasswordFields = (faults: Faults): Html =>
+const newPasswordFields = (faults: Faults): Html =>
   html`!${passwordField(faults, 'new_password', 'New password', 'new-password', '12 to 128 characters.')}
   !${passwordField(faults, 'repeated', 'New password, repeated', 'new-password')}`;
 
-const showPassword = (request: FastifyRequest, reply: FastifyReply, refused = notSent): FastifyReply =>
-  sendForm(request, reply, {
-    title: 'Password',
-    section: passwordPath,
-    lead: html`!${doneNotice(request, { 1: 'Your password is changed. Your other sessions have ended.' })}
-      <p class="lead">Changing it ends your other sessions. API keys go on working.</p>`,
-    action: passwordPath,
-    body: html`<input type="hidden" name="username" value="${sessionOf(request).email}" autocomplete="username" />
-      !${passwordField(refused.faults, 'current_password', 'Current password', 'current-password')}
-      !${newPasswordFields(refused.faults)}
-      <button>Change the password</button>`,
-    fields: ['current_password', 'new_password', 'repeated'],
-    refused,
-    isNarrow: true,
-  });
+const showPassword = (request: FastifyRequest, { faults }: Refused): FormPage => ({
+  title: 'Password',
+  lead: html`!${doneNotice(request, { 1: 'Your password is changed. Your other sessions have ended.' })}
+    <p class="lead">Changing it ends your other sessions. API keys go on working.</p>`,
+  action: '/app/password',
+  body: html`<input type="hidden" name="username" value="${sessionOf(request).email}" autocomplete="username" />
+    !${passwordField(faults, 'current_password', 'Current password', 'current-password')} !${newPasswordFields(faults)}
+    <button>Change the password</button>`,
+  isNarrow: true,
+});
 
 /** The page to which a link of an admin leads: its user sets the password. Only the sent form uses the link up. */
 export async function passwordLinks(app: FastifyInstance): Promise<void> {
@@ -217,17 +187,20 @@ export async function passwordLinks(app: FastifyInstance): Promise<void> {
   async function show(request: FastifyRequest, reply: FastifyReply, link: string, refused?: Refused) {
     try {
       const { user } = await attempts.run(request.address, 'link', () => requireLink(request.db, link));
-      return sendForm(request, reply, {
-        title: 'Set your password',
-        lead: html`<p class="lead">For ${user.email}. You log in with it afterwards.</p>`,
-        action: '/app/link',
-        body: html`!${hidden({ link })}
-          <input type="hidden" name="username" value="${user.email}" autocomplete="username" />
-          !${newPasswordFields(refused?.faults ?? {})}
-          <button>Set the password</button>`,
-        fields: ['new_password', 'repeated'],
+      return sendForm(
+        request,
+        reply,
+        {
+          title: 'Set your password',
+          lead: html`<p class="lead">For ${user.email}. You log in with it afterwards.</p>`,
+          action: '/app/link',
+          body: html`!${hidden({ link })}
+            <input type="hidden" name="username" value="${user.email}" autocomplete="username" />
+            !${newPasswordFields(refused?.faults ?? {})}
+            <button>Set the password</button>`,
+        },
         refused,
-      });
+      );
     } catch (error) {
       if (error instanceof Unauthorized) return showEnded(request, reply, error);
       throw error;

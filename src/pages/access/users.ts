@@ -7,18 +7,18 @@ import { findLinkEnds } from '../../queries/accounts/password-links.ts';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { roles, UserCreate, type Role, type User } from '../../schemas/users.ts';
 import { compile } from '../../validation/validator.ts';
-import { forAdmins, formRoutes, questionRoutes, sendForm, sendPage, type Confirmation } from '../base/layout.ts';
+import { forAdmins, formRoutes, questionRoutes, sendPage, type Confirmation, type FormPage } from '../base/layout.ts';
 import {
   doneNotice,
   fieldsOf,
   idOf,
   inputField,
-  notSent,
   once,
   pageOf,
   requireValid,
   selectField,
   text,
+  type Refused,
 } from '../base/forms.ts';
 import { badge, buttons, html, linkButton, moment, table, type Html } from '../base/html.ts';
 import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
@@ -41,7 +41,6 @@ export async function users(app: FastifyInstance): Promise<void> {
     const { shown, links } = pageOf(request, section, { rows, size: pageRows });
     return sendPage(request, reply, {
       title: 'Users',
-      section,
       actions: linkButton('New user', `${section}/new`),
       body: html`!${doneNotice(request, notices)}
       !${table(
@@ -59,8 +58,7 @@ export async function users(app: FastifyInstance): Promise<void> {
     });
   });
 
-  formRoutes(app, '/users/new', {
-    access: forAdmins,
+  formRoutes(app, '/users/new', forAdmins, {
     show: showNew,
     act: async (request, reply) => {
       const fields = fieldsOf(request);
@@ -75,10 +73,9 @@ export async function users(app: FastifyInstance): Promise<void> {
     },
   });
 
-  const question = (verb: string, ask: (user: User) => Question, act: Parameters<typeof questionRoutes>[2]['act']) =>
-    questionRoutes(app, `/users/:id/${verb}`, {
-      access: forAdmins,
-      ask: async (request) => ({ ...ask(await requireUser(request)), section, back: section }),
+  const question = (verb: string, ask: (user: User) => Question, act: Parameters<typeof questionRoutes>[3]['act']) =>
+    questionRoutes(app, `/users/:id/${verb}`, forAdmins, {
+      ask: async (request) => ({ ...ask(await requireUser(request)), back: section }),
       act,
     });
 
@@ -170,18 +167,15 @@ function stateOf(linkEnds: string | undefined): Html {
 /** Returns e.g. `an admin`. */
 const withArticle = (role: Role): string => (role === 'admin' ? 'an admin' : 'a member');
 
-function showNew(request: FastifyRequest, reply: FastifyReply, refused = notSent): FastifyReply {
+function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
   const fields = fieldsOf(request);
-  const { faults } = refused;
   const input = (name: string, label: string, type: string) =>
     inputField({ name, label, faults }, text(fields, name), type, 'maxlength="255" autocomplete="off" required');
   const choices = roles.toReversed().map((role) => ({ role, ...roleWords[role] }));
   const hint = choices.map(({ word, may }) => `${word}: ${may}.`).join(' ');
-  return sendForm(request, reply, {
+  return {
     title: 'New user',
-    section,
     lead: html`<p class="lead">You get a link to send to the user, who sets a password with it.</p>`,
-    action: `${section}/new`,
     body: html`!${input('name', 'Name', 'text')} !${input('email', 'E-mail address', 'email')}
     !${selectField(
       { name: 'role', label: 'Role', hint, faults },
@@ -190,18 +184,15 @@ function showNew(request: FastifyRequest, reply: FastifyReply, refused = notSent
     )}
     !${buttons('Create the user', section)}`,
     attributes: 'data-once data-keep',
-    fields: ['name', 'email', 'role'],
-    refused,
     isNarrow: true,
-  });
+  };
 }
 
 function showLink(request: FastifyRequest, reply: FastifyReply, issued: IssuedLink | undefined): FastifyReply {
-  if (!issued) return sendIssuedBefore(request, reply, { what: 'link', section, advice: 'make a new one.' });
+  if (!issued) return sendIssuedBefore(request, reply, { what: 'link', advice: 'make a new one.' });
   const { user, token, expires_at } = issued;
   return sendSecret(request, reply, {
     title: `Link for ${user.name}`,
-    section,
     lead: html`Send this link to ${user.name} (${user.email}), and to nobody else: whoever opens it can set the
     password. It is not shown again.`,
     label: 'Link',

@@ -72,7 +72,6 @@ export async function activities(app: FastifyInstance): Promise<void> {
         !${activityControls(draft, { users, faults, theirs, ...(stored ? {} : { about }) })}
       </div>`;
     },
-    fields: activityFormFields,
     verb: 'Save',
     create: (sql, { customerId }, body) => createActivity(sql, customerId, body),
     update: updateActivity,
@@ -98,9 +97,6 @@ const requireActivity = (request: FastifyRequest): Promise<Activity> =>
   requireRecord(request, 'activity', findActivities);
 
 const references = ['contact_id', 'company_id', 'opportunity_id'] as const;
-
-/** Names of the fields that the form shows with their faults. */
-export const activityFormFields = ['type', 'title', 'body', 'due_at', 'occurred_at', 'assigned_to'] as const;
 
 /** Returns the form of a stored activity. Its times are days. */
 export const draftOf = (stored: Activity): Fields => ({
@@ -173,7 +169,7 @@ export function activityControls(
     const other = theirs[name];
     return other === undefined ? '' : `Stored now: ${wordOf(name, other)}`;
   };
-  const named = (name: (typeof activityFormFields)[number], label: string) => ({
+  const named = (name: string, label: string) => ({
     name,
     label,
     hint: hintOf(name),

@@ -289,11 +289,11 @@ export const faultText = (name: string, faults: Faults): Html =>
   faults[name] ? html`<small class="fault" id="${name}-fault">${faults[name]}</small>` : '';
 
 /**
- * Returns the error messages of the whole form, and of fields that it does not show.
- * @param shown the names of the fields that it shows
+ * Returns the error messages of the whole form, and of fields that do not show theirs.
+ * @param body of the form
  */
-export function formFaults(faults: Faults, shown: readonly string[]): Html {
-  const others = Object.entries(faults).filter(([name]) => !shown.includes(name));
+export function formFaults(faults: Faults, body: Html = ''): Html {
+  const others = Object.entries(faults).filter(([name]) => !body.includes(html`id="${name}-fault"`));
   if (Object.keys(faults).length === 0) return '';
   const texts = others.map(([, fault]) => fault);
   return html`<div class="notice bad" role="alert">

@@ -17,10 +17,10 @@ export const memberDeletes = 100;
 
 const schema = { hide: true } as const;
 
-/** Options of a page for logged-in users. */
+/** Options of a page. */
 export interface PageAccess {
   schema: typeof schema;
-  config: { access: { page: 'member' | 'admin' } };
+  config: { access: { page: 'member' | 'admin' } | { public: true } };
 }
 
 /** For pages that every logged-in user may open. */
@@ -79,7 +79,7 @@ export interface Page {
   lead?: Html;
   /** Links and buttons beside the heading. */
   actions?: Html;
-  /** Path of the highlighted entry of the navigation. */
+  /** Path of the highlighted entry of the navigation; by default the first part of the page's own path. */
   section?: string;
   /**
    * The page shows a running job or import. With JavaScript, the part with the attribute `data-live` is updated every
@@ -150,17 +150,14 @@ export function form(
 }
 
 /** A page with a form. */
-interface FormPage extends Pick<Page, 'title' | 'section'> {
-  /** Path to which the form is sent. */
-  action: string;
+export interface FormPage extends Pick<Page, 'title' | 'section'> {
+  /** Address to which the form is sent; by default that of the page, without its query. */
+  action?: string;
   body: Html;
   /** Further HTML attributes of the form. */
   attributes?: Html;
   /** Above the form. */
   lead?: Html;
-  /** Names of the fields that show their faults themselves. The others stand above the form. */
-  fields?: readonly string[];
-  refused?: Refused | undefined;
   /** The form is small, as in a dialog. */
   isNarrow?: true;
 }
@@ -168,13 +165,10 @@ interface FormPage extends Pick<Page, 'title' | 'section'> {
 export function sendForm(
   request: FastifyRequest,
   reply: FastifyReply,
-  { action, body, attributes = '', lead = '', fields = [], refused = notSent, isNarrow, ...page }: FormPage,
+  { action = urlOf(request).split('?')[0]!, body, attributes = '', lead = '', isNarrow, ...page }: FormPage,
+  refused = notSent,
 ): FastifyReply {
-  const shown = form(request, reply, {
-    action,
-    attributes,
-    body: html`!${formFaults(refused.faults, fields)} !${body}`,
-  });
+  const shown = form(request, reply, { action, attributes, body: html`!${formFaults(refused.faults, body)} !${body}` });
   return sendPage(request, reply, {
     ...page,
     status: refused.status,
@@ -182,11 +176,15 @@ export function sendForm(
   });
 }
 
+/** Returns the path and the query of a request. Browsers compare the paths of forms, so ids have one form. */
+export const urlOf = ({ url }: FastifyRequest): string =>
+  url.replaceAll(/[0-9a-f-]{36}/gi, (id) => canonicalId(id) ?? id);
+
 /** A page that asks the user to confirm an action. */
 export interface Confirmation {
   /** The action, such as `Cancel the job`: title and button. */
   title: string;
-  section: string;
+  section?: string;
   /** Explains the consequences. */
   text: Html;
   /** Path of the page to return to. */
@@ -205,9 +203,8 @@ export interface Confirmation {
 export function sendConfirmation(
   request: FastifyRequest,
   reply: FastifyReply,
-  { title, section, text, back, refusal = 'Leave it as it is', tone = 'danger', etag, warning }: Confirmation,
+  { title, text, back, refusal = 'Leave it as it is', tone = 'danger', etag, warning, ...page }: Confirmation,
 ): FastifyReply {
-  const action = request.url.replaceAll(/[0-9a-f-]{36}/gi, (id) => canonicalId(id) ?? id);
   const body = html`!${warning === undefined ? '' : notice(warning, 'warning')}
     !${etag === undefined ? '' : hidden({ etag })}
     <div class="question">!${text}</div>
@@ -216,10 +213,10 @@ export function sendConfirmation(
       !${linkButton(refusal, back, 'secondary outline', tone === 'danger' ? 'data-close autofocus' : 'data-close')}
     </div>`;
   return sendPage(request, reply, {
+    ...page,
     title,
-    section,
     status: warning === undefined ? 200 : statuses.precondition_failed,
-    body: html`<div class="card narrow">!${form(request, reply, { action, body })}</div>`,
+    body: html`<div class="card narrow">!${form(request, reply, { action: urlOf(request), body })}</div>`,
   });
 }
 
@@ -266,7 +263,10 @@ function undoHint(request: FastifyRequest): Html {
   return html`<p class="notice">This can be taken back. <a href="/app/changes/${change}/undo" data-dialog>Undo</a></p>`;
 }
 
-function sidebar(request: FastifyRequest, reply: FastifyReply, { section }: Page): Html {
+/** Returns the path of the entry of the navigation to which a request's page belongs. */
+export const sectionOf = ({ url }: FastifyRequest): string => /^\/app(?:\/[^/?]+)?/.exec(url)?.[0] ?? '';
+
+function sidebar(request: FastifyRequest, reply: FastifyReply, { section = sectionOf(request) }: Page): Html {
   const { caller } = request;
   if (caller.kind !== 'session') return '';
   const isOffered = ({ isForAdmins }: Entry): boolean => !isForAdmins || caller.role === 'admin';
@@ -299,18 +299,24 @@ const link = ({ path, label }: Entry, section: string | undefined): Html =>
 type Outcome = string | FastifyReply | Refused;
 
 interface FormRoutes {
-  access: PageAccess;
-  /** Sends the page with the form: as it is at first, or as it was sent. */
-  show: (request: FastifyRequest, reply: FastifyReply, refused: Refused) => FastifyReply | Promise<FastifyReply>;
+  /** Returns the page with the form: as it is at first, or as it was sent. */
+  show: (request: FastifyRequest, refused: Refused) => FormPage | Promise<FormPage>;
   /** Does what the form is for. What it throws about the form's values is shown with the form. */
   act: (request: FastifyRequest, reply: FastifyReply) => Promise<Outcome>;
+  /** Runs before a sent form is read. */
+  guard?: (request: FastifyRequest) => Promise<void>;
 }
 
 /** Adds the page with a form, and what is done when the form is sent. */
-export function formRoutes(app: FastifyInstance, path: string, { access, show, act }: FormRoutes): void {
-  app.get(path, access, async (request, reply) => show(request, reply, notSent));
+export function formRoutes(
+  app: FastifyInstance,
+  path: string,
+  access: PageAccess,
+  { show, act, guard }: FormRoutes,
+): void {
+  app.get(path, access, async (request, reply) => sendForm(request, reply, await show(request, notSent)));
 
-  app.post(path, access, async (request, reply) => {
+  app.post(path, { ...access, ...(guard && { onRequest: guard }) }, async (request, reply) => {
     let outcome: Outcome;
     try {
       outcome = await act(request, reply);
@@ -318,11 +324,11 @@ export function formRoutes(app: FastifyInstance, path: string, { access, show, a
       outcome = refusalOf(error);
     }
     if (typeof outcome === 'string') return goTo(reply, outcome);
-    return 'faults' in outcome ? show(request, reply, outcome) : outcome;
+    return 'faults' in outcome ? sendForm(request, reply, await show(request, outcome), outcome) : outcome;
   });
 }
 
-interface QuestionRoutes extends Pick<FormRoutes, 'access'> {
+interface QuestionRoutes {
   /** Returns the question, or the path of another page if there is nothing to ask. */
   ask: (request: FastifyRequest) => Promise<Omit<Confirmation, 'warning'> | string>;
   act: (request: FastifyRequest, reply: FastifyReply) => Promise<string | FastifyReply>;
@@ -331,8 +337,8 @@ interface QuestionRoutes extends Pick<FormRoutes, 'access'> {
 }
 
 /** Adds a question before an act, and the act itself. */
-export function questionRoutes(app: FastifyInstance, path: string, routes: QuestionRoutes): void {
-  const { access, act, warn } = routes;
+export function questionRoutes(app: FastifyInstance, path: string, access: PageAccess, routes: QuestionRoutes): void {
+  const { act, warn } = routes;
   const ask = async (request: FastifyRequest, reply: FastifyReply, warning?: string) => {
     const question = await routes.ask(request);
     return typeof question === 'string'

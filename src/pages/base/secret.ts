@@ -1,11 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { html, linkButton, type Html } from './html.ts';
-import { sendPage } from './layout.ts';
+import { sectionOf, sendPage } from './layout.ts';
 
 /** A page that shows a secret, once. */
 export interface ShownSecret {
   title: string;
-  section: string;
   lead: Html;
   label: string;
   value: string;
@@ -17,10 +16,9 @@ export interface ShownSecret {
 
 /** The only kind of page that contains a secret. */
 export function sendSecret(request: FastifyRequest, reply: FastifyReply, shown: ShownSecret): FastifyReply {
-  const { title, section, lead, label, value, advice, next } = shown;
+  const { title, lead, label, value, advice, next } = shown;
   return sendPage(request, reply, {
     title,
-    section,
     body: html`<p class="lead">!${lead}</p>
       <div class="card">
         <label for="secret">${label}</label>
@@ -38,15 +36,14 @@ export function sendSecret(request: FastifyRequest, reply: FastifyReply, shown: 
 export const sendIssuedBefore = (
   request: FastifyRequest,
   reply: FastifyReply,
-  { what, section, advice }: { what: string; section: string; advice: string },
+  { what, advice }: { what: string; advice: string },
 ): FastifyReply =>
   sendPage(request, reply, {
     title: `This ${what} was issued already`,
-    section,
     status: 409,
     body: html`<p class="lead">
         This form was sent before. It issued a ${what} then, and none now. A ${what} is shown only once: if you have not
         stored it, ${advice}
       </p>
-      <a role="button" href="${section}">Go back</a>`,
+      !${linkButton('Go back', sectionOf(request))}`,
   });

@@ -247,16 +247,18 @@ function showForm(
       )}
     </div>
     !${buttons('Upload and preview', section)}`;
-  return sendForm(request, reply, {
-    title: 'New import',
-    section,
-    lead: html`<p class="lead">Nothing is written yet: next you see how the file is read.</p>`,
-    action: `${section}/new`,
-    body,
-    attributes: 'enctype="multipart/form-data" data-once data-keep',
-    fields: ['object', 'mode', 'match', 'format', 'name', 'file'],
+  return sendForm(
+    request,
+    reply,
+    {
+      title: 'New import',
+      lead: html`<p class="lead">Nothing is written yet: next you see how the file is read.</p>`,
+      action: `${section}/new`,
+      body,
+      attributes: 'enctype="multipart/form-data" data-once data-keep',
+    },
     refused,
-  });
+  );
 }
 
 const labelOf = (value: string): string =>

@@ -76,7 +76,6 @@ export async function imports(app: FastifyInstance): Promise<void> {
           );
     return sendPage(request, reply, {
       title: 'Imports',
-      section,
       body,
       actions: rows.length > 0 ? add : '',
     });
@@ -117,12 +116,11 @@ export async function imports(app: FastifyInstance): Promise<void> {
       throw refusal('the import is not started: see below why it would fail');
   }
 
-  questionRoutes(app, '/imports/:id/cancel', {
-    access: forMembers,
+  questionRoutes(app, '/imports/:id/cancel', forMembers, {
     ask: async (request) => {
       const found = await findImport(request);
       const text = html`${titleOf(found)}: what is written stays. The file is removed.`;
-      return { title: 'Cancel the import', section, text, back: `${section}/${found.id}`, refusal: 'Leave it' };
+      return { title: 'Cancel the import', text, back: `${section}/${found.id}`, refusal: 'Leave it' };
     },
     act: async (request) => {
       const ref = { id: idOf(request, 'import'), visible: allImports };
@@ -239,11 +237,10 @@ async function showImport(
   const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
   return sendPage(request, reply, {
     title: titleOf(found),
-    section,
     status,
     isLive: isRunning,
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
-    body: html`!${formFaults(faults, [])}
+    body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
         !${isWaiting ? '' : outcomeOf(found, state)} !${isFinal ? await importButton(request, reply, found, state) : ''}
         <div class="card">!${isWaiting ? '' : progressBar(found, 'records')} !${factsOf(found)}</div>

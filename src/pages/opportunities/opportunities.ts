@@ -9,18 +9,8 @@ import type { User } from '../../schemas/users.ts';
 import { etagOf } from '../../text/etag.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
-import { forMembers, formRoutes, form, sendForm, sendPage, withUndo } from '../base/layout.ts';
-import {
-  doneNotice,
-  fieldsOf,
-  filterChoice,
-  hidden,
-  queryOf,
-  requireValid,
-  select,
-  text,
-  type Refused,
-} from '../base/forms.ts';
+import { forMembers, formRoutes, form, sendPage, withUndo, type FormPage } from '../base/layout.ts';
+import { doneNotice, fieldsOf, filterChoice, hidden, queryOf, requireValid, select, text } from '../base/forms.ts';
 import { badge, buttons, count, day, empty, facts, html, linkButton, moment, notice, type Html } from '../base/html.ts';
 import { money } from '../base/values.ts';
 import { opportunityWords, plain, priorityWords } from '../base/words.ts';
@@ -48,7 +38,6 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     if (!chosen)
       return sendPage(request, reply, {
         title: 'Opportunities',
-        section,
         body: empty(
           'No pipeline yet',
           'An admin makes one, with the stages through which your opportunities pass.',
@@ -65,7 +54,6 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     const mine = linkButton('Mine', boardOf(chosen.id, caller.userId), 'secondary outline');
     return sendPage(request, reply, {
       title: 'Opportunities',
-      section,
       lead: totalsOf(chosen, columns),
       actions: linkButton('New opportunity', `${section}/new`),
       body: html`!${doneNotice(request)} !${elsewhereNotice(request, pipelines)}
@@ -99,22 +87,18 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
 
   app.get('/opportunities/:id', forMembers, async (request, reply) => showOne(request, reply));
 
-  formRoutes(app, '/opportunities/:id/move', { access: forMembers, show: showMove, act: move });
+  formRoutes(app, '/opportunities/:id/move', forMembers, { show: showMove, act: move });
 
-  async function showMove(request: FastifyRequest, reply: FastifyReply, refused: Refused): Promise<FastifyReply> {
+  async function showMove(request: FastifyRequest): Promise<FormPage> {
     const found = await requireOpportunity(request);
     const { stages, id } = await pipelineOf(request, found);
-    return sendForm(request, reply, {
+    return {
       title: `Move ${found.name}`,
-      section,
-      action: `${section}/${found.id}/move`,
       body: html`!${hidden({ pipeline: id, owner: text(queryOf(request), 'owner'), from: found.stage_id })}
         <label>${opportunityWords.stage_id} !${stageChoice(stages, found)}</label>
         !${buttons('Move', boardOf(id, text(queryOf(request), 'owner')), 'Leave it there')}`,
-      fields: [],
-      refused,
       isNarrow: true,
-    });
+    };
   }
 
   async function move(request: FastifyRequest): Promise<string> {
@@ -267,7 +251,6 @@ async function showOne(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   const owner = users.find(({ id }) => id === found.user_id_assigned)?.name ?? '';
   return sendPage(request, reply, {
     title: found.name,
-    section,
     lead: [
       html`<strong>${money(found.price, pipeline.currency)}</strong>`,
       company ? html`<a href="/app/companies/${company.id}">${company.company_name}</a>` : '',

@@ -61,7 +61,6 @@ export const opportunityEdit = (app: FastifyInstance): void =>
     tagOf: etagOf,
     bodyOf: opportunityOf,
     controls: opportunityControls,
-    fields: shownFields,
     verb: 'Save',
     create: (sql, { customerId }, body) => createOpportunity(sql, customerId, body),
     update: updateOpportunity,
@@ -265,9 +264,6 @@ async function contactsAt({ db, caller }: FastifyRequest, given: string, faults:
   if (unknown.length > 0) faults.push({ path: '/emails', message: `no contact has ${unknown.join(', ')}` });
   return addresses.flatMap((address) => byAddress.get(fold(address)) ?? []);
 }
-
-/** Names of the fields that the form shows with their faults. */
-export const shownFields: readonly string[] = [...plainFields, ...dateFields, 'company', 'emails', 'products'];
 
 /** Returns the controls of the form. The products that a stored opportunity has may be deleted since. */
 export async function opportunityControls(

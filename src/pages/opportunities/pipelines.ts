@@ -63,7 +63,6 @@ export async function pipelines(app: FastifyInstance): Promise<void> {
     const rows = await pipelinesFor(request);
     return sendPage(request, reply, {
       title: 'Pipelines',
-      section,
       actions: linkButton('New pipeline', `${section}/new`),
       body: html`!${savedNotice(request, 'pipeline')}
         <p class="lead">The stages through which opportunities pass, one board for each pipeline.</p>
@@ -94,7 +93,6 @@ export async function pipelines(app: FastifyInstance): Promise<void> {
     tagOf: etagOf,
     bodyOf: async (request, stored) => pipelineOf(fieldsOf(request), stored),
     controls,
-    fields: ['name', 'currency', 'visibility', 'stages'],
     verb: 'Save',
     create: (sql, { customerId }, body: PipelineCreate) =>
       createPipeline(sql, customerId, { ...body, name: body.name.trim(), description: '' }),

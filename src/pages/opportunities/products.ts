@@ -37,7 +37,6 @@ export async function products(app: FastifyInstance): Promise<void> {
         : empty('No product matches', 'Search for a part of its name.', linkButton('Show all', section), 'search');
     return sendPage(request, reply, {
       title: 'Products',
-      section,
       actions: rows.length > 0 ? add : '',
       body: html`!${savedNotice(request, 'product')}
         <search>
@@ -76,7 +75,6 @@ export async function products(app: FastifyInstance): Promise<void> {
     tagOf: etagOf,
     bodyOf: productOf,
     controls,
-    fields: ['name', 'price', 'currency', 'unit', 'active'],
     verb: 'Save',
     create: (sql, { customerId }, body) => createProduct(sql, customerId, body),
     update: updateProduct,

@@ -79,7 +79,6 @@ export async function prospects(app: FastifyInstance): Promise<void> {
     const isAdmin = sessionOf(request).role === 'admin';
     return sendPage(request, reply, {
       title: 'Prospects',
-      section,
       body: html`<p class="lead">
           People you do not know yet. E-mail addresses and phone numbers show once you unlock them.
         </p>
@@ -109,7 +108,6 @@ export async function prospects(app: FastifyInstance): Promise<void> {
     );
     return sendPage(request, reply, {
       title: `Suggestions: ${prospectWords[source]}`,
-      section,
       body: html`<form class="filters" method="get" action="${section}/suggest">
           !${hidden({ ...view, source })}
           <label>Begins with <input type="search" name="q" value="${body.search}" maxlength="100" /></label>
@@ -167,9 +165,8 @@ function refuse(request: FastifyRequest, reply: FastifyReply, view: ProspectView
   const texts = faults.map(({ path, message }) => `${labelOf(path.split('/')[2])} ${message}.`);
   return sendPage(request, reply, {
     title: 'Prospects',
-    section,
     status: 400,
-    body: html`!${formFaults({ '': texts.join(' ') }, [])} !${filterForm(view)}`,
+    body: html`!${formFaults({ '': texts.join(' ') })} !${filterForm(view)}`,
   });
 }
 
@@ -303,27 +300,29 @@ export async function unlocking(app: FastifyInstance): Promise<void> {
     const price = fault ? undefined : await estimate(request, { first, chosen });
     const makesContacts = request.method !== 'POST' || (first ?? chosen)!.sync_crm === true;
     const number = first ? Math.min(first.total_records, price?.matches ?? 0) : (price?.matches ?? 0);
-    return sendForm(request, reply, {
-      title: 'Unlock prospects',
-      section,
-      action: path,
-      body: html`!${hidden({ ...view, do: text(fields, 'do'), number: text(fields, 'number'), id: chosen?.ids ?? [] })}
-        !${
-          price
-            ? html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
-                !${priceOf(price)} !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', makesContacts)}
-                !${await listControls(request, refused.faults, 'no list')}`
-            : ''
-        }
-        <div class="buttons">
-          !${price && number > 0 && price.cost <= price.available ? html`<button>Unlock now</button>` : ''}
-          !${linkButton('Back', prospectAddress(section, view), 'secondary outline')}
-        </div>`,
-      attributes: 'data-once',
-      fields: ['list_id', 'name'],
-      refused: fault ?? refused,
-      isNarrow: true,
-    });
+    return sendForm(
+      request,
+      reply,
+      {
+        title: 'Unlock prospects',
+        action: path,
+        body: html`!${hidden({ ...view, do: text(fields, 'do'), number: text(fields, 'number'), id: chosen?.ids ?? [] })}
+          !${
+            price
+              ? html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
+                  !${priceOf(price)} !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', makesContacts)}
+                  !${await listControls(request, refused.faults, 'no list')}`
+              : ''
+          }
+          <div class="buttons">
+            !${price && number > 0 && price.cost <= price.available ? html`<button>Unlock now</button>` : ''}
+            !${linkButton('Back', prospectAddress(section, view), 'secondary outline')}
+          </div>`,
+        attributes: 'data-once',
+        isNarrow: true,
+      },
+      fault ?? refused,
+    );
   }
 
   async function estimate({ db, caller, catalog }: FastifyRequest, { first, chosen }: Bodies) {

@@ -97,7 +97,6 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     const body = found === undefined ? counting : groupsOf(by, page, found);
     return sendPage(request, reply, {
       title: 'Duplicates',
-      section,
       isLive: found === undefined,
       body: html`!${doneText(request)} !${choice(by)} !${body}`,
       actions: found?.length
@@ -134,8 +133,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     return goTo(reply, withUndo(request, `${section}?by=${by}&done=1`));
   });
 
-  questionRoutes(app, '/duplicates/:by/equal', {
-    access: forMembers,
+  questionRoutes(app, '/duplicates/:by/equal', forMembers, {
     ask: async (request) => {
       const by = keyIn(request);
       const found = await findEqual(request, by);
@@ -144,7 +142,6 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
       const gone = found.reduce((sum, ids) => sum + ids.length - 1, 0);
       return {
         title: 'Merge equal ones',
-        section,
         text: html`In !${found.length === maxEqual ? 'at least ' : ''}!${counted(found.length, 'group')},
         !${counted(gone, kind.noun, kind.title.toLowerCase())} have the same values in every field as an older one. They
         are merged into it: it gets their lists and opportunities, and they are deleted. Groups in which anything
@@ -276,7 +273,7 @@ async function compare(
     action: `${section}/merge`,
     back: `${section}?by=${by}`,
   });
-  return sendPage(request, reply, { title: words, section, status, body });
+  return sendPage(request, reply, { title: words, status, body });
 }
 
 /** Groups that one form merges at most. */
@@ -365,7 +362,7 @@ export async function comparison(
     ['Field', ({ name }) => html`${name}`, 'row'],
     ...rows.map((_, i): Column<Line> => [i === 0 ? 'The oldest' : `Number ${i + 1}`, ({ cells }) => cells[i]!]),
   ];
-  const body = html`!${formFaults(faults, [])} !${hidden({ ...others, id: rows.map(({ id }) => id) })}
+  const body = html`!${formFaults(faults)} !${hidden({ ...others, id: rows.map(({ id }) => id) })}
     <p>
       One stays and gets the lists and opportunities of the others, which are deleted. Other e-mails, phone numbers and
       your own fields of all are kept. Where records have different values, the chosen one stays and the others are

@@ -1,13 +1,20 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
 import { DomainError, notFound, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/answers/error-handler.ts';
 import type { DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
 import { compile } from '../../validation/validator.ts';
-import { forMembers, formRoutes, questionRoutes, sendForm, withUndo, type PageAccess } from '../base/layout.ts';
+import {
+  forMembers,
+  formRoutes,
+  questionRoutes,
+  withUndo,
+  urlOf,
+  type PageAccess,
+  type FormPage,
+} from '../base/layout.ts';
 import {
   conflictOf,
-  customName,
   doneNotice,
   fieldsOf,
   hidden,
@@ -33,8 +40,6 @@ export interface Editable<Row> {
   /** Returns the body of the API's call that a submitted form stands for, not validated yet. */
   bodyOf: (request: FastifyRequest, stored: Row | undefined) => Promise<{ body: object; faults?: Fault[] }>;
   controls: (request: FastifyRequest, form: EditForm<Row>) => Promise<Html>;
-  /** Names of the fields that show their faults themselves. */
-  fields: readonly string[];
   /** On the button of the form for a new record. */
   verb: 'Create' | 'Save';
   /** Further buttons. One that sends `preview` as `do` only shows the form again. */
@@ -78,28 +83,26 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   const checkNew = compile(kind.schemas.create);
   const checkPatch = compile(kind.schemas.patch);
 
-  formRoutes(app, `${below}/new`, {
-    access,
+  formRoutes(app, `${below}/new`, access, {
     show,
-    act: async (request, reply) => {
+    act: async (request) => {
       const { body, faults } = await kind.bodyOf(request, undefined);
       requireValid(checkNew, body, faults);
-      if (isPreview(request)) return show(request, reply);
+      if (isPreview(request)) return notSent;
       const id = await once(request, (sql) => kind.create(sql, request.caller, body as never));
       return id === undefined ? `${path}?done=sent` : `${path}/${id}${told('created')}`;
     },
   });
 
-  formRoutes(app, `${below}/:id/edit`, {
-    access,
+  formRoutes(app, `${below}/:id/edit`, access, {
     show,
-    act: async (request, reply) => {
+    act: async (request) => {
       const { db, caller } = request;
       const [found, etag] = [await kind.require(request), text(fieldsOf(request), 'etag')];
       if (etag !== kind.tagOf(found)) return conflictOf(noun);
       const { body, faults } = await kind.bodyOf(request, found);
       requireValid(checkPatch, body, faults);
-      if (isPreview(request)) return show(request, reply);
+      if (isPreview(request)) return notSent;
       try {
         await db.transaction((sql) => kind.update(sql, caller.customerId, found.id, body as never, etag));
       } catch (error) {
@@ -111,13 +114,11 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   });
 
   if (!remove) return;
-  questionRoutes(app, `${below}/:id/delete`, {
-    access,
+  questionRoutes(app, `${below}/:id/delete`, access, {
     ask: async (request) => {
       const found = await kind.require(request);
       return {
         title: `Delete the ${noun}`,
-        section: path,
         text: (await kind.question?.(request, found)) ?? '',
         back: backOf(found),
         refusal: 'Keep it',
@@ -133,26 +134,22 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       isStale(error) ? `Somebody changed this ${noun} meanwhile, and it is not deleted yet.` : undefined,
   });
 
-  async function show(request: FastifyRequest, reply: FastifyReply, refused = notSent): Promise<FastifyReply> {
+  async function show(request: FastifyRequest, refused: Refused): Promise<FormPage> {
     const stored = 'id' in (request.params as object) ? await kind.require(request) : undefined;
     const sent = request.method === 'POST' ? fieldsOf(request) : undefined;
     const isConflict = refused.status === statuses.precondition_failed;
-    const query = /\?.*/.exec(request.url)?.[0] ?? '';
-    const [here, back] = stored ? [`${path}/${stored.id}/edit${query}`, backOf(stored)] : [`${path}/new`, path];
-    return sendForm(request, reply, {
+    return {
+      ...(stored && { action: urlOf(request) }),
       title: stored ? `Change ${kind.nameOf(stored)}` : `New ${noun}`,
-      section: path,
-      action: here,
       body: html`!${stored ? hidden({ etag: kind.tagOf(stored) }) : ''}
         !${await kind.controls(request, { stored, sent, refused, isConflict })}
         <div class="buttons">
           <button name="do" value="save">${stored ? 'Save' : kind.verb} the ${noun}</button>
-          !${kind.buttons ?? ''} !${linkButton('Cancel', back, 'secondary outline', 'data-close')}
+          !${kind.buttons ?? ''}
+          !${linkButton('Cancel', stored ? backOf(stored) : path, 'secondary outline', 'data-close')}
         </div>`,
       attributes: 'data-keep',
-      fields: [...kind.fields, ...Object.keys(sent ?? {}).filter((name) => name.startsWith(customName('')))],
-      refused,
-    });
+    };
   }
 }
 

@@ -7,7 +7,7 @@ import { listContacts } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
 import type { Contact, ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, ListPatch, type List } from '../../schemas/lists.ts';
-import { forAdmins, forMembers, questionRoutes, goTo, sendPage, formRoutes, sendForm } from '../base/layout.ts';
+import { forAdmins, forMembers, questionRoutes, goTo, sendPage, formRoutes, type FormPage } from '../base/layout.ts';
 import {
   dearerText,
   doneNotice,
@@ -74,7 +74,6 @@ export async function lists(app: FastifyInstance): Promise<void> {
           !${cursorPager(section, cursor, page.nextCursor)}`;
     return sendPage(request, reply, {
       title: 'Lists',
-      section,
       body: html`!${doneNotice(request)}!${body}`,
       actions: page.rows.length > 0 ? add : '',
     });
@@ -101,7 +100,6 @@ export async function lists(app: FastifyInstance): Promise<void> {
     tagOf: listTag,
     bodyOf: listOf,
     controls: listControls,
-    fields: ['name', 'description', 'rules'],
     buttons: html`<button name="do" value="preview" class="secondary outline">How many match?</button>`,
     verb: 'Save',
     create: async (sql, { customerId, userId }, body) => (await createList(sql, customerId, userId, body)).id,
@@ -113,8 +111,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
     isTold: true,
   });
 
-  questionRoutes(app, '/lists/:id/verify', {
-    access: forAdmins,
+  questionRoutes(app, '/lists/:id/verify', forAdmins, {
     ask: async (request) => {
       const { db, caller, server } = request;
       const list = await requireList(request);
@@ -123,7 +120,6 @@ export async function lists(app: FastifyInstance): Promise<void> {
       );
       return {
         title: 'Verify the list',
-        section,
         text: html`The e-mail addresses of ${counted(list.contacts_count, 'contact')} in
           <strong>${list.name}</strong> are checked, and the outcome is stored with the contacts. !${priceOf(price)}`,
         back: `${section}/${list.id}`,
@@ -165,7 +161,6 @@ async function showList(request: FastifyRequest, reply: FastifyReply): Promise<F
   const isAdmin = sessionOf(request).role === 'admin';
   return sendPage(request, reply, {
     title: name,
-    section,
     actions: html`!${
       isAdmin && contacts_count > 0
         ? html`!${linkButton('Verify', `${section}/${id}/verify`, 'secondary outline', 'data-dialog')}
@@ -211,8 +206,7 @@ const membersOf = ({ id }: List, rows: readonly Contact[]): Html =>
 export async function enrichList(app: FastifyInstance): Promise<void> {
   const check = compile(EnrichContacts);
 
-  formRoutes(app, '/lists/:id/enrich', {
-    access: forAdmins,
+  formRoutes(app, '/lists/:id/enrich', forAdmins, {
     show: ask,
     act: async (request) => {
       const { db, caller } = request;
@@ -225,7 +219,7 @@ export async function enrichList(app: FastifyInstance): Promise<void> {
     },
   });
 
-  async function ask(request: FastifyRequest, reply: FastifyReply, refused: Refused): Promise<FastifyReply> {
+  async function ask(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
     const { db, caller } = request;
     const list = await requireList(request);
     const fields = fieldsOf(request);
@@ -233,10 +227,8 @@ export async function enrichList(app: FastifyInstance): Promise<void> {
     const ids = await findEnriched(db, caller.customerId, body);
     const price = await db.transaction((sql) => estimateEnrichment(sql, spenderOf(caller), app.config, body, ids));
     const limit = text(fields, 'max_credits') || String(Math.min(price.cost, price.available));
-    return sendForm(request, reply, {
+    return {
       title: `Enrich ${list.name}`,
-      section,
-      action: `${section}/${list.id}/enrich`,
       body: html`<p>
           Looks for ${counted(price.contacts, 'contact')} in the catalog, by e-mail, profile, or name and company, and
           fills their empty fields. Who is not found, or was unlocked before, costs nothing.
@@ -247,7 +239,7 @@ export async function enrichList(app: FastifyInstance): Promise<void> {
             name: 'max_credits',
             label: 'Spend at most',
             hint: 'Credits. When they are used up, the rest is left out.',
-            faults: refused.faults,
+            faults,
           },
           limit,
           'text',
@@ -256,10 +248,8 @@ export async function enrichList(app: FastifyInstance): Promise<void> {
         !${tick('checkbox', ['overwrite', '1'], 'Also replace what the contacts have', text(fields, 'overwrite') === '1')}
         !${buttons('Enrich now', `${section}/${list.id}`, 'Back')}`,
       attributes: 'data-once',
-      fields: ['max_credits'],
-      refused,
       isNarrow: true,
-    });
+    };
   }
 }
 

@@ -48,7 +48,6 @@ export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: 
       return { body, faults: missingIn(kind, body) };
     },
     controls: (request, form) => controlsOf(request, kind, form),
-    fields: [...kind.fields.map(({ name }) => name), 'custom_fields'],
     verb: 'Create',
     create: (sql, { customerId }, body) => kind.create(sql, customerId, body),
     question: async ({ db, caller }, found) =>

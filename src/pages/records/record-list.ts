@@ -47,7 +47,6 @@ export function recordList<Row extends ShownRecord>(app: FastifyInstance, builtI
     const { rows } = page;
     return sendPage(request, reply, {
       title,
-      section: path,
       actions: html`!${linkButton('Import', importPath(kind), 'secondary outline')}
       !${linkButton(`New ${kind.noun}`, `${path}/new`)}`,
       body: html`!${doneText(request, kind)} !${views} !${filterForm(kind, view, known)}

@@ -33,7 +33,6 @@ export function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: 
     ]);
     return sendPage(request, reply, {
       title: kind.nameOf(found),
-      section: path,
       lead: kind.head.flatMap((name) => (values.has(name) ? [values.get(name)!] : [])).join(' · '),
       actions: html`!${beside} !${editLinks(here)}`,
       body: html`!${savedNotice(request, noun, { listed: `The ${noun}'s lists are changed.`, ...activityNotices })}

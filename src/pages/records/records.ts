@@ -123,26 +123,28 @@ export function chosen<Row extends ShownRecord>(app: FastifyInstance, kind: Reco
     refused = notSent,
   ): Promise<FastifyReply> {
     const names = [kind.noun, kind.title.toLowerCase()] as const;
-    return sendForm(request, reply, {
-      title: isTooMany ? `Too many ${names[1]}` : `${act.title} ${counted(rows.length, ...names)}`,
-      section: path,
-      action: `${path}/chosen`,
-      body: html`!${hidden(keptOf(kind, fields, digest))}
-        !${
-          isTooMany
-            ? tooMany(kind)
-            : html`!${await act.controls(request, rows, refused.faults)}
-                <p class="quiet">!${someNames(rows.map((row) => kind.nameOf(row)))}</p>`
-        }
-        <div class="buttons">
-          !${isTooMany ? '' : html`<button class="${act.tone}">${act.verb}</button>`}
-          !${linkButton('Back', addressOf(path, viewOf(kind, fields)), 'secondary outline')}
-        </div>`,
-      attributes: 'data-once',
-      fields: ['list_id', 'name'],
+    return sendForm(
+      request,
+      reply,
+      {
+        title: isTooMany ? `Too many ${names[1]}` : `${act.title} ${counted(rows.length, ...names)}`,
+        action: `${path}/chosen`,
+        body: html`!${hidden(keptOf(kind, fields, digest))}
+          !${
+            isTooMany
+              ? tooMany(kind)
+              : html`!${await act.controls(request, rows, refused.faults)}
+                  <p class="quiet">!${someNames(rows.map((row) => kind.nameOf(row)))}</p>`
+          }
+          <div class="buttons">
+            !${isTooMany ? '' : html`<button class="${act.tone}">${act.verb}</button>`}
+            !${linkButton('Back', addressOf(path, viewOf(kind, fields)), 'secondary outline')}
+          </div>`,
+        attributes: 'data-once',
+        isNarrow: true,
+      },
       refused,
-      isNarrow: true,
-    });
+    );
   }
 }
 

@@ -64,7 +64,6 @@ export async function start(app: FastifyInstance): Promise<void> {
       : await Promise.all([tasksOf(request, reply), dealsOf(request), latestOf(request)]);
     return sendPage(request, reply, {
       title: 'Today',
-      section: '/app',
       lead: html`<a href="/app/contacts">${counted(people, 'contact')}</a> ·
         <a href="/app/companies">${counted(firms, 'company', 'companies')}</a> ·
         <a href="/app/credits">${count(credits.subscription.balance)} credits</a> to unlock prospects,

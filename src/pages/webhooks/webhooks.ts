@@ -23,9 +23,9 @@ import {
   questionRoutes,
   form,
   goTo,
-  sendForm,
   sendPage,
   type Confirmation,
+  type FormPage,
 } from '../base/layout.ts';
 import {
   conflictOf,
@@ -67,8 +67,7 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
     return showList(request, reply, endpoints);
   });
 
-  formRoutes(app, '/webhooks/new', {
-    access: forAdmins,
+  formRoutes(app, '/webhooks/new', forAdmins, {
     show: showNew,
     act: async (request, reply) => {
       const draft = draftOf(request);
@@ -79,8 +78,7 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
 
   app.get('/webhooks/:id', forAdmins, async (request, reply) => showEndpoint(request, reply));
 
-  formRoutes(app, '/webhooks/:id/edit', {
-    access: forAdmins,
+  formRoutes(app, '/webhooks/:id/edit', forAdmins, {
     show: showEdit,
     act: async (request) => {
       const stored = await requireShown(request);
@@ -103,8 +101,7 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
     return showEndpoint(request, reply, notice(words, result.ok ? 'good' : 'bad'));
   });
 
-  formRoutes(app, '/webhooks/:id/replay', {
-    access: forAdmins,
+  formRoutes(app, '/webhooks/:id/replay', forAdmins, {
     show: showReplay,
     act: async (request) => {
       const id = idOf(request, noun);
@@ -119,13 +116,12 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
   const question = (
     verb: string,
     ask: (endpoint: Endpoint) => Pick<Confirmation, 'title' | 'text'>,
-    act: Parameters<typeof questionRoutes>[2]['act'],
+    act: Parameters<typeof questionRoutes>[3]['act'],
   ) =>
-    questionRoutes(app, `/webhooks/:id/${verb}`, {
-      access: forAdmins,
+    questionRoutes(app, `/webhooks/:id/${verb}`, forAdmins, {
       ask: async (request) => {
         const endpoint = await requireShown(request);
-        return { ...ask(endpoint), section, back: pathOf(endpoint) };
+        return { ...ask(endpoint), back: pathOf(endpoint) };
       },
       act,
     });
@@ -215,7 +211,7 @@ function showList(request: FastifyRequest, reply: FastifyReply, endpoints: reado
         </ul>`
   }`;
   const actions = endpoints.length > 0 && endpoints.length < maxEndpoints ? add : '';
-  return sendPage(request, reply, { title: 'Webhooks', section, body, actions });
+  return sendPage(request, reply, { title: 'Webhooks', body, actions });
 }
 
 const card = (endpoint: Endpoint): Html =>
@@ -227,51 +223,33 @@ const card = (endpoint: Endpoint): Html =>
     !${troubleOf(endpoint) && html`<p class="fault">!${troubleOf(endpoint)}</p>`} !${factsOf(endpoint)}
   </li>`;
 
-const shownFields = ['url', 'types', 'description'];
-
 const blank: EndpointDraft = { url: '', types: [], bulk: false, description: '' };
 
-const showNew = (request: FastifyRequest, reply: FastifyReply, refused: Refused) =>
-  sendForm(request, reply, {
-    title: 'New endpoint',
-    section,
-    lead: html`<p class="lead">What you choose here is sent to your URL when it happens. The secret is shown once.</p>`,
-    action: `${section}/new`,
-    body: endpointForm(
-      request.method === 'POST' ? draftOf(request) : blank,
-      refused.faults,
-      'Create the endpoint',
-      section,
-    ),
-    attributes: 'data-once',
-    fields: shownFields,
-    refused,
-  });
+const showNew = (request: FastifyRequest, { faults }: Refused): FormPage => ({
+  title: 'New endpoint',
+  lead: html`<p class="lead">What you choose here is sent to your URL when it happens. The secret is shown once.</p>`,
+  body: endpointForm(request.method === 'POST' ? draftOf(request) : blank, faults, 'Create the endpoint', section),
+  attributes: 'data-once',
+});
 
 /** What the form of an endpoint shows. */
 const settingsOf = ({ url, types, bulk, description }: Endpoint): EndpointDraft => ({ url, types, bulk, description });
 
-async function showEdit(request: FastifyRequest, reply: FastifyReply, refused: Refused): Promise<FastifyReply> {
+async function showEdit(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
   const stored = await requireShown(request);
   const draft = request.method === 'POST' ? draftOf(request) : settingsOf(stored);
   const path = pathOf(stored);
-  return sendForm(request, reply, {
+  return {
     title: 'Change the endpoint',
-    section,
-    action: `${path}/edit`,
-    body: html`!${versionField(settingsOf(stored))} !${endpointForm(draft, refused.faults, 'Save', path)}`,
-    fields: shownFields,
-    refused,
-  });
+    body: html`!${versionField(settingsOf(stored))} !${endpointForm(draft, faults, 'Save', path)}`,
+  };
 }
 
 /** The only page that contains a secret. If the form was sent before, it says so. */
 function showSecret(request: FastifyRequest, reply: FastifyReply, issued: Issued | undefined): FastifyReply {
-  if (!issued)
-    return sendIssuedBefore(request, reply, { what: 'secret', section, advice: 'rotate it to get a new one.' });
+  if (!issued) return sendIssuedBefore(request, reply, { what: 'secret', advice: 'rotate it to get a new one.' });
   return sendSecret(request, reply, {
     title: 'Your new secret',
-    section,
     lead: html`This is the secret of ${issued.url}. Store it now, in the place where your receiver reads its secrets: it
     is not shown again.`,
     label: 'Secret',
@@ -327,21 +305,17 @@ async function showEndpoint(request: FastifyRequest, reply: FastifyReply, done: 
         : empty('No deliveries', 'What was sent in the last 30 days is listed here.')
     }
     !${numberedPager(page, deliveries.length === defaultLimit, pageUrl)}`;
-  return sendPage(request, reply, { title: endpoint.url, section, body });
+  return sendPage(request, reply, { title: endpoint.url, body });
 }
 
-async function showReplay(request: FastifyRequest, reply: FastifyReply, refused: Refused): Promise<FastifyReply> {
+async function showReplay(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
   const endpoint = await requireShown(request);
   const hourAgo = new Date(Date.now() - 3_600_000).toISOString().slice(0, 16);
-  const since = { name: 'from', label: 'Since (UTC)', faults: refused.faults };
-  return sendForm(request, reply, {
+  const since = { name: 'from', label: 'Since (UTC)', faults };
+  return {
     title: 'Send again',
-    section,
-    action: `${pathOf(endpoint)}/replay`,
     body: html`<p>What was recorded since this time is sent to <strong>${endpoint.url}</strong> again.</p>
       !${inputField(since, hourAgo, 'datetime-local', 'required')} !${buttons('Send again', pathOf(endpoint))}`,
-    fields: ['from'],
-    refused,
     isNarrow: true,
-  });
+  };
 }

@@ -97,8 +97,7 @@ export async function changes(app: FastifyInstance): Promise<void> {
     });
   });
 
-  questionRoutes(app, '/changes/:id/undo', {
-    access: forMembers,
+  questionRoutes(app, '/changes/:id/undo', forMembers, {
     ask: async (request) => {
       const { db, caller } = request;
       const change = await requireChange(request);

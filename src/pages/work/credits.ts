@@ -48,7 +48,7 @@ export async function credits(app: FastifyInstance): Promise<void> {
             )
       }
       !${cursorPager(section, cursor, ledger.nextCursor)}`;
-    return sendPage(request, reply, { title: 'Credits', section, body });
+    return sendPage(request, reply, { title: 'Credits', body });
   });
 }
 

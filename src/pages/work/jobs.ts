@@ -54,18 +54,16 @@ export async function jobs(app: FastifyInstance): Promise<void> {
             )
     }
     !${numberedPager(page, rows.length === defaultLimit, (number) => pageUrl(filters, number))}`;
-    return sendPage(request, reply, { title: 'Jobs', section, body });
+    return sendPage(request, reply, { title: 'Jobs', body });
   });
 
   app.get('/jobs/:id', forMembers, async (request, reply) => showJob(request, reply));
 
-  questionRoutes(app, '/jobs/:id/cancel', {
-    access: forAdmins,
+  questionRoutes(app, '/jobs/:id/cancel', forAdmins, {
     ask: async (request) => {
       const job = await requireJob(request);
       return {
         title: 'Cancel the job',
-        section,
         text: html`${jobWords[job.type]}: ${count(job.processed)} of ${count(job.total)} items are done. Their results
         stay and were charged. The other items are skipped, and the credits that are reserved for them come back.`,
         back: `${section}/${job.id}`,
@@ -149,7 +147,6 @@ async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   </div>`;
   return sendPage(request, reply, {
     title: jobWords[job.type],
-    section,
     isLive: isRunning,
     actions: isCancellable
       ? linkButton('Cancel the job', `${section}/${job.id}/cancel`, 'danger outline', 'data-dialog')

@@ -1,5 +1,5 @@
 import { Type } from '@sinclair/typebox';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { forbidden, notFound } from '../../errors.ts';
 import { sessionOf } from '../../plugins/credentials/auth.ts';
 import {
@@ -11,7 +11,7 @@ import {
 } from '../../queries/accounts/saved-views.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
-import { forMembers, formRoutes, questionRoutes, sendForm } from '../base/layout.ts';
+import { forMembers, formRoutes, questionRoutes, type FormPage } from '../base/layout.ts';
 import {
   fieldsOf,
   hidden,
@@ -52,8 +52,7 @@ const Given = Type.Object({ name: Type.String({ minLength: 1, maxLength: maxName
 export async function savedViews(app: FastifyInstance): Promise<void> {
   const check = compile(Given);
 
-  formRoutes(app, '/views/new', {
-    access: forMembers,
+  formRoutes(app, '/views/new', forMembers, {
     show: showNew,
     act: async (request) => {
       const fields = fieldsOf(request);
@@ -68,8 +67,7 @@ export async function savedViews(app: FastifyInstance): Promise<void> {
     },
   });
 
-  questionRoutes(app, '/views/:id/delete', {
-    access: forMembers,
+  questionRoutes(app, '/views/:id/delete', forMembers, {
     ask: async (request) => {
       const view = await requireOwn(request);
       return {
@@ -116,13 +114,12 @@ async function requireOwn(request: FastifyRequest): Promise<SavedView> {
   return view;
 }
 
-function showNew(request: FastifyRequest, reply: FastifyReply, { faults, status }: Refused): FastifyReply {
+function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
   const fields = request.method === 'POST' ? fieldsOf(request) : queryOf(request);
   const [object, query] = [objectIn(fields), text(fields, 'query')];
-  return sendForm(request, reply, {
+  return {
     title: 'Save this view',
     section: `/app/${object}`,
-    action: '/app/views/new',
     body: html`!${hidden({ object, query })}
     !${inputField(
       { name: 'name', label: 'Name', hint: 'A view of yours with this name is replaced.', faults },
@@ -139,10 +136,8 @@ function showNew(request: FastifyRequest, reply: FastifyReply, { faults, status 
       text(fields, 'for'),
     )}
     !${buttons('Save the view', `/app/${object}?${keptOf[object](readForm(query)).toString()}`)}`,
-    fields: ['name'],
-    refused: { faults, status },
     isNarrow: true,
-  });
+  };
 }
 
 /**
