@@ -126,7 +126,6 @@ async function pages(app: FastifyInstance): Promise<void> {
   await app.register(refuseOtherMethods, { paths });
 }
 
-/** Maximum size of a form of a logged-in user, without files (bytes). */
 const maxFormBytes = 256 * 1024;
 
 /** Security headers. All resources of the pages must come from this service. */

@@ -56,7 +56,6 @@ const nameOf = ({ url }: ListedApproval): string =>
 
 const badgeOf = ({ status }: ListedApproval): Html => badge(words[status], tones[status]);
 
-/** Calls of API keys that an admin approves or refuses. */
 export async function approvals(app: FastifyInstance): Promise<void> {
   app.get('/approvals', forAdmins, async (request, reply) => {
     const rows = await request.db.lookup((sql) => listApprovals(sql, request.caller.customerId));
@@ -65,26 +64,23 @@ export async function approvals(app: FastifyInstance): Promise<void> {
       title: 'Approvals',
       section: keySection,
       body: html`!${doneNotice(request, notices)}
-      !${
-        rows.length === 0
-          ? empty(
-              'Nothing to approve',
-              'Give a key limits for single calls. What exceeds them waits here until you approve it.',
-              '',
-              'key',
-            )
-          : table(
-              'Approvals',
-              [
-                ['What', (one) => html`<a href="${section}/${one.id}">${nameOf(one)}</a>`],
-                ['Records', (one) => count(one.records), 'number'],
-                ['Credits', (one) => count(one.credits), 'number'],
-                ['Sent', (one) => moment(one.created_at)],
-                ['State', badgeOf],
-              ],
-              shown,
-            )
-      }
+      !${table(
+        'Approvals',
+        [
+          ['What', (one) => html`<a href="${section}/${one.id}">${nameOf(one)}</a>`],
+          ['Records', (one) => count(one.records), 'number'],
+          ['Credits', (one) => count(one.credits), 'number'],
+          ['Sent', (one) => moment(one.created_at)],
+          ['State', badgeOf],
+        ],
+        shown,
+        empty(
+          'Nothing to approve',
+          'Give a key limits for single calls. What exceeds them waits here until you approve it.',
+          '',
+          'key',
+        ),
+      )}
       !${links}`,
     });
   });

@@ -8,11 +8,11 @@ import { empty, html, moment, table } from '../base/html.ts';
 
 const section = '/app/audit';
 const pageEvents = 100;
-const mostPages = 10;
+const maxPages = 10;
 
 export async function audit(app: FastifyInstance): Promise<void> {
   app.get('/audit', forAdmins, async (request, reply) => {
-    const page = Math.min(pageNumberOf(request), mostPages);
+    const page = Math.min(pageNumberOf(request), maxPages);
     const { db, caller } = request;
     const [newest, users] = await Promise.all([
       db.search((sql) => listEvents(sql, caller.customerId, page * pageEvents)),
@@ -20,23 +20,20 @@ export async function audit(app: FastifyInstance): Promise<void> {
     ]);
     const events = newest.slice((page - 1) * pageEvents);
     const body = html`<p class="lead">Who did what with keys, users and webhooks, from which address. Newest first.</p>
-      !${
-        events.length === 0
-          ? empty('Nothing yet', 'Logins and changes of keys and users are listed here.', '', 'clock')
-          : table(
-              'Audit log',
-              [
-                ['When', (one) => moment(one.created_at)],
-                ['What', (one) => labels[one.event]],
-                ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
-                ['By', (one) => html`${one.actor}`],
-                ['From', (one) => html`${one.address ?? '–'}`, 'mono'],
-                ['Details', (one) => html`${detailsOf(one.details)}`],
-              ],
-              events,
-            )
-      }
-      !${numberedPager(page, events.length === pageEvents && page < mostPages, (number) => `${section}?page=${number}`)}`;
+      !${table(
+        'Audit log',
+        [
+          ['When', (one) => moment(one.created_at)],
+          ['What', (one) => labels[one.event]],
+          ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
+          ['By', (one) => html`${one.actor}`],
+          ['From', (one) => html`${one.address ?? '–'}`, 'mono'],
+          ['Details', (one) => html`${detailsOf(one.details)}`],
+        ],
+        events,
+        empty('Nothing yet', 'Logins and changes of keys and users are listed here.', '', 'clock'),
+      )}
+      !${numberedPager(page, events.length === pageEvents && page < maxPages, (number) => `${section}?page=${number}`)}`;
     return sendPage(request, reply, { title: 'Audit log', body });
   });
 }

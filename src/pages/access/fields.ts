@@ -39,7 +39,6 @@ const titles: Record<DeclaredObject, string> = { contacts: 'Contacts', companies
 const checkKey = compile(KeyParams);
 const check = compile(Declaration);
 
-/** Declares what the customer's own fields of contacts and companies are. */
 export async function fields(app: FastifyInstance): Promise<void> {
   app.get('/fields', forAdmins, async (request, reply) => {
     const { db, caller } = request;
@@ -104,11 +103,7 @@ function listOf(object: DeclaredObject, all: readonly Listed[]): Html {
       <h2>${titles[object]}</h2>
       !${all.length === 0 ? '' : add}
     </div>
-    !${
-      all.length === 0
-        ? empty('No fields of your own yet', 'A field of your own holds what no other field is for.', add)
-        : table(`Fields of ${object}`, columnsOf(object), all)
-    }
+    !${table(`Fields of ${object}`, columnsOf(object), all, empty('No fields of your own yet', 'A field of your own holds what no other field is for.', add))}
   </section>`;
 }
 
@@ -134,7 +129,6 @@ function typeText({ label, type, choices = [] }: Listed): Html {
   return html`${typeWords[type]}${some}`;
 }
 
-/** @throws DomainError `not_found` if the field of the request's path is not declared */
 async function requireDeclared({ db, caller, params }: FastifyRequest, object: DeclaredObject): Promise<DeclaredField> {
   const { key } = params as { key: string };
   const all = await db.lookup((sql) => listDeclared(sql, caller.customerId, object));
@@ -143,7 +137,6 @@ async function requireDeclared({ db, caller, params }: FastifyRequest, object: D
   return found;
 }
 
-/** Returns the declared field of the request's path; undefined for the form of a new one. */
 const findStored = async (request: FastifyRequest, object: DeclaredObject): Promise<DeclaredField | undefined> =>
   'key' in (request.params as object) ? requireDeclared(request, object) : undefined;
 

@@ -85,7 +85,6 @@ export const keyForm = ({ name, expiration, permissions, ...limits }: KeyDraft, 
     </fieldset>
     !${capFields(limits, faults)} !${buttons('Issue the key', '/app/keys')}`;
 
-/** Returns checkboxes for the scopes of one resource. */
 function group([resource, label]: [string, string], chosen: readonly Scope[]): Html {
   const own = scopes.filter((scope) => resourceOf(scope) === resource);
   return html`<fieldset>

@@ -105,7 +105,6 @@ export async function keys(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** @throws DomainError `not_found` if the customer has no key with the id in the request's path */
 async function requireKey(request: FastifyRequest): Promise<ApiKey> {
   const id = idOf(request, 'API key');
   const key = await request.db.lookup((sql) => findApiKey(sql, request.caller.customerId, id));

@@ -140,7 +140,6 @@ const passwordField = (faults: Faults, name: string, label: string, autocomplete
     html`autocomplete="${autocomplete}" maxlength="1024" required`,
   );
 
-/** Returns the two fields for a new password. */
 const newPasswordFields = (faults: Faults): Html =>
   html`!${passwordField(faults, 'new_password', 'New password', 'new-password', '12 to 128 characters.')}
   !${passwordField(faults, 'repeated', 'New password, repeated', 'new-password')}`;

@@ -28,7 +28,6 @@ const section = '/app/users';
 const noun = 'user';
 const pageRows = 100;
 
-/** The customer's users, whom admins manage. */
 export async function users(app: FastifyInstance): Promise<void> {
   const check = compile(UserCreate);
 
@@ -137,7 +136,6 @@ const changeOf = (request: FastifyRequest) => ({
   by: actorOf(request),
 });
 
-/** @throws DomainError `not_found` if the customer has no user with the id in the request's path */
 async function requireUser(request: FastifyRequest): Promise<User> {
   const id = idOf(request, noun);
   const all = await request.db.lookup((sql) => listUsers(sql, request.caller.customerId));

@@ -84,7 +84,6 @@ export async function activities(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** Returns the path of the page that shows an activity. */
 export const recordPathOf = ({ contact_id, company_id, opportunity_id }: Activity): string =>
   opportunity_id !== null
     ? `/app/opportunities/${opportunity_id}`
@@ -92,7 +91,6 @@ export const recordPathOf = ({ contact_id, company_id, opportunity_id }: Activit
       ? `/app/contacts/${contact_id}`
       : `/app/companies/${company_id}`;
 
-/** @throws DomainError `not_found` */
 const requireActivity = (request: FastifyRequest): Promise<Activity> =>
   requireRecord(request, 'activity', findActivities);
 

@@ -44,7 +44,6 @@ interface Workplace {
   telling: Telling;
 }
 
-/** Returns the form for a new activity, the tasks that are open, and what happened: activities and changes. */
 export async function workplaceOf(request: FastifyRequest, reply: FastifyReply, place: Workplace): Promise<Html> {
   const { users } = place.telling;
   const older = text(queryOf(request), 'older');
@@ -128,7 +127,6 @@ async function entriesOf(
   return { entries, next: `${encodeURIComponent(after ?? '')}~${told.at(-1)?.position ?? position}` };
 }
 
-/** A record that an activity is about. */
 interface Subject {
   name: string;
   path: string;
@@ -162,7 +160,6 @@ interface Shown {
   back: string;
 }
 
-/** Returns tasks, each with a box that completes it. */
 export const taskList = (
   request: FastifyRequest,
   reply: FastifyReply,

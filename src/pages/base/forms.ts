@@ -79,7 +79,6 @@ export const once = <T>(request: FastifyRequest, act: (sql: Transaction) => Prom
     (await markSent(sql, request.caller.customerId, tokenOf(request.body))) ? act(sql) : undefined,
   );
 
-/** Returns an empty string if the form has no token. */
 export function tokenOf(fields: unknown): string {
   const token = (fields as Fields | null | undefined)?.[tokenField];
   return typeof token === 'string' ? token : '';
@@ -142,7 +141,6 @@ export interface Refused {
   status: number;
 }
 
-/** For a form that was not sent yet. */
 export const notSent: Refused = { faults: {}, status: 200 };
 
 /**
@@ -175,7 +173,6 @@ export function requireValid(validator: Validator, value: unknown, others: reado
   if (faults.length > 0) throw validationFailed(faults);
 }
 
-/** Returns the first fault of each field. */
 export function byField(faults: readonly Fault[]): Faults {
   const named = faults.map(({ path, message }) => [controlAt(path), sentence(message)] as const);
   return Object.fromEntries(named.toReversed());
@@ -284,7 +281,6 @@ export function field({ name, label, hint, faults }: FieldOptions, control: (att
   </div>`;
 }
 
-/** Returns an empty string if the field has no error. */
 export const faultText = (name: string, faults: Faults): Html =>
   faults[name] ? html`<small class="fault" id="${name}-fault">${faults[name]}</small>` : '';
 
@@ -323,7 +319,6 @@ export const select = (attributes: Html, choices: readonly Choice[], chosen: str
     !${chosen === '' || choices.some(([value]) => value === chosen) ? '' : option(chosen, 'as it is now', chosen)}
   </select>`;
 
-/** Returns a field with a choice. */
 export const selectField = (options: FieldOptions, choices: readonly Choice[], chosen: string): Html =>
   field(options, (attributes) => select(attributes, choices, chosen));
 
@@ -338,7 +333,6 @@ export const inputField = (
   more: Html = 'maxlength="255" autocomplete="off"',
 ): Html => field(options, (attributes) => textInput(html`!${attributes} !${more}`, value, type));
 
-/** Returns a field for a text of several lines. */
 export const areaField = (options: FieldOptions, value: string): Html =>
   field(options, (attributes) => textArea(html`!${attributes} maxlength="5000"`, value));
 

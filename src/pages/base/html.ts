@@ -34,17 +34,14 @@ export const day = (instant: string): Html =>
     ? html`${instant}`
     : html`<time datetime="${dayOf(instant)}">${dates.format(new Date(instant))}</time>`;
 
-/** Formats an integer with thousands separators. */
 export const count = (value: number): string => numbers.format(value);
 
-/** Returns e.g. `1 key` or `2 keys`. */
 export const counted = (value: number, noun: string, plural = `${noun}s`): string =>
   `${count(value)} ${value === 1 ? noun : plural}`;
 
 /** Determines the colour of a badge or message. `busy` means in progress. */
 export type Tone = 'good' | 'busy' | 'warning' | 'bad' | 'plain';
 
-/** Returns a short coloured text, such as the status of an API key. */
 export const badge = (text: string, tone: Tone): Html => html`<span class="badge ${tone}">${text}</span>`;
 
 export const notice = (text: string, tone: Tone = 'good'): Html =>
@@ -71,29 +68,32 @@ export type Column<Row> = readonly [
 /**
  * Returns a table in a frame of its own, in which it scrolls if it is wider than the screen; the first column stays. On
  * a narrow screen each row is a card, in which each cell has the head of its column.
+ * @param none what stands there if there are no rows
  */
-export const table = <Row>(label: string, columns: readonly Column<Row>[], rows: readonly Row[]): Html =>
-  html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">
-    <table>
-      <thead>
-        <tr>
-          !${columns.map(([head, , kind, sort]) => {
-            const number = kind === 'number' ? 'class="number"' : '';
-            if (!sort) return html`<th scope="col" !${number}>${head}</th>`;
-            return html`<th scope="col" aria-sort="${sort.now}" !${number}><a href="${sort.path}">${head}</a></th>`;
-          })}
-        </tr>
-      </thead>
-      <tbody>
-        !${rows.map(
-          (row, i) =>
-            html`<tr>
-              !${columns.map(([head, cell, kind]) => tableCell(head, cell(row, i), kind))}
-            </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`;
+export const table = <Row>(label: string, columns: readonly Column<Row>[], rows: readonly Row[], none?: Html): Html =>
+  none !== undefined && rows.length === 0
+    ? none
+    : html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">
+        <table>
+          <thead>
+            <tr>
+              !${columns.map(([head, , kind, sort]) => {
+                const number = kind === 'number' ? 'class="number"' : '';
+                if (!sort) return html`<th scope="col" !${number}>${head}</th>`;
+                return html`<th scope="col" aria-sort="${sort.now}" !${number}><a href="${sort.path}">${head}</a></th>`;
+              })}
+            </tr>
+          </thead>
+          <tbody>
+            !${rows.map(
+              (row, i) =>
+                html`<tr>
+                  !${columns.map(([head, cell, kind]) => tableCell(head, cell(row, i), kind))}
+                </tr>`,
+            )}
+          </tbody>
+        </table>
+      </div>`;
 
 function tableCell(head: string, value: Html, kind?: string): Html {
   if (kind === 'row') return html`<th scope="row" data-head="${head}">!${value}</th>`;
@@ -110,6 +110,36 @@ export const facts = (entries: readonly (readonly [name: string, value: Html])[]
         </div>`,
     )}
   </dl>`;
+
+export const panel = (title: string, body: Html): Html =>
+  html`<section class="card">
+    <h2>${title}</h2>
+    !${body}
+  </section>`;
+
+export const plainList = (rows: readonly Html[], none: string): Html =>
+  rows.length === 0
+    ? html`<p class="quiet">${none}</p>`
+    : html`<ul class="plain">
+        !${rows.map((row) => html`<li>!${row}</li>`)}
+      </ul>`;
+
+export const workplace = (main: Html, label: string, aside: Html): Html =>
+  html`<div class="workplace">
+    <div>!${main}</div>
+    <aside aria-label="${label}">!${aside}</aside>
+  </div>`;
+
+export const searchBox = (noun: string, value: string): Html =>
+  html`<input
+      type="search"
+      name="search"
+      value="${value}"
+      maxlength="256"
+      autocomplete="off"
+      !${html`aria-label="Search ${noun}" placeholder="Search ${noun}"`}
+    />
+    <button class="secondary">Search</button>`;
 
 export interface PagerNames {
   newer: string;
@@ -179,7 +209,6 @@ const drawings = {
   done: '<circle cx="24" cy="24" r="18"/><path d="m15 25 6 6 12-13"/>',
 } as const;
 
-/** Names what is missing in the list. */
 export type PictureName = keyof typeof drawings;
 
 /** Returns a drawing that stands above the text of an empty list. Screen readers skip it. */

@@ -73,11 +73,9 @@ export async function assets(app: FastifyInstance): Promise<void> {
 
 export interface Page {
   title: string;
-  /** Below the heading. */
   body: Html;
   /** Below the title, in a line. */
   lead?: Html;
-  /** Links and buttons beside the heading. */
   actions?: Html;
   /** Path of the highlighted entry of the navigation; by default the first part of the page's own path. */
   section?: string;
@@ -95,7 +93,6 @@ interface Entry {
   isForAdmins?: true;
 }
 
-/** The navigation, in groups. */
 const sections: readonly (readonly Entry[])[] = [
   [{ path: '/app', label: 'Today' }],
   [
@@ -132,7 +129,6 @@ export function sendPage(request: FastifyRequest, reply: FastifyReply, page: Pag
     .send(documentOf(request, reply, page));
 }
 
-/** Redirects after a form was submitted. */
 export const goTo = (reply: FastifyReply, path: string): FastifyReply => reply.redirect(path, 303);
 
 /**
@@ -149,14 +145,11 @@ export function form(
   </form>`;
 }
 
-/** A page with a form. */
 export interface FormPage extends Pick<Page, 'title' | 'section'> {
   /** Address to which the form is sent; by default that of the page, without its query. */
   action?: string;
   body: Html;
-  /** Further HTML attributes of the form. */
   attributes?: Html;
-  /** Above the form. */
   lead?: Html;
   /** The form is small, as in a dialog. */
   isNarrow?: true;
@@ -180,16 +173,12 @@ export function sendForm(
 export const urlOf = ({ url }: FastifyRequest): string =>
   url.replaceAll(/[0-9a-f-]{36}/gi, (id) => canonicalId(id) ?? id);
 
-/** A page that asks the user to confirm an action. */
 export interface Confirmation {
   /** The action, such as `Cancel the job`: title and button. */
   title: string;
   section?: string;
-  /** Explains the consequences. */
   text: Html;
-  /** Path of the page to return to. */
   back: string;
-  /** Text of the link that goes back. */
   refusal?: string;
   /** How the button looks; by default like one that destroys something. */
   tone?: '' | 'danger';
@@ -263,7 +252,6 @@ function undoHint(request: FastifyRequest): Html {
   return html`<p class="notice">This can be taken back. <a href="/app/changes/${change}/undo" data-dialog>Undo</a></p>`;
 }
 
-/** Returns the path of the entry of the navigation to which a request's page belongs. */
 export const sectionOf = ({ url }: FastifyRequest): string => /^\/app(?:\/[^/?]+)?/.exec(url)?.[0] ?? '';
 
 function sidebar(request: FastifyRequest, reply: FastifyReply, { section = sectionOf(request) }: Page): Html {
@@ -307,7 +295,6 @@ interface FormRoutes {
   guard?: (request: FastifyRequest) => Promise<void>;
 }
 
-/** Adds the page with a form, and what is done when the form is sent. */
 export function formRoutes(
   app: FastifyInstance,
   path: string,
@@ -336,7 +323,6 @@ interface QuestionRoutes {
   warn?: (error: unknown) => string | undefined;
 }
 
-/** Adds a question before an act, and the act itself. */
 export function questionRoutes(app: FastifyInstance, path: string, access: PageAccess, routes: QuestionRoutes): void {
   const { act, warn } = routes;
   const ask = async (request: FastifyRequest, reply: FastifyReply, warning?: string) => {

@@ -4,10 +4,8 @@ export type Day = string;
 /** Returns the day of an instant, in UTC: pages store days as their beginning in UTC. */
 export const dayOf = (instant: string): Day => instant.slice(0, 10);
 
-/** Returns the instant at which a day begins, in UTC. */
 export const startOf = (day: Day): string => `${day}T00:00:00.000Z`;
 
-/** Returns the last instant of a day, in UTC. */
 export const endOf = (day: Day): string => `${day}T23:59:59.999Z`;
 
 const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];

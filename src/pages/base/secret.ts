@@ -2,7 +2,6 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { html, linkButton, type Html } from './html.ts';
 import { sectionOf, sendPage } from './layout.ts';
 
-/** A page that shows a secret, once. */
 export interface ShownSecret {
   title: string;
   lead: Html;
@@ -10,7 +9,6 @@ export interface ShownSecret {
   value: string;
   /** Below the secret: what to do with it. */
   advice: Html;
-  /** Path of the page to go to when it is stored. */
   next: string;
 }
 

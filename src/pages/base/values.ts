@@ -34,7 +34,6 @@ export function verification(status: keyof typeof verificationWords): Html {
   return html`<span title="${reason}">!${badge(word, tone)}</span>`;
 }
 
-/** Returns a link to an e-mail address, or an empty string. */
 export const mailLink = (address: string | null): Html =>
   address ? html`<a href="${`mailto:${encodeURIComponent(address).replaceAll('%40', '@')}`}">${address}</a>` : '';
 
@@ -87,7 +86,6 @@ const tones: Record<ImportStatus | JobStatus | ItemStatus, Tone> = {
 /** What people call a status whose name does not say what to do. */
 const words: Partial<Record<keyof typeof tones, string>> = { UPLOADING: 'no file yet', UPLOADED: 'not started' };
 
-/** For jobs, job items and imports. */
 export const statusBadge = (status: keyof typeof tones): Html =>
   badge(words[status] ?? status.toLowerCase(), tones[status]);
 

@@ -40,7 +40,6 @@ export function fieldWord(object: ImportObject, name: string, declared: readonly
   return Object.hasOwn(table, name) ? table[name]!.label : plain(name);
 }
 
-/** The types that a field of your own can have. */
 export const typeWords: Words<DeclaredType> = {
   text: 'Text',
   long_text: 'Long text',
@@ -78,7 +77,6 @@ export const verificationWords: Readonly<Record<VerificationStatus, { word: stri
   unknown: { word: 'unclear', reason: 'The mail server gave no clear answer.', tone: 'busy' },
 };
 
-/** What a job does. */
 export const jobWords: Words<JobType> = {
   unlock_contacts: 'Unlock prospects by filter',
   unlock_selected_contacts: 'Unlock chosen prospects',

@@ -8,7 +8,7 @@ import { countryName } from '../base/values.ts';
 import { fieldWord } from '../base/words.ts';
 
 /** Columns of a file that a page shows. */
-const mostShown = 30;
+const maxShown = 30;
 
 /**
  * Returns a table of records that failed or have warnings: each reason stands beside the cell that it is about. Columns
@@ -19,7 +19,7 @@ export function failureTable(object: ImportObject, layout: CsvLayout | null, fai
   const fields = all.map(({ field }) => field);
   const reasons = failures.map(({ error, warning }) => reasonsIn(error ?? warning ?? '', fields));
   const rank = ({ field }: ShownColumn) => (reasons.some((found) => found.has(field)) ? 0 : 1);
-  const columns = all.toSorted((a, b) => rank(a) - rank(b)).slice(0, mostShown);
+  const columns = all.toSorted((a, b) => rank(a) - rank(b)).slice(0, maxShown);
   const reasonOf = (i: number, field: string) => reasonText(inWords(object, reasons[i]!.get(field) ?? ''));
   return table<Failure>(
     'Records that failed, or were written with values left out',

@@ -42,12 +42,10 @@ export const modeLabels: Record<ImportMode, string> = {
   upsert: 'Change stored records, create missing ones',
 };
 
-/** Returns a default if the user has not given a name. */
 export const titleOf = ({ name, object }: Pick<Import, 'name' | 'object'>): string => name || `Import of ${object}`;
 
 const matches = ['id', 'external_id', 'work_email', 'domain'] as const;
 
-/** Routes of the page on which users upload a file. */
 export async function importUpload(app: FastifyInstance): Promise<void> {
   const check = compile(ImportCreate);
   // The size of the file is limited by `receiveFile`, which says so; the parser must not cut the file before that.
@@ -101,7 +99,6 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     }
   }
 
-  /** Returns the imports that wait for a person, each with a link that discards it. */
   async function waitingOf({ db, caller }: FastifyRequest): Promise<Html> {
     const rows = await db.search((sql) => listImports(sql, caller.customerId, { limit: 100 }, allImports));
     const waiting = rows.filter(({ status }) => status === 'UPLOADING' || status === 'UPLOADED');
@@ -178,7 +175,6 @@ function draftOf(fields: Fields, filename: string): ImportCreate {
   };
 }
 
-/** Returns what is wrong with the field by which stored records are found. */
 function matchFaults({ object, mode, match }: ImportCreate): Fault[] {
   if (mode === 'create') return [];
   if (match === undefined) return [{ path: '/match', message: 'choose what stored records are found by' }];

@@ -55,7 +55,6 @@ import { progressBar, statusBadge } from '../base/values.ts';
 import { fieldWord } from '../base/words.ts';
 import { chosenList, chosenListId, listControls, namesList } from '../records/chosen-acts.ts';
 
-/** The list of imports, the upload, the preview with the column mapping, and the progress. */
 export async function imports(app: FastifyInstance): Promise<void> {
   await app.register(importUpload);
   const check = compile(ImportPatch);
@@ -64,16 +63,18 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const page = pageNumberOf(request);
     const rows = await request.db.search((sql) => listImports(sql, request.caller.customerId, { page }, allImports));
     const add = linkButton('New import', `${section}/new`);
-    const body =
-      rows.length > 0
-        ? html`!${table('Imports', columns, rows)}
-          !${numberedPager(page, rows.length === defaultLimit, (number) => `${section}?page=${number}`)}`
-        : empty(
-            'No imports yet',
-            'An import writes contacts or companies from an Excel, CSV or NDJSON file. You see what it would do before it starts.',
-            add,
-            'file',
-          );
+    const body = html`!${table(
+      'Imports',
+      columns,
+      rows,
+      empty(
+        'No imports yet',
+        'An import writes contacts or companies from an Excel, CSV or NDJSON file. You see what it would do before it starts.',
+        add,
+        'file',
+      ),
+    )}
+    !${numberedPager(page, rows.length === defaultLimit, (number) => `${section}?page=${number}`)}`;
     return sendPage(request, reply, {
       title: 'Imports',
       body,
@@ -98,7 +99,6 @@ export async function imports(app: FastifyInstance): Promise<void> {
     return goTo(reply, `${section}/${id}${action === 'import' ? '' : nextView(fields, page)}`);
   });
 
-  /** Changes the settings of an import that waits, then starts it if the user wants that. */
   async function change(request: FastifyRequest, id: string, action: string): Promise<void> {
     const { db, caller } = request;
     const ref = { id, visible: allImports };
@@ -188,7 +188,6 @@ const columns: readonly Column<Import>[] = [
   ['Created', ({ created_at }) => moment(created_at)],
 ];
 
-/** Reads an import that waits for its start, and how its file is read. */
 async function readWaiting(
   request: FastifyRequest,
   id: string,
@@ -215,7 +214,6 @@ async function startImport(request: FastifyRequest, id: string, changes: ImportP
   return true;
 }
 
-/** Runs a check again, for real. */
 async function importChecked(request: FastifyRequest, id: string): Promise<void> {
   const { db, caller } = request;
   const state = await stateOf(request, id);
@@ -250,7 +248,6 @@ async function showImport(
   });
 }
 
-/** Returns the preview of an import that has not started, with the form that starts it. */
 async function settings(request: FastifyRequest, reply: FastifyReply, { id }: Import): Promise<Html> {
   const { found, state, preview } = await readWaiting(request, id, true);
   const body = mappingForm(found, preview, {

@@ -24,7 +24,6 @@ import { fileFields } from '../../jobs/imports/start-import.ts';
 import { importableNames } from '../../schemas/files.ts';
 import { fieldWord } from '../base/words.ts';
 
-/** Settings that decide how the whole file is read. */
 type SourceState = Pick<ImportState, 'sheet' | 'has_header'>;
 
 /**
@@ -69,7 +68,7 @@ const listOf =
       : html`<div class="notice warning" role="status">
           <p>${title}</p>
           <ul>
-            !${faults.slice(0, mostFaults).map((fault) => html`<li>${faultText(object, fault)}</li>`)}
+            !${faults.slice(0, maxFaults).map((fault) => html`<li>${faultText(object, fault)}</li>`)}
           </ul>
         </div>`;
 
@@ -82,33 +81,32 @@ function faultText(object: Import['object'], { path, message }: Fault): string {
   return `Record ${Number(index) + 1}: ${field}${words}`;
 }
 
-const mostFaults = 100;
+const maxFaults = 100;
 
 /** How many columns of a CSV file, and fields of preview records, a page shows. */
-const mostShown = 40;
+const maxShown = 40;
 
 /** Returns e.g. `41 to 80`: the columns of a page. */
 const rangeOf = (page: number, all: number): string =>
-  `${count((page - 1) * mostShown + 1)} to ${count(Math.min(page * mostShown, all))}`;
+  `${count((page - 1) * maxShown + 1)} to ${count(Math.min(page * maxShown, all))}`;
 
 /** Returns a button that keeps the choices of this page and shows other columns. Empty if there are none. */
 const turnTo = (page: number, all: number): Html =>
-  page < 1 || (page - 1) * mostShown >= all
+  page < 1 || (page - 1) * maxShown >= all
     ? ''
     : html`<button name="do" value="save:${page}" class="secondary outline">
         Save and show columns ${rangeOf(page, all)}
       </button>`;
 
-/** Returns a table of the columns of a CSV file and the fields to which they are mapped. */
 function columns(found: Import, preview: DetailedPreview, page: number): Html {
-  const [all, first] = [preview.columns.length, (page - 1) * mostShown];
-  const shown = preview.columns.slice(first, first + mostShown);
+  const [all, first] = [preview.columns.length, (page - 1) * maxShown];
+  const shown = preview.columns.slice(first, first + maxShown);
   const note = html`<p class="quiet">
     The file has ${count(all)} columns. Columns ${rangeOf(page, all)} are shown; the buttons at the end of the page lead
     to the others.
   </p>`;
   return html`<h2>Columns</h2>
-    !${leftOutNote(preview)} !${all > mostShown ? note : ''}
+    !${leftOutNote(preview)} !${all > maxShown ? note : ''}
     !${table('Columns', columnsOf(found, preview, first), shown)}`;
 }
 
@@ -120,15 +118,15 @@ function leftOutNote({ columns: all, headers, mapping }: DetailedPreview): Html 
     .map(({ header }) => `“${header}”`);
   if (names.length === 0) return '';
   const shown = [
-    ...names.slice(0, mostNamed),
-    ...(names.length > mostNamed ? [`${names.length - mostNamed} more`] : []),
+    ...names.slice(0, maxNamed),
+    ...(names.length > maxNamed ? [`${names.length - maxNamed} more`] : []),
   ];
   return html`<p class="quiet">
     Left out: ${shown.join(', ')}. To keep a column, choose a field for it: the first choice is a field of your own.
   </p>`;
 }
 
-const mostNamed = 12;
+const maxNamed = 12;
 
 /** @param first index of the first column of the file that is shown */
 function columnsOf({ object }: Import, preview: DetailedPreview, first: number): readonly Column<PreviewColumn>[] {
@@ -158,7 +156,6 @@ const fieldChoice = (object: Import['object'], header: string, field: string, i:
     field,
   );
 
-/** Returns the standard fields, and a custom field with the column's name. */
 function choicesFor(object: Import['object'], header: string, field: string): string[] {
   const names = fieldsToChoose(object);
   const custom = customField(header);
@@ -252,13 +249,13 @@ function records({ object }: Import, { records: items }: DetailedPreview): Html 
   const fields = fieldsToChoose(object).map((field) => field.split('.')[0]!);
   const place = (name: string) => (fields.includes(name) ? fields.indexOf(name) : fields.length);
   const all = [...new Set(items.flatMap((item) => Object.keys(item)))].toSorted((a, b) => place(a) - place(b));
-  const names = all.slice(0, mostShown);
+  const names = all.slice(0, maxShown);
   const shown = names.map((name): Column<object> => [
     fieldLabel(object, name),
     (item) => html`${shownValue((item as Record<string, unknown>)[name])}`,
   ]);
-  const note = html`<p class="quiet">The first ${mostShown} of ${count(all.length)} fields are shown.</p>`;
-  return html`!${all.length > mostShown ? note : ''} !${table<object>('First records', shown, items)}`;
+  const note = html`<p class="quiet">The first ${maxShown} of ${count(all.length)} fields are shown.</p>`;
+  return html`!${all.length > maxShown ? note : ''} !${table<object>('First records', shown, items)}`;
 }
 
 /** Returns a value as people write it: of phone numbers, and of objects, what they hold. */
@@ -275,7 +272,6 @@ const shownPart = (value: unknown): string =>
     ? Object.values(value).map(shownPart).join(' ').trim()
     : shownValue(value);
 
-/** Returns what a submitted form changes in an import's settings. */
 export function changesOf(preview: DetailedPreview, fields: Fields): ImportPatch {
   const values = text(fields, 'invalid_values');
   return {
@@ -345,7 +341,6 @@ function missingFields(found: Import, { mapping }: ImportPreview): string[] {
   return needed.filter((group) => !group.some((field) => covered.has(field))).map((group) => group.join(' or '));
 }
 
-/** Returns what people call a field of a file. */
 export const fieldLabel = (object: ImportObject, field: string): string =>
   customKey(field) === undefined ? fieldWord(object, field) : `Your own field “${fieldWord(object, field)}”`;
 

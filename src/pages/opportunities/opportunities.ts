@@ -11,7 +11,22 @@ import { canonicalId } from '../../text/ids.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers, formRoutes, form, sendPage, withUndo, type FormPage } from '../base/layout.ts';
 import { doneNotice, fieldsOf, filterChoice, hidden, queryOf, requireValid, select, text } from '../base/forms.ts';
-import { badge, buttons, count, day, empty, facts, html, linkButton, moment, notice, type Html } from '../base/html.ts';
+import {
+  badge,
+  buttons,
+  count,
+  day,
+  empty,
+  facts,
+  html,
+  linkButton,
+  moment,
+  notice,
+  panel,
+  plainList,
+  workplace,
+  type Html,
+} from '../base/html.ts';
 import { money } from '../base/values.ts';
 import { opportunityWords, plain, priorityWords } from '../base/words.ts';
 import { activityNotices, workplaceOf } from '../activities/timeline.ts';
@@ -27,7 +42,6 @@ const section = '/app/opportunities';
 /** Of each stage. */
 const newest = 25;
 
-/** The board of opportunities, a column for each stage, and the page of one. */
 export async function opportunities(app: FastifyInstance): Promise<void> {
   const check = compile(OpportunityPatch);
 
@@ -117,7 +131,6 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
   }
 }
 
-/** Says where an opportunity is, if it was not moved because it was no longer where the form had shown it. */
 function elsewhereNotice(request: FastifyRequest, pipelines: readonly Pipeline[]): Html {
   const id = text(queryOf(request), 'elsewhere');
   const stage = pipelines.flatMap(({ stages }) => stages).find((one) => one.id === id);
@@ -188,6 +201,9 @@ function columnOf(board: Board, column: Column): Html {
   </section>`;
 }
 
+const priorityBadge = (priority: Opportunity['priority']): Html =>
+  priority === 'NONE' ? '' : badge(priorityWords[priority].word, priorityWords[priority].tone);
+
 /** Moving has a page of its own: a choice in each card made the board three times as large. */
 function cardOf({ pipeline: { currency }, owner, users }: Board, one: Opportunity): Html {
   const { id, name, price, priority, estimated_closing_date, user_id_assigned } = one;
@@ -196,7 +212,7 @@ function cardOf({ pipeline: { currency }, owner, users }: Board, one: Opportunit
     <h3><a href="${section}/${id}">${name}</a></h3>
     <p>
       <strong>${money(price, currency)}</strong>
-      !${priority === 'NONE' ? '' : badge(priorityWords[priority].word, priorityWords[priority].tone)}
+      !${priorityBadge(priority)}
     </p>
     <p class="below">
       <span class="quiet">!${day(estimated_closing_date)}!${person === undefined ? '' : html` · ${person}`}</span>
@@ -214,7 +230,6 @@ const stageChoice = (stages: Pipeline['stages'], { name, stage_id }: Opportunity
     stage_id,
   );
 
-/** Returns a form that moves an opportunity to another stage, and leads back to its page. */
 function moveForm(request: FastifyRequest, reply: FastifyReply, { stages }: Pipeline, one: Opportunity): Html {
   const body = html`!${hidden({ from: one.stage_id })} !${stageChoice(stages, one)}
     <button class="secondary outline" aria-label="Move ${one.name}">Move</button>`;
@@ -239,13 +254,19 @@ async function showOne(request: FastifyRequest, reply: FastifyReply): Promise<Fa
   const [company] = companies;
   const [first, ...others] = contacts_ids;
   const here = `${section}/${found.id}`;
-  const workplace = await workplaceOf(request, reply, {
+  const happened = await workplaceOf(request, reply, {
     id: found.id,
     path: here,
     filters: { opportunity_id: found.id },
     about: { opportunity_id: found.id, company_id, contact_id: others.length === 0 ? (first ?? null) : null },
     telling: { wordOf, users, stages: new Map(pipeline.stages.map(({ id, name }) => [id, name])) },
   });
+  const people = contacts.map((one) => html`<a href="/app/contacts/${one.id}">${nameOfContact(one)}</a>`);
+  const lines = details.map(
+    ({ name, price, quantity, total }) =>
+      html`${name} <span class="quiet">${count(quantity)} × ${money(price, pipeline.currency)} =</span>
+        <strong>${money(total, pipeline.currency)}</strong>`,
+  );
   const optional = (name: keyof typeof opportunityWords, value: Html): (readonly [string, Html])[] =>
     value === '' ? [] : [[opportunityWords[name], value]];
   const owner = users.find(({ id }) => id === found.user_id_assigned)?.name ?? '';
@@ -261,45 +282,22 @@ async function showOne(request: FastifyRequest, reply: FastifyReply): Promise<Fa
       .join(' · '),
     actions: editLinks(here),
     body: html`!${doneNotice(request, activityNotices)} !${elsewhereNotice(request, [pipeline])}
-      <div class="workplace">
-        <div>!${workplace}</div>
-        <aside aria-label="About this opportunity">
-          <section class="card">
-            !${description === '' ? '' : html`<p class="text">${description}</p>`}
-            !${facts([
-              [opportunityWords.stage_id, moveForm(request, reply, pipeline, found)],
-              ...optional(
-                'priority',
-                priority === 'NONE' ? '' : badge(priorityWords[priority].word, priorityWords[priority].tone),
-              ),
-              [opportunityWords.close_date, day(found.close_date)],
-              ...optional('source_id', html`${found.source_id ?? ''}`),
-              [opportunityWords.created_at, moment(found.created_at)],
-              [opportunityWords.updated_at, moment(found.updated_at)],
-            ])}
-          </section>
-          <section class="card">
-            <h2>${opportunityWords.contacts_ids}</h2>
-            !${contacts.length === 0 ? html`<p class="quiet">None.</p>` : ''}
-            <ul class="plain">
-              !${contacts.map((one) => html`<li><a href="/app/contacts/${one.id}">${nameOfContact(one)}</a></li>`)}
-            </ul>
-          </section>
-          <section class="card">
-            <h2>${opportunityWords.details}</h2>
-            !${details.length === 0 ? html`<p class="quiet">None.</p>` : ''}
-            <ul class="plain">
-              !${details.map(
-                ({ name, price, quantity, total }) =>
-                  html`<li>
-                    ${name}
-                    <span class="quiet">${count(quantity)} × ${money(price, pipeline.currency)} =</span>
-                    <strong>${money(total, pipeline.currency)}</strong>
-                  </li>`,
-              )}
-            </ul>
-          </section>
-        </aside>
-      </div>`,
+    !${workplace(
+      happened,
+      'About this opportunity',
+      html`<section class="card">
+          !${description === '' ? '' : html`<p class="text">${description}</p>`}
+          !${facts([
+            [opportunityWords.stage_id, moveForm(request, reply, pipeline, found)],
+            ...optional('priority', priorityBadge(priority)),
+            [opportunityWords.close_date, day(found.close_date)],
+            ...optional('source_id', html`${found.source_id ?? ''}`),
+            [opportunityWords.created_at, moment(found.created_at)],
+            [opportunityWords.updated_at, moment(found.updated_at)],
+          ])}
+        </section>
+        !${panel(opportunityWords.contacts_ids, plainList(people, 'None.'))}
+        !${panel(opportunityWords.details, plainList(lines, 'None.'))}`,
+    )}`,
   });
 }

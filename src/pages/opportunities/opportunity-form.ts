@@ -50,7 +50,6 @@ import { pipelinesFor } from './pipelines.ts';
 
 const section = '/app/opportunities';
 
-/** Forms that create, change and delete an opportunity. */
 export const opportunityEdit = (app: FastifyInstance): void =>
   editor<Opportunity>(app, {
     path: section,
@@ -70,27 +69,24 @@ export const opportunityEdit = (app: FastifyInstance): void =>
         ${counted(contacts_ids.length, 'contact')}, its company and its products stay.`,
   });
 
-/** @throws DomainError `not_found` */
 export const requireOpportunity = (request: FastifyRequest): Promise<Opportunity> =>
   requireRecord(request, 'opportunity', findOpportunities);
 
-/** Rows for further products in the form. */
 const emptyRows = 3;
 
 /** Rows of a refused form, without a product, that it shows again. */
-const mostOpen = 10;
+const maxOpen = 10;
 
 /** Most contacts that one form adds by their addresses. Several contacts can have one address. */
-const mostAddresses = 50;
+const maxAddresses = 50;
 
-/** Most products that a form offers. */
 const productChoices = 100;
 
 /** Products, and contacts, of a stored opportunity that the form shows. The others stay as they are. */
-const mostShown = 100;
+const maxShown = 100;
 
 /** Rows of products in a form: each has three fields. */
-const mostRows = 300;
+const maxRows = 300;
 
 /** Hidden field with the ids of the contacts that have a box in the form. */
 const shownContacts = 'shown_contacts';
@@ -101,7 +97,6 @@ const dateFields = ['estimated_closing_date', 'close_date'] as const;
 
 const dayMs = 24 * 60 * 60 * 1000;
 
-/** Returns the form of a stored opportunity. */
 async function draftOf({ db, caller }: FastifyRequest, found: Opportunity): Promise<Fields> {
   const ids = found.company_id === null ? [] : [found.company_id];
   const [company] = await db.lookup((sql) => findCompanies(sql, caller.customerId, ids));
@@ -109,8 +104,8 @@ async function draftOf({ db, caller }: FastifyRequest, found: Opportunity): Prom
     ...Object.fromEntries(plainFields.map((name) => [name, found[name]])),
     ...Object.fromEntries(dateFields.map((name) => [name, dayOf(found[name])])),
     company: company?.company_name ?? '',
-    contact: found.contacts_ids.slice(0, mostShown),
-    ...rowFields(found.details.slice(0, mostShown)),
+    contact: found.contacts_ids.slice(0, maxShown),
+    ...rowFields(found.details.slice(0, maxShown)),
   };
 }
 
@@ -151,9 +146,8 @@ interface Row {
   quantity: string;
 }
 
-/** Returns the rows of a form's products that are not empty. */
 function rowsOf(fields: Fields): Row[] {
-  const [ids, prices, quantities] = ['product', 'price', 'quantity'].map((name) => values(fields, name, mostRows));
+  const [ids, prices, quantities] = ['product', 'price', 'quantity'].map((name) => values(fields, name, maxRows));
   const length = Math.max(ids!.length, prices!.length, quantities!.length);
   return Array.from({ length }, (_, i) => ({
     id: ids![i] ?? '',
@@ -205,7 +199,7 @@ function linesPatch(stored: Opportunity, { lines, removed }: ReturnType<typeof l
 
 /** Returns the contacts of an opportunity after a form: those without a box in it stay. */
 function contactsOf(fields: Fields, stored: readonly string[], added: readonly string[]): string[] {
-  const ticked = values(fields, 'contact', mostShown + mostAddresses).map(canonicalOr);
+  const ticked = values(fields, 'contact', maxShown + maxAddresses).map(canonicalOr);
   const shown = new Set(text(fields, shownContacts).split(','));
   const kept = stored.filter((id) => !shown.has(id) || ticked.includes(id));
   return [...new Set([...kept, ...ticked, ...added])];
@@ -255,8 +249,8 @@ async function companyNamed({ db, caller }: FastifyRequest, name: string, faults
 /** Returns the contacts with these e-mail addresses; of several with one address the newest. */
 async function contactsAt({ db, caller }: FastifyRequest, given: string, faults: Fault[]): Promise<string[]> {
   const addresses = [...new Set(given.split(/[\s,;]+/).filter((one) => one !== ''))];
-  if (addresses.length > mostAddresses) faults.push({ path: '/emails', message: `at most ${mostAddresses} at once` });
-  if (addresses.length === 0 || addresses.length > mostAddresses) return [];
+  if (addresses.length > maxAddresses) faults.push({ path: '/emails', message: `at most ${maxAddresses} at once` });
+  if (addresses.length === 0 || addresses.length > maxAddresses) return [];
   const query = { filters: { work_email: addresses }, paginate: { limit: 100 } };
   const { rows } = await listContacts(db, caller.customerId, query);
   const byAddress = new Map(rows.toReversed().map(({ work_email, id }) => [fold(work_email), id] as const));
@@ -272,7 +266,7 @@ export async function opportunityControls(
 ): Promise<Html> {
   const { db, caller } = request;
   const draft = sent ?? (stored ? await draftOf(request, stored) : await blankDraft(request));
-  const ids = values(draft, 'contact', mostShown + mostAddresses).flatMap((id) => canonicalId(id) ?? []);
+  const ids = values(draft, 'contact', maxShown + maxAddresses).flatMap((id) => canonicalId(id) ?? []);
   const before = text(draft, shownContacts)
     .split(',')
     .flatMap((id) => canonicalId(id) ?? []);
@@ -338,13 +332,13 @@ export async function opportunityControls(
 }
 
 const moreNote = (all: number, noun: string): Html =>
-  all <= mostShown
+  all <= maxShown
     ? ''
-    : html`<p class="quiet">The first ${mostShown} of ${count(all)} ${noun} are shown. The others stay.</p>`;
+    : html`<p class="quiet">The first ${maxShown} of ${count(all)} ${noun} are shown. The others stay.</p>`;
 
 function productRows(draft: Fields, known: ReadonlyMap<string, string>): Html {
   let open = 0;
-  const typed = rowsOf(draft).filter(({ id }) => id !== '' || (open += 1) <= mostOpen);
+  const typed = rowsOf(draft).filter(({ id }) => id !== '' || (open += 1) <= maxOpen);
   const rows = [...typed, ...Array.from({ length: emptyRows }, () => ({ id: '', price: '', quantity: '' }))];
   return html`<div class="product-row quiet" aria-hidden="true">
       <span>Product</span><span>Price</span><span>Quantity</span>

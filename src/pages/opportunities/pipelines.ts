@@ -57,7 +57,6 @@ export async function pipelinesFor(request: FastifyRequest, stage = ''): Promise
   return all.filter(isShown);
 }
 
-/** The pages on which admins make and change pipelines and their stages. */
 export async function pipelines(app: FastifyInstance): Promise<void> {
   app.get('/pipelines', forAdmins, async (request, reply) => {
     const rows = await pipelinesFor(request);
@@ -112,17 +111,16 @@ interface StageRow {
   place: string;
 }
 
-/** Rows for new stages in the form. */
 const emptyRows = 3;
 
 /** Rows of a form that are read. The command line makes pipelines with more stages than a form may save. */
-const mostRows = 500;
+const maxRows = 500;
 
 const members = ['id', 'name', 'percent', 'status', 'place'] as const;
 
 /** Returns the stages of a submitted form. Rows without a name are left out. */
 function rowsOf(fields: Fields): StageRow[] {
-  const given = members.map((member) => values(fields, `stage_${member}`, mostRows));
+  const given = members.map((member) => values(fields, `stage_${member}`, maxRows));
   return given[1]!
     .map((_, i) => Object.fromEntries(members.map((member, m) => [member, given[m]![i]?.trim() ?? ''])) as never)
     .filter(({ name }: StageRow) => name !== '');
@@ -173,7 +171,7 @@ const draftOf = (stages: readonly { id?: string; name: string; probability_perce
 function currentRows(sent: Fields, stored: Pipeline | undefined): StageRow[] {
   const rows = rowsOf(sent);
   if (!stored) return rows;
-  const known = values(sent, 'stage_id', mostRows);
+  const known = values(sent, 'stage_id', maxRows);
   const kept = rows.filter(({ id }) => id === '' || stored.stages.some((stage) => stage.id === id));
   return [...kept, ...draftOf(stored.stages).filter(({ id }) => !known.includes(id))];
 }

@@ -11,14 +11,24 @@ import { ProductCreate, ProductPatch, type Product, type ProductListItem } from 
 import { etagOf } from '../../text/etag.ts';
 import { forMembers, goTo, sendPage } from '../base/layout.ts';
 import { asSentBack, fieldsOf, idOf, inputField, queryOf, selectField, text, type Fields } from '../base/forms.ts';
-import { badge, count, cursorPager, empty, html, linkButton, table, type Column, type Html } from '../base/html.ts';
+import {
+  badge,
+  count,
+  cursorPager,
+  empty,
+  html,
+  linkButton,
+  table,
+  searchBox,
+  type Column,
+  type Html,
+} from '../base/html.ts';
 import { readNumber } from '../base/readers.ts';
 import { money } from '../base/values.ts';
 import { editor, requireRecord, savedNotice, type EditForm } from '../records/editor.ts';
 
 const section = '/app/products';
 
-/** The list of products, and the forms that create, change and delete one. */
 export async function products(app: FastifyInstance): Promise<void> {
   app.get('/products', forMembers, async (request, reply) => {
     const { db, caller } = request;
@@ -40,21 +50,9 @@ export async function products(app: FastifyInstance): Promise<void> {
       actions: rows.length > 0 ? add : '',
       body: html`!${savedNotice(request, 'product')}
         <search>
-          <form class="filters" method="get" action="${section}">
-            <input
-              type="search"
-              name="search"
-              value="${search}"
-              aria-label="Search products"
-              placeholder="Search products"
-              maxlength="255"
-              autocomplete="off"
-            />
-            <button class="secondary">Search</button>
-          </form>
+          <form class="filters" method="get" action="${section}">!${searchBox('products', search)}</form>
         </search>
-        !${rows.length === 0 ? none : table('Products', columns, rows)}
-        !${cursorPager(section, cursor, nextCursor, { search })}`,
+        !${table('Products', columns, rows, none)} !${cursorPager(section, cursor, nextCursor, { search })}`,
     });
   });
 

@@ -72,7 +72,6 @@ const nameOf = (code: string): string[] => (code === '' ? [] : [countryName(code
 
 const maxCountries = 100;
 
-/** Returns a path with the parameters of a view. */
 export function prospectAddress(path: string, view: ProspectView, more: Record<string, string> = {}): string {
   const parameters = new URLSearchParams({ ...view, ...more }).toString();
   return parameters === '' ? path : `${path}?${parameters}`;

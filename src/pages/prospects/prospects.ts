@@ -53,7 +53,6 @@ import { chosenList, listControls, namesList } from '../records/chosen-acts.ts';
 
 const pageRows = 25;
 
-/** The search in the catalog of prospects. */
 export async function prospects(app: FastifyInstance): Promise<void> {
   await app.register(unlocking);
   const checkSuggestion = compile(SuggestionQuery);
@@ -160,7 +159,6 @@ function filterForm(view: ProspectView): Html {
 const check = (name: string, label: string, view: ProspectView): Html =>
   tick('checkbox', [name, '1'], label, Boolean(view[name]));
 
-/** Shows the search with what is wrong with it. */
 function refuse(request: FastifyRequest, reply: FastifyReply, view: ProspectView, faults: readonly Fault[]) {
   const texts = faults.map(({ path, message }) => `${labelOf(path.split('/')[2])} ${message}.`);
   return sendPage(request, reply, {
@@ -341,7 +339,6 @@ interface Bodies {
   chosen?: UnlockSelectedContacts | undefined;
 }
 
-/** Returns the body of the API's call that a form stands for, not validated yet. */
 async function bodiesOf(fields: Fields): Promise<Bodies> {
   const sync_crm = text(fields, 'sync_crm') === '1';
   if (text(fields, 'do') === 'first')

@@ -28,11 +28,9 @@ import { count, counted, html, notice, type Html } from '../base/html.ts';
 import { priceOf } from '../base/values.ts';
 import { listChoices, type RecordKind, type ShownRecord } from './record-kind.ts';
 
-/** What can be done with chosen records. */
 export interface Act<Row extends ShownRecord> {
   /** Before their number in the title. */
   title: string;
-  /** Text of the button. */
   verb: string;
   tone: '' | 'danger';
   /** What the question shows and asks. */

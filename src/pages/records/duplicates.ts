@@ -83,7 +83,6 @@ function keyIn(request: FastifyRequest): DuplicateKey {
   return by;
 }
 
-/** Groups on one page. */
 const pageSize = 25;
 
 /** Records that are compared and merged at once: as many as one merge takes. */
@@ -197,8 +196,6 @@ const choice = (by: DuplicateKey): Html =>
   </form>`;
 
 function groupsOf(by: DuplicateKey, page: number, groups: readonly DuplicateGroup[]): Html {
-  if (groups.length === 0)
-    return empty('No duplicates', 'No two records have this in common. Look for something else above.', '', 'done');
   const compareLink = ({ value, ids }: DuplicateGroup) =>
     html`<a href="${compareAddress(by, ids)}" aria-label="Compare ${value}">Compare</a>`;
   return html`!${table(
@@ -209,6 +206,7 @@ function groupsOf(by: DuplicateKey, page: number, groups: readonly DuplicateGrou
       ['Side by side', compareLink],
     ],
     groups,
+    empty('No duplicates', 'No two records have this in common. Look for something else above.', '', 'done'),
   )}
   !${numberedPager(page, groups.length === pageSize, (number) => `${section}?by=${by}&page=${number}`, {
     newer: 'Back',
@@ -309,7 +307,6 @@ interface Comparison {
   kind: RecordKind;
   /** The oldest first. */
   rows: readonly ShownRecord[];
-  /** What was sent before. */
   fields: Fields;
   faults: Faults;
   /** Further fields of the form. */
@@ -374,7 +371,6 @@ export async function comparison(
 
 interface Line {
   name: string;
-  /** Of each record. */
   cells: readonly Html[];
 }
 
@@ -384,9 +380,7 @@ const line = (name: string, cells: readonly Html[]): Line => ({ name, cells });
 const differ = (texts: readonly string[]): boolean => new Set(texts.filter((given) => given !== '')).size > 1;
 
 interface Options {
-  /** Of the control. */
   name: string;
-  /** Value of each record. */
   texts: readonly string[];
   shown: readonly Html[];
 }
@@ -412,7 +406,7 @@ const radio = (name: string, value: string, chosen: string, label: Html): Html =
   tick('radio', [name, value], label, value === chosen);
 
 /** A customer's own fields that are shown of each record. */
-const mostOwn = 15;
+const maxOwn = 15;
 
 /** Returns the names of the own fields of all records. Those in which the records differ come first. */
 function ownKeys(rows: readonly ShownRecord[]): string[] {
@@ -424,8 +418,8 @@ function ownKeys(rows: readonly ShownRecord[]): string[] {
 
 function ownFields({ custom_fields: given }: ShownRecord, keys: readonly string[]): Html {
   const own = keys.filter((key) => Object.hasOwn(given, key));
-  const left = own.length - mostOwn;
-  return html`!${own.slice(0, mostOwn).map((key) => html`<span class="line">${key}: ${String(given[key])}</span>`)}
+  const left = own.length - maxOwn;
+  return html`!${own.slice(0, maxOwn).map((key) => html`<span class="line">${key}: ${String(given[key])}</span>`)}
   !${left > 0 ? html`<span class="quiet">and ${count(left)} more</span>` : ''}
   !${own.length === 0 ? html`<span class="quiet">–</span>` : ''}`;
 }

@@ -33,7 +33,6 @@ export interface Editable<Row> {
   path: string;
   noun: string;
   schemas: { create: object; patch: object };
-  /** Returns the record of the request's path. */
   require: (request: FastifyRequest) => Promise<Row>;
   nameOf: (row: Row) => string;
   tagOf: (row: Row) => string;
@@ -48,7 +47,6 @@ export interface Editable<Row> {
   update: UpdateRecord<never>;
   /** Undefined: such records are not deleted. */
   remove?: DeleteRecord;
-  /** Says what a deletion deletes, and what stays. */
   question?: (request: FastifyRequest, row: Row) => Html | Promise<Html>;
   /** The record's page has a message about what was done: see `savedNotice`. */
   isTold?: true;
@@ -62,9 +60,7 @@ export interface Editable<Row> {
 
 /** What a form shows. */
 export interface EditForm<Row> {
-  /** Undefined for a new record. */
   stored: Row | undefined;
-  /** The submitted form, if there is one. */
   sent: Fields | undefined;
   refused: Refused;
   /** Somebody else has changed the record since the user opened the form. */
@@ -153,7 +149,6 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   }
 }
 
-/** @throws DomainError `not_found` if the customer has no record with the id in the request's path */
 export async function requireRecord<Row>(request: FastifyRequest, noun: string, find: FindRecords<Row>): Promise<Row> {
   const id = idOf(request, noun);
   const [found] = await request.db.lookup((sql) => find(sql, request.caller.customerId, [id]));
@@ -166,7 +161,6 @@ export const isPreview = (request: FastifyRequest): boolean => text(fieldsOf(req
 
 const isStale = (error: unknown): boolean => error instanceof DomainError && error.code === 'precondition_failed';
 
-/** Returns the links beside the heading of a record's page. */
 export const editLinks = (path: string): Html =>
   html`!${linkButton('Edit', `${path}/edit`)}
   !${linkButton('Delete', `${path}/delete`, 'danger outline', 'data-dialog')}`;

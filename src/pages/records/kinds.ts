@@ -15,7 +15,7 @@ import { countOpportunities, listOpportunities } from '../../queries/sales/oppor
 import { contactBatches, companyBatches } from '../../schemas/batches.ts';
 import { ContactFilters, ContactPatch, contactTable, type ContactDetail } from '../../schemas/contacts.ts';
 import { hidden, select } from '../base/forms.ts';
-import { counted, html, moment, count, day, type Html } from '../base/html.ts';
+import { counted, html, moment, count, day, panel, plainList, type Html } from '../base/html.ts';
 import { form } from '../base/layout.ts';
 import { countryName, mailLink, phoneLink, verification, money } from '../base/values.ts';
 import { fieldWord } from '../base/words.ts';
@@ -37,7 +37,6 @@ const path = '/app/contacts';
 
 const word = (name: string): string => fieldWord('contacts', name);
 
-/** Returns a contact's name, or what else it can be called by. */
 export const nameOfContact = ({
   first_name,
   last_name,
@@ -48,7 +47,6 @@ export const nameOfContact = ({
 const company = ({ company: { id, company_name } }: ContactDetail): Html =>
   id === null ? '' : html`<a href="/app/companies/${id}">${company_name}</a>`;
 
-/** Contacts, for the pages that treat contacts and companies the same way. */
 export const contactKind: RecordKind<ContactDetail> = {
   object: 'contacts',
   path,
@@ -141,35 +139,25 @@ async function related(request: FastifyRequest, reply: FastifyReply, { id, list_
   const choices = others.map((list) => [list.id, list.name] as const);
   const body = html`!${select('name="list_id" aria-label="List"', choices, '')}
     <button class="secondary outline">Add to the list</button>`;
-  return html`<section class="card">
-      <h2>Lists</h2>
-      !${
-        lists.length === 0
-          ? html`<p class="quiet">In no list.</p>`
-          : html`<ul class="plain">
-              !${lists.map((list) => listRow(request, reply, id, list))}
-            </ul>`
-      }
-      !${others.length === 0 ? '' : form(request, reply, { action: `${path}/${id}/lists`, body, attributes: 'class="inline-form"' })}
-    </section>
-    !${deals}`;
+  const rows = lists.map((list) => listRow(request, reply, id, list));
+  const add =
+    others.length === 0
+      ? ''
+      : form(request, reply, { action: `${path}/${id}/lists`, body, attributes: 'class="inline-form"' });
+  return html`!${panel('Lists', html`!${plainList(rows, 'In no list.')} !${add}`)} !${deals}`;
 }
 
 /** Returns a list of the contact, with a button that takes it out if it was added by hand. */
 function listRow(request: FastifyRequest, reply: FastifyReply, id: string, list: ListOfContact): Html {
   const remove = html`!${hidden({ list_id: list.id, do: 'remove' })}
     <button class="link" aria-label="Take out of ${list.name}">Take out</button>`;
-  return html`<li>
-    <a href="/app/lists/${list.id}">${list.name}</a>
-    !${
+  return html`<a href="/app/lists/${list.id}">${list.name}</a> !${
       list.by_hand
         ? form(request, reply, { action: `${path}/${id}/lists`, body: remove, attributes: 'class="inline-form"' })
         : html`<span class="quiet">by its rules</span>`
-    }
-  </li>`;
+    }`;
 }
 
-/** Companies, for the pages that treat contacts and companies the same way. */
 export const companyKind: RecordKind<Company> = {
   object: 'companies',
   path: '/app/companies',
@@ -222,21 +210,14 @@ export const companyKind: RecordKind<Company> = {
       opportunitiesOf(request, { company: id }),
     ]);
     const total = all.pagination.total_records;
-    return html`<section class="card">
-        <h2>Contacts</h2>
-        !${people.rows.length === 0 ? html`<p class="quiet">Nobody here works for this company.</p>` : ''}
-        <ul class="plain">
-          !${people.rows.map(
-            (row) =>
-              html`<li>
-                <a href="/app/contacts/${row.id}">${nameOfContact(row)}</a> <span class="quiet">${row.job_title}</span>
-              </li>`,
-          )}
-        </ul>
-        !${people.rows.length < total ? html`<p><a href="/app/contacts?of=${id}">Show all ${counted(total, 'contact')}</a></p>` : ''}
-        <p><a href="${peopleOfCompanies([company_name])}">Find more people of this company in the catalog</a></p>
-      </section>
-      !${deals}`;
+    const rows = people.rows.map(
+      (row) =>
+        html`<a href="/app/contacts/${row.id}">${nameOfContact(row)}</a> <span class="quiet">${row.job_title}</span>`,
+    );
+    const body = html`!${plainList(rows, 'Nobody here works for this company.')}
+      !${rows.length < total ? html`<p><a href="/app/contacts?of=${id}">Show all ${counted(total, 'contact')}</a></p>` : ''}
+      <p><a href="${peopleOfCompanies([company_name])}">Find more people of this company in the catalog</a></p>`;
+    return html`!${panel('Contacts', body)} !${deals}`;
   },
   detaches: async (db, customerId, { id }) => {
     const [people, deals] = await Promise.all([
@@ -270,17 +251,11 @@ export async function opportunitiesOf(
   const stages = new Map(
     pipelines.flatMap(({ stages, currency }) => stages.map(({ id, name }) => [id, { name, currency }] as const)),
   );
-  return html`<section class="card">
-    <h2>Opportunities</h2>
-    <ul class="plain">
-      !${rows.map(({ id, name, stage_id, price, estimated_closing_date }) => {
-        const { name: stage, currency } = stages.get(stage_id)!;
-        return html`<li>
-          <a href="/app/opportunities/${id}">${name}</a>
-          <span class="quiet">${stage} · ${money(price, currency)} · closes !${day(estimated_closing_date)}</span>
-        </li>`;
-      })}
-    </ul>
-    !${total > rows.length ? html`<p class="quiet">The newest ${rows.length} of ${count(total)}.</p>` : ''} !${add}
-  </section>`;
+  const shown = rows.map(({ id, name, stage_id, price, estimated_closing_date }) => {
+    const { name: stage, currency } = stages.get(stage_id)!;
+    return html`<a href="/app/opportunities/${id}">${name}</a>
+      <span class="quiet">${stage} · ${money(price, currency)} · closes !${day(estimated_closing_date)}</span>`;
+  });
+  const more = total > rows.length ? html`<p class="quiet">The newest ${rows.length} of ${count(total)}.</p>` : '';
+  return panel('Opportunities', html`!${plainList(shown, 'None.')} !${more} !${add}`);
 }

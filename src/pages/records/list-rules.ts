@@ -34,14 +34,13 @@ import { countryChoices, countryName } from '../base/values.ts';
 import { fieldWord, operatorWords, verificationWords } from '../base/words.ts';
 import { isPreview, type EditForm } from './editor.ts';
 import { usersOf } from './record-form.ts';
-import { mostCounted, numberOf } from './record-list.ts';
+import { maxCounted, numberOf } from './record-list.ts';
 import { countryCodes } from '../../files/values/country-codes.ts';
 import { isInstant } from '../../schemas/base/formats.ts';
 import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { dayOf, endOf, readDay, startOf } from '../base/readers.ts';
 
-/** Rows for new rules in the form. */
 const emptyRows = 3;
 
 /** A list as a form holds it, with the values of its rules as they were typed. */
@@ -51,7 +50,6 @@ interface ListDraft {
   rules: RuleGiven[];
 }
 
-/** Returns the form that was sent. Rows without a field are left out. */
 function draftOf(fields: Fields): ListDraft {
   const [names, operators, given, joins] = ['field', 'operator', 'value', 'join'].map((name) =>
     values(fields, name, ruleLimits.rules),
@@ -67,7 +65,6 @@ function draftOf(fields: Fields): ListDraft {
   return { name: text(fields, 'name').trim(), description: linesIn(fields, 'description'), rules };
 }
 
-/** Returns a stored list as its form shows it. */
 const draftOfStored = ({ name, description, rules }: List, users: readonly User[]): ListDraft => ({
   name,
   description,
@@ -108,7 +105,6 @@ export async function listOf(
 const isKnown = ({ field, operator }: RuleGiven): boolean =>
   fieldType(contactFilterFields, field) !== undefined && ruleOperators.includes(operator);
 
-/** Returns the controls of a list's form: name, description and rules in words. */
 export async function listControls(
   request: FastifyRequest,
   { stored, sent, refused: { faults, status } }: EditForm<List>,
@@ -137,7 +133,7 @@ async function previewOf(request: FastifyRequest, stored: List | undefined): Pro
   const { db, caller } = request;
   const { rules = stored?.rules ?? [] } = (await listOf(request, stored)).body as ListPatch;
   if (rules.length === 0) return notice('Without rules, contacts are put into the list by hand.', 'busy');
-  const matches = await countRuleMatches(db, caller.customerId, rules, mostCounted);
+  const matches = await countRuleMatches(db, caller.customerId, rules, maxCounted);
   return notice(`${numberOf(matches)} contacts match these rules now.`, 'busy');
 }
 
@@ -175,12 +171,12 @@ const valueLists = (users: readonly User[]): Html => {
   return html`!${Object.entries(words).map(
     ([field, all]) =>
       html`<datalist id="values-${field}">
-        !${all.slice(0, mostSuggested).map((one) => html`<option>${one}</option>`)}
+        !${all.slice(0, maxSuggested).map((one) => html`<option>${one}</option>`)}
       </datalist>`,
   )}`;
 };
 
-const mostSuggested = 300;
+const maxSuggested = 300;
 
 type Condition = Omit<RuleGiven, 'logic_operator'>;
 
@@ -295,7 +291,6 @@ function readMoment(text: string, operator: RuleOperator): Read {
   return value === undefined ? { fault: 'choose “is at least” or “is at most” for a date' } : { value };
 }
 
-/** Returns a rule as the words of a sentence, such as `Country is one of Germany, Austria`. */
 function ruleText(rule: Condition, users: readonly User[]): string {
   const start = `${fieldWord('contacts', rule.field)} ${operatorWords[rule.operator]}`;
   return isEmptiness(rule.operator) ? start : `${start} ${valueText(rule, users)}`;

@@ -50,28 +50,27 @@ import { compile } from '../../validation/validator.ts';
 
 const section = '/app/lists';
 
-/** The pages of contact lists. */
 export async function lists(app: FastifyInstance): Promise<void> {
   app.get('/lists', forMembers, async (request, reply) => {
     const cursor = text(queryOf(request), 'cursor');
     const page = await listLists(request.db, request.caller.customerId, cursor ? { cursor } : {});
     const users = await usersOf(request);
     const add = linkButton('New list', `${section}/new`);
-    const body =
-      page.rows.length === 0 && cursor === ''
+    const body = html`!${table(
+      'Lists',
+      [
+        ['List', nameCell],
+        ['Contacts', (list) => count(list.contacts_count), 'number'],
+        ['Rules', ({ rules }) => (rules.length === 0 ? byHand : rulesText(rules.slice(0, 3), users))],
+        ['Owner', (list) => html`${list.owner_name}`],
+        ['Last changed', (list) => moment(list.updated_at)],
+      ],
+      page.rows,
+      cursor === ''
         ? empty('No lists yet', 'A list holds contacts that you put into it, or all that match its rules.', add, 'list')
-        : html`!${table(
-            'Lists',
-            [
-              ['List', nameCell],
-              ['Contacts', (list) => count(list.contacts_count), 'number'],
-              ['Rules', ({ rules }) => (rules.length === 0 ? byHand : rulesText(rules.slice(0, 3), users))],
-              ['Owner', (list) => html`${list.owner_name}`],
-              ['Last changed', (list) => moment(list.updated_at)],
-            ],
-            page.rows,
-          )}
-          !${cursorPager(section, cursor, page.nextCursor)}`;
+        : undefined,
+    )}
+    !${cursorPager(section, cursor, page.nextCursor)}`;
     return sendPage(request, reply, {
       title: 'Lists',
       body: html`!${doneNotice(request)}!${body}`,
@@ -85,7 +84,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
     const { id } = await requireList(request);
     const members = await listContacts(request.db, request.caller.customerId, {
       filters: { list_id: id },
-      paginate: { limit: mostMembers },
+      paginate: { limit: maxMembers },
     });
     const names = (members.rows as ContactDetail[]).flatMap(({ company }) => company.company_name ?? []);
     return goTo(reply, peopleOfCompanies([...new Set(names)]));
@@ -138,9 +137,8 @@ export async function lists(app: FastifyInstance): Promise<void> {
 }
 
 /** The newest members, of whose companies other people are searched for. */
-const mostMembers = 1_000;
+const maxMembers = 1_000;
 
-/** @throws DomainError `not_found` */
 export async function requireList(request: FastifyRequest): Promise<List> {
   const list = await findList(request.db, request.caller.customerId, idOf(request, 'list'));
   if (!list) throw notFound('list');
@@ -255,7 +253,6 @@ export async function enrichList(app: FastifyInstance): Promise<void> {
 
 const maxCredits = 1_000_000_000;
 
-/** Returns the body of the API's call that a form stands for, not validated yet. */
 const bodyOf = (listId: string, fields: Fields): EnrichContacts => ({
   filters: { list_id: listId },
   overwrite: text(fields, 'overwrite') === '1',

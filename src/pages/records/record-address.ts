@@ -9,7 +9,6 @@ import type { FilterControl, RecordKind, RecordRequest } from './record-kind.ts'
 
 /** What a list of records shows. All of it stands in the address, so that a view can be sent to a colleague. */
 export interface View {
-  /** By name of the control; without empty ones. */
   values: Readonly<Record<string, string>>;
   /** A field, with `-` before it for descending; an empty string for newest first. */
   sort: string;
@@ -18,7 +17,6 @@ export interface View {
   cursor: string;
   /** Cursors of the pages before, which lead back. That of the first page is empty. */
   trail: readonly string[];
-  /** Number of the first row that is shown. */
   from: number;
 }
 
@@ -64,7 +62,6 @@ export function viewOf({ controls, columns, schemas }: Controls, fields: Fields)
 export const viewOfRequest = (controls: Controls, { query }: FastifyRequest): View =>
   viewOf(controls, (query ?? {}) as Fields);
 
-/** Returns a view's filters as the API takes them. */
 export function filtersOf(controls: readonly FilterControl[], { values }: Pick<View, 'values'>): GivenFilters {
   const given = controls.filter(({ name }) => values[name] !== undefined);
   return Object.fromEntries(
@@ -76,7 +73,6 @@ export function filtersOf(controls: readonly FilterControl[], { values }: Pick<V
   );
 }
 
-/** Returns the request of the API's list call that a view stands for. */
 export function requestOf({ controls }: Controls, view: View, limit: number): RecordRequest {
   const { sort, cursor } = view;
   const order = sort.startsWith('-') ? { [sort.slice(1)]: 'DESC' } : { [sort]: 'ASC' };
@@ -90,13 +86,11 @@ export function requestOf({ controls }: Controls, view: View, limit: number): Re
 /** What of a view is the same on all of its pages. */
 type Selection = Pick<View, 'values' | 'sort' | 'columns'>;
 
-/** Returns the parameters of a view, without its place in the list. */
 export function parametersOf({ values, sort, columns }: Selection, more: Record<string, string> = {}) {
   const chosen = columns.length === 0 ? {} : { columns: columns.join('.') };
   return new URLSearchParams({ ...values, ...(sort === '' ? {} : { sort }), ...chosen, ...more });
 }
 
-/** Returns a path with the parameters of a view. */
 export function addressOf(path: string, view: Selection, more: Record<string, string> = {}): string {
   const parameters = parametersOf(view, more).toString();
   return parameters === '' ? path : `${path}?${parameters}`;

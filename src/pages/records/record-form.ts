@@ -33,7 +33,6 @@ import type { User } from '../../schemas/users.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { countryChoices } from '../base/values.ts';
 
-/** Forms that create, change and delete one record. */
 export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void =>
   editor(app, {
     ...kind,
@@ -96,13 +95,11 @@ async function controlsOf<Row extends ShownRecord>(
   !${recordForm(shown, state, shown === fields)}`;
 }
 
-/** Returns what is declared of the custom fields of a kind of records. */
 export const declaredFor = ({ db, caller }: FastifyRequest, { object }: Pick<RecordKind, 'object'>) =>
   db.lookup((sql) => listDeclared(sql, caller.customerId, object));
 
 export const usersOf = ({ db, caller }: FastifyRequest) => db.lookup((sql) => listUsers(sql, caller.customerId));
 
-/** Returns a field's value as the text that its form shows. */
 export async function formText({ name, control }: FormField, record: ShownRecord): Promise<string> {
   const value = (record as unknown as Record<string, unknown>)[name];
   if (value === null || value === undefined) return '';
@@ -248,13 +245,11 @@ function likeStored(given: string, stored: CustomValue): string | number | boole
 /** What a form shows beside its fields. */
 interface FormState extends Surroundings {
   faults: Faults;
-  /** Text of each field. */
   texts: Readonly<Record<string, string>>;
   /** What is declared of the customer's own fields. */
   declared: readonly DeclaredField[];
   /** The customer's own fields, as they are stored. */
   custom: ShownRecord['custom_fields'];
-  /** The submitted form. */
   given: Fields;
   /** Text of a field that somebody else has changed meanwhile, as it is stored now. */
   theirs: Readonly<Record<string, string>>;
@@ -358,11 +353,9 @@ function customInput(
   return textInput(attributes, value, (type === 'date' || type === 'url') && isTyped ? type : 'text');
 }
 
-/** Returns the texts of all fields of a submitted form. */
 export const textsOf = (formFields: readonly FormField[], fields: Fields): Record<string, string> =>
   Object.fromEntries(formFields.map(({ name }) => [name, linesIn(fields, name)]));
 
-/** Returns the texts of all fields of a record. */
 export const textsOfRecord = async (
   formFields: readonly FormField[],
   record: ShownRecord,

@@ -23,13 +23,11 @@ export interface FormField {
   name: string;
   label: string;
   control: FormControl;
-  /** Heading under which it stands. */
   group: string;
   /** Empty if there is none. */
   hint: string;
 }
 
-/** Returns the fields of a record's form. */
 export const formFieldsOf = (table: FieldTable): FormField[] =>
   Object.entries(table).flatMap(([name, { label, form }]) =>
     form ? [{ name, label, control: 'text' as const, hint: '', ...form }] : [],
@@ -58,7 +56,6 @@ export interface RecordRequest {
   paginate?: { limit?: number; cursor?: string };
 }
 
-/** A control above a list of records, by which people filter it. */
 export interface FilterControl {
   /** Name of the parameter in the address. */
   name: string;
@@ -76,7 +73,6 @@ export interface Surroundings {
   users: readonly User[];
 }
 
-/** A column of a list of records. */
 export interface RecordColumn<Row> {
   /** In the address. */
   name: string;
@@ -88,7 +84,6 @@ export interface RecordColumn<Row> {
   isOptional?: true;
 }
 
-/** A record of contacts or companies, as a page shows it. */
 export interface ShownRecord {
   id: string;
   custom_fields: Record<string, string | number | boolean>;

@@ -6,7 +6,18 @@ import type { User } from '../../schemas/users.ts';
 import { verificationStatuses } from '../../schemas/verification.ts';
 import { forMembers, sendPage } from '../base/layout.ts';
 import { customName, hidden, select, tick, type Choice } from '../base/forms.ts';
-import { count, empty, html, linkButton, notice, pager, table, type Column, type Html } from '../base/html.ts';
+import {
+  count,
+  empty,
+  html,
+  linkButton,
+  notice,
+  pager,
+  table,
+  searchBox,
+  type Column,
+  type Html,
+} from '../base/html.ts';
 import { countryChoices, customValue } from '../base/values.ts';
 import { verificationWords } from '../base/words.ts';
 import { addressOf, filtersOf, parametersOf, placeOf, requestOf, viewOfRequest, type View } from './record-address.ts';
@@ -21,13 +32,11 @@ import {
 } from './record-kind.ts';
 import { declaredFor, usersOf } from './record-form.ts';
 
-/** Rows of one page. */
 export const pageRows = 25;
 
 /** Up to this number matches are counted exactly. */
-export const mostCounted = 10_000;
+export const maxCounted = 10_000;
 
-/** The list of contacts or companies, with search, filters, order, columns and pages. */
 export function recordList<Row extends ShownRecord>(app: FastifyInstance, builtIn: RecordKind<Row>): void {
   const { path, title } = builtIn;
   app.get(path.replace('/app', ''), forMembers, async (request, reply) => {
@@ -37,7 +46,7 @@ export function recordList<Row extends ShownRecord>(app: FastifyInstance, builtI
     const filters = filtersOf(kind.controls, view);
     const [page, matches, lists, users, views] = await Promise.all([
       kind.list(db, caller.customerId, requestOf(kind, view, pageRows)),
-      kind.countUpTo(db, caller.customerId, filters, mostCounted),
+      kind.countUpTo(db, caller.customerId, filters, maxCounted),
       kind.object === 'contacts' ? listChoices(request, view.values['list']) : [],
       usersOf(request),
       viewLinks(request, kind.object, parametersOf(view)),
@@ -84,7 +93,7 @@ interface Known {
 }
 
 /** Most users among whom a filter chooses: each is a part of every page. */
-const mostUsers = 15;
+const maxUsers = 15;
 
 const importPath = ({ object }: { object: string }): string => `/app/imports/new?object=${object}`;
 
@@ -94,7 +103,7 @@ const isAdmin = (request: FastifyRequest): boolean => sessionOf(request).role ==
 function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, known: Known): Html {
   const { path, title, controls } = kind;
   const { values, sort } = view;
-  const [search, ...others] = controls;
+  const others = controls.slice(1);
   const mine = { ...view, values: { ...values, owner: known.me } };
   const hasOwner = controls.some(({ name }) => name === 'owner');
   const orders = kind.columns.flatMap(({ sort: field, head }) =>
@@ -107,16 +116,7 @@ function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, 
   );
   return html`<search>
       <form class="filters" method="get" action="${path}">
-        <input
-          type="search"
-          name="${search!.name}"
-          value="${values[search!.name] ?? ''}"
-          aria-label="Search ${title.toLowerCase()}"
-          placeholder="Search ${title.toLowerCase()}"
-          maxlength="256"
-          autocomplete="off"
-        />
-        <button class="secondary">Search</button>
+        !${searchBox(title.toLowerCase(), values['search'] ?? '')}
         !${hasOwner && values['owner'] !== known.me ? linkButton('Mine', addressOf(path, mine), 'secondary outline') : ''}
         <details class="drop">
           <summary role="button" class="secondary outline">Filter</summary>
@@ -140,7 +140,6 @@ function filterForm<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, 
     !${chips(kind, view, known)}`;
 }
 
-/** Returns what is filtered by, each with a link that takes it away. */
 function chips<Row extends ShownRecord>({ path, controls }: RecordKind<Row>, view: View, known: Known): Html {
   const used = controls.filter(({ name, control }) => view.values[name] !== undefined && control !== 'search');
   if (used.length === 0) return '';
@@ -178,7 +177,7 @@ function choicesOf(control: FilterControl['control'], { lists, users, me }: Know
       return users
         .toSorted((a, b) => Number(b.id === me) - Number(a.id === me) || a.name.localeCompare(b.name))
         .filter(({ id, active }) => active || id === value)
-        .filter(({ id }, i) => id === value || i < mostUsers)
+        .filter(({ id }, i) => id === value || i < maxUsers)
         .map(({ id, name }) => [id, id === me ? `${name} (me)` : name] as const);
     case 'list':
       return lists.map(({ id, name }) => [id, name] as const);
@@ -189,7 +188,7 @@ function choicesOf(control: FilterControl['control'], { lists, users, me }: Know
 
 /** Returns e.g. `1,234`, or `more than 10,000`. */
 export const numberOf = (matches: number): string =>
-  matches > mostCounted ? `more than ${count(mostCounted)}` : count(matches);
+  matches > maxCounted ? `more than ${count(maxCounted)}` : count(matches);
 
 function heading<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, matches: number, rows: number): Html {
   const download = (format: string) => addressOf(`${kind.path}/export`, view, { format });
@@ -202,7 +201,6 @@ function heading<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, mat
   </div>`;
 }
 
-/** Returns the table of records, each of which can be chosen. */
 function chooser<Row extends ShownRecord>(
   kind: RecordKind<Row>,
   view: View,
@@ -298,7 +296,6 @@ function none<Row extends ShownRecord>(kind: RecordKind<Row>, view: View, isFilt
   return empty(`No ${title.toLowerCase()} yet`, advice, add, picture);
 }
 
-/** Returns the links to the page before and the next page. */
 function pages({ path }: { path: string }, view: View, next: string | undefined): Html {
   const { cursor, trail, from } = view;
   const at = (place: Pick<View, 'cursor' | 'trail' | 'from'>): string => addressOf(path, view, placeOf(place));

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { forMembers, sendPage } from '../base/layout.ts';
-import { count, counted, facts, html, moment, type Html } from '../base/html.ts';
+import { count, counted, facts, html, moment, panel, workplace, type Html } from '../base/html.ts';
 import { queryOf, readForm, text } from '../base/forms.ts';
 import { requestOf, viewOf } from './record-address.ts';
 import { pageRows } from './record-list.ts';
@@ -13,14 +13,13 @@ import { activityNotices, workplaceOf } from '../activities/timeline.ts';
 import type { DeclaredField } from '../../schemas/base/declared-fields.ts';
 import type { User } from '../../schemas/users.ts';
 
-/** The page of one record, with every field in words. */
 export function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void {
   const { path, noun } = kind;
   app.get(`${path.replace('/app', '')}/:id`, forMembers, async (request, reply) => {
     const found = await requireRecord(request, noun, kind.find);
     const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, kind)]);
     const here = `${path}/${found.id}`;
-    const [beside, values, related, workplace] = await Promise.all([
+    const [beside, values, related, happened] = await Promise.all([
       neighboursOf(request, kind, found.id),
       valuesOf(kind, found, users),
       kind.related(request, reply, found),
@@ -36,20 +35,19 @@ export function recordView<Row extends ShownRecord>(app: FastifyInstance, kind: 
       lead: kind.head.flatMap((name) => (values.has(name) ? [values.get(name)!] : [])).join(' · '),
       actions: html`!${beside} !${editLinks(here)}`,
       body: html`!${savedNotice(request, noun, { listed: `The ${noun}'s lists are changed.`, ...activityNotices })}
-        <div class="workplace">
-          <div>!${workplace}</div>
-          <aside aria-label="About this ${noun}">
-            !${groupsOf(kind, values, here)} !${ownFields(kind, found, declared)} !${related}
-            <section class="card">
-              <h2>About this record</h2>
-              !${facts([
-                ...kind.facts(found),
-                ['Created', moment(found.created_at)],
-                ['Last changed', moment(found.updated_at)],
-              ])}
-            </section>
-          </aside>
-        </div>`,
+      !${workplace(
+        happened,
+        `About this ${noun}`,
+        html`!${groupsOf(kind, values, here)} !${ownFields(kind, found, declared)} !${related}
+        !${panel(
+          'About this record',
+          facts([
+            ...kind.facts(found),
+            ['Created', moment(found.created_at)],
+            ['Last changed', moment(found.updated_at)],
+          ]),
+        )}`,
+      )}`,
     });
   });
 }
@@ -95,7 +93,6 @@ async function valuesOf<Row extends ShownRecord>(
   return new Map((await Promise.all(shown)).flat());
 }
 
-/** Returns a field's value as people write it. */
 export function valueOf<Row extends ShownRecord>(
   { links }: RecordKind<Row>,
   { name, control }: FormField,
@@ -167,9 +164,5 @@ const ownFields = (
   const entries = Object.entries(custom_fields).map(
     ([key, value]) => [fieldWord(object, `custom_fields.${key}`, declared), customValue(value)] as const,
   );
-  if (entries.length === 0) return '';
-  return html`<section class="card">
-    <h2>Your own fields</h2>
-    !${facts(entries)}
-  </section>`;
+  return entries.length === 0 ? '' : panel('Your own fields', facts(entries));
 };

@@ -18,7 +18,6 @@ import { maxBatchItems } from '../../schemas/batches.ts';
 import { count, counted, html, linkButton, notice, type Html } from '../base/html.ts';
 import { actNamed, type Act } from './chosen-acts.ts';
 
-/** The pages of contacts and companies. */
 export async function records(app: FastifyInstance): Promise<void> {
   addPages(app, contactKind);
   addPages(app, companyKind);

@@ -28,6 +28,7 @@ import {
   moment,
   picture,
   date,
+  workplace,
   type Html,
   type PictureName,
 } from '../base/html.ts';
@@ -62,6 +63,8 @@ export async function start(app: FastifyInstance): Promise<void> {
     const [tasks, deals, latest] = isNew
       ? [firstSteps, '', '']
       : await Promise.all([tasksOf(request, reply), dealsOf(request), latestOf(request)]);
+    const underWay = html`<h2>Under way</h2>
+      <div class="running" !${running.isLive ? 'data-live' : ''}>!${running.cards}</div>`;
     return sendPage(request, reply, {
       title: 'Today',
       lead: html`<a href="/app/contacts">${counted(people, 'contact')}</a> ·
@@ -70,19 +73,12 @@ export async function start(app: FastifyInstance): Promise<void> {
         ${count(credits.verification.balance)} to verify`,
       isLive: running.isLive,
       body: html`!${doneNotice(request, activityNotices)}
-        <div class="workplace">
-          <div>!${tasks} !${deals}</div>
-          <aside aria-label="What happened">
-            !${concerns.length === 0 ? '' : attention(request, reply, concerns)}
-            !${
-              running.cards.length === 0
-                ? ''
-                : html`<h2>Under way</h2>
-                    <div class="running" !${running.isLive ? 'data-live' : ''}>!${running.cards}</div>`
-            }
-            !${latest}
-          </aside>
-        </div>`,
+      !${workplace(
+        html`!${tasks} !${deals}`,
+        'What happened',
+        html`!${concerns.length === 0 ? '' : attention(request, reply, concerns)}
+        !${running.cards.length === 0 ? '' : underWay} !${latest}`,
+      )}`,
     });
   });
 
@@ -109,10 +105,8 @@ const firstSteps: Html = html`<h2>First steps</h2>
     !${step('Write down what you know', 'Create a contact, note your last call, and set a task.', '/app/contacts/new', 'New contact', 'people')}
   </ol>`;
 
-/** Tasks of one heading. */
 const tasksShown = 50;
 
-/** Returns the tasks of this person that are due or have no day. */
 async function tasksOf(request: FastifyRequest, reply: FastifyReply): Promise<Html> {
   const { db, caller } = request;
   const list = async (due_at: Condition) =>
@@ -302,7 +296,7 @@ const sources: readonly ((request: FastifyRequest) => Promise<Concern[]>)[] = [
 ];
 
 /** Most dismissed concerns that a browser keeps. */
-const mostDismissed = 50;
+const maxDismissed = 50;
 
 /** The cookie with what this person has dismissed in this browser. */
 const cookieOf = ({ server: { config } }: FastifyRequest) => ({
@@ -313,10 +307,9 @@ const cookieOf = ({ server: { config } }: FastifyRequest) => ({
 const dismissedBy = (request: FastifyRequest): string[] =>
   (request.cookies[cookieOf(request).name] ?? '').split('.').filter((one) => /^[\w-]{12}$/.test(one));
 
-/** Lets a concern be shown no more. */
 export function dismiss(request: FastifyRequest, reply: FastifyReply): void {
   const { name, attributes } = cookieOf(request);
-  const kept = [...dismissedBy(request), text(fieldsOf(request), 'concern')].slice(-mostDismissed);
+  const kept = [...dismissedBy(request), text(fieldsOf(request), 'concern')].slice(-maxDismissed);
   void reply.setCookie(name, kept.join('.'), attributes);
 }
 
@@ -329,7 +322,6 @@ export async function concernsOf(request: FastifyRequest): Promise<(readonly [na
     .filter(([name]) => !dismissed.has(name));
 }
 
-/** For admins, who approve calls. */
 async function waitingCalls(request: FastifyRequest): Promise<Concern[]> {
   if (sessionOf(request).role !== 'admin') return [];
   const calls = await request.db.lookup((sql) => listApprovals(sql, request.caller.customerId));
@@ -354,7 +346,6 @@ async function failedImports({ db, caller }: FastifyRequest): Promise<Concern[]>
   });
 }
 
-/** For admins, who manage endpoints. */
 async function failingEndpoints(request: FastifyRequest): Promise<Concern[]> {
   if (sessionOf(request).role !== 'admin') return [];
   const endpoints = await request.db.lookup((sql) => listEndpoints(sql, request.caller.customerId));

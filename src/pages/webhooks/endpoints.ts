@@ -8,7 +8,7 @@ export const section = '/app/webhooks';
 export const pathOf = ({ id }: Pick<Endpoint, 'id'>): string => `${section}/${id}`;
 
 /** What the number of waiting events says if there are more than are counted. */
-const mostCounted = 10_000;
+const maxCounted = 10_000;
 
 function stateOf({ active, disabled_reason, failing_since }: Endpoint): Html {
   if (disabled_reason !== null) return badge('disabled', 'bad');
@@ -31,7 +31,7 @@ export function troubleOf({
 }
 
 export const waitingOf = ({ waiting }: Endpoint): string =>
-  waiting > mostCounted ? `more than ${count(mostCounted)}` : count(waiting);
+  waiting > maxCounted ? `more than ${count(maxCounted)}` : count(waiting);
 
 export const factsOf = (endpoint: Endpoint): Html =>
   facts([
@@ -75,7 +75,6 @@ export const deliveryColumns: readonly Column<Delivery>[] = [
   ['Next try', ({ next_attempt_at }) => moment(next_attempt_at)],
 ];
 
-/** An endpoint as submitted, not validated yet. */
 export interface EndpointDraft {
   url: string;
   types: EventType[];
@@ -83,7 +82,6 @@ export interface EndpointDraft {
   description: string;
 }
 
-/** What people call the types of events. */
 export const typeLabels: Record<EventType, string> = {
   'contact.created': 'Contact created',
   'contact.updated': 'Contact changed',

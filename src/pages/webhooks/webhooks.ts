@@ -163,7 +163,6 @@ const managementOf = (request: FastifyRequest): Management => ({
   by: actorOf(request),
 });
 
-/** @throws DomainError `not_found` */
 async function requireShown(request: FastifyRequest): Promise<Endpoint> {
   const id = idOf(request, noun);
   const endpoint = (await showEndpoints(managementOf(request))).find((one) => one.id === id);
@@ -232,7 +231,6 @@ const showNew = (request: FastifyRequest, { faults }: Refused): FormPage => ({
   attributes: 'data-once',
 });
 
-/** What the form of an endpoint shows. */
 const settingsOf = ({ url, types, bulk, description }: Endpoint): EndpointDraft => ({ url, types, bulk, description });
 
 async function showEdit(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
@@ -299,11 +297,7 @@ async function showEndpoint(request: FastifyRequest, reply: FastifyReply, done: 
       )}
       <button class="secondary outline">Show</button>
     </form>
-    !${
-      deliveries.length > 0
-        ? table('Deliveries', deliveryColumns, deliveries)
-        : empty('No deliveries', 'What was sent in the last 30 days is listed here.')
-    }
+    !${table('Deliveries', deliveryColumns, deliveries, empty('No deliveries', 'What was sent in the last 30 days is listed here.'))}
     !${numberedPager(page, deliveries.length === defaultLimit, pageUrl)}`;
   return sendPage(request, reply, { title: endpoint.url, body });
 }

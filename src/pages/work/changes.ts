@@ -29,7 +29,6 @@ export const plurals: Readonly<Record<EventNoun, string>> = {
   activity: 'activities',
 };
 
-/** The pages of what was deleted, and of what one call, form, job or import has changed. */
 export async function changes(app: FastifyInstance): Promise<void> {
   app.get('/deleted', forMembers, async (request, reply) => {
     const { db, caller } = request;
@@ -56,22 +55,19 @@ export async function changes(app: FastifyInstance): Promise<void> {
           What was deleted in the last 90 days. Each record can be restored alone, or all that were deleted together.
         </p>
         !${filterForm(chosen, users, keys)}
-        !${
-          page.changes.length > 0
-            ? table(
-                'Deleted records',
-                [
-                  ['Record', deletedName],
-                  ['Deleted', (one) => moment(one.occurred_at)],
-                  ['By', (one) => whoOf(one.actor, users)],
-                  ['Take back', restoreLink],
-                ],
-                page.changes,
-              )
-            : Object.keys(chosen).length > 0 || cursor !== ''
-              ? empty('Nothing found', 'Nothing here was deleted by them, or on these days.', '', 'search')
-              : empty('Nothing deleted', 'Records that somebody deletes stand here, and can be restored.')
-        }
+        !${table(
+          'Deleted records',
+          [
+            ['Record', deletedName],
+            ['Deleted', (one) => moment(one.occurred_at)],
+            ['By', (one) => whoOf(one.actor, users)],
+            ['Take back', restoreLink],
+          ],
+          page.changes,
+          Object.keys(chosen).length > 0 || cursor !== ''
+            ? empty('Nothing found', 'Nothing here was deleted by them, or on these days.', '', 'search')
+            : empty('Nothing deleted', 'Records that somebody deletes stand here, and can be restored.'),
+        )}
         !${cursorPager(section, cursor, next, chosen)}`,
     });
   });
@@ -274,7 +270,6 @@ export function nameOf(noun: EventNoun, record: object): string {
   );
 }
 
-/** Returns the name that a deleted record had. */
 export const oldNameOf = ({ object, fields }: Change): string =>
   nameOf(object, Object.fromEntries(Object.entries(fields).map(([name, [before]]) => [name, before])));
 

@@ -9,7 +9,6 @@ import { poolWords } from '../base/words.ts';
 const section = '/app/credits';
 const shownDays = 30;
 
-/** Balances, credits spent in the last 30 days, and all credit changes. */
 export async function credits(app: FastifyInstance): Promise<void> {
   app.get('/credits', forMembers, async (request, reply) => {
     const { db, caller } = request;
@@ -25,28 +24,25 @@ export async function credits(app: FastifyInstance): Promise<void> {
           : html`<p><a href="${section}">Back to the newest entries</a></p>`
       }
       <h2>Ledger</h2>
-      !${
-        ledger.rows.length === 0
-          ? empty(
-              'Nothing yet',
-              'Each change of your credits is listed here: grants, and what jobs reserve and spend.',
-              '',
-              'coins',
-            )
-          : table(
-              'Ledger',
-              [
-                ['When', (one) => moment(one.created_at)],
-                ['Credits', (one) => poolWords[one.pool].word],
-                ['What', ({ kind }) => badge(kinds[kind].name, kinds[kind].tone)],
-                ['Amount', (one) => count(one.amount), 'number'],
-                ['Available after', (one) => count(one.balance_after), 'number'],
-                ['Reserved after', (one) => count(one.reserved_after), 'number'],
-                ['About', aboutOf],
-              ],
-              ledger.rows,
-            )
-      }
+      !${table(
+        'Ledger',
+        [
+          ['When', (one) => moment(one.created_at)],
+          ['Credits', (one) => poolWords[one.pool].word],
+          ['What', ({ kind }) => badge(kinds[kind].name, kinds[kind].tone)],
+          ['Amount', (one) => count(one.amount), 'number'],
+          ['Available after', (one) => count(one.balance_after), 'number'],
+          ['Reserved after', (one) => count(one.reserved_after), 'number'],
+          ['About', aboutOf],
+        ],
+        ledger.rows,
+        empty(
+          'Nothing yet',
+          'Each change of your credits is listed here: grants, and what jobs reserve and spend.',
+          '',
+          'coins',
+        ),
+      )}
       !${cursorPager(section, cursor, ledger.nextCursor)}`;
     return sendPage(request, reply, { title: 'Credits', body });
   });

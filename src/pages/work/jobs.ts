@@ -41,18 +41,19 @@ export async function jobs(app: FastifyInstance): Promise<void> {
     const rows = await request.db.search((sql) => listJobs(sql, request.caller.customerId, query, allJobs));
     const isFiltered = Object.keys(filters).length > 0;
     const body = html`!${doneNotice(request)} !${filterForm(filters)}
-    !${
-      rows.length > 0
-        ? table('Jobs', jobColumns, rows)
-        : isFiltered || page > 1
-          ? empty('No such jobs', 'No job matches. Choose another status or type.', '', 'search')
-          : empty(
-              'No jobs yet',
-              'Jobs unlock prospects and verify e-mail addresses. Start one from prospects, contacts or a list.',
-              '',
-              'job',
-            )
-    }
+    !${table(
+      'Jobs',
+      jobColumns,
+      rows,
+      isFiltered || page > 1
+        ? empty('No such jobs', 'No job matches. Choose another status or type.', '', 'search')
+        : empty(
+            'No jobs yet',
+            'Jobs unlock prospects and verify e-mail addresses. Start one from prospects, contacts or a list.',
+            '',
+            'job',
+          ),
+    )}
     !${numberedPager(page, rows.length === defaultLimit, (number) => pageUrl(filters, number))}`;
     return sendPage(request, reply, { title: 'Jobs', body });
   });
@@ -133,16 +134,17 @@ async function showJob(request: FastifyRequest, reply: FastifyReply): Promise<Fa
       !${list === undefined ? '' : html`<p>${isVerification ? 'What is found stands in' : 'The contacts go into'} <a href="/app/lists/${list}">the list</a>.</p>`}
     </div>
     <h2>Results</h2>
-    !${
-      results.rows.length === 0
-        ? empty(
-            'No results',
-            isRunning ? 'They appear here while the job runs.' : 'Results are kept for 30 days.',
-            '',
-            'job',
-          )
-        : table('Results', resultColumns, results.rows)
-    }
+    !${table(
+      'Results',
+      resultColumns,
+      results.rows,
+      empty(
+        'No results',
+        isRunning ? 'They appear here while the job runs.' : 'Results are kept for 30 days.',
+        '',
+        'job',
+      ),
+    )}
     !${cursorPager(`${section}/${job.id}`, cursor, results.nextCursor)}
   </div>`;
   return sendPage(request, reply, {
@@ -176,7 +178,6 @@ const outcomesOf = (outcomes: Awaited<ReturnType<typeof countOutcomes>>): Html =
     !${outcomes.map(({ status, number }) => html`<span>${count(number)} !${verification(status)}</span>`)}
   </p>`;
 
-/** Returns what the item is called: a person, or an address, with a link to the contact. */
 function nameOf({ item, contact_id, result }: JobItem): Html {
   const person = result !== null && '_id' in result ? `${result.first_name} ${result.last_name}`.trim() : '';
   const name = person || (contact_id !== null && canonicalId(item) !== undefined ? 'Contact' : item);
@@ -191,7 +192,6 @@ const resultColumns: readonly Column<JobItem>[] = [
   ['When', ({ finished_at }) => moment(finished_at)],
 ];
 
-/** Returns a short description of an item's result. */
 function foundBy(result: JobItem['result']): string {
   if (result === null) return '';
   if ('checks' in result) return `${verificationWords[result.status].word}${result.reused ? ' (earlier result)' : ''}`;

@@ -48,7 +48,6 @@ const maxQuery = 2_000;
 
 const Given = Type.Object({ name: Type.String({ minLength: 1, maxLength: maxName }) });
 
-/** Saves and deletes views of tables. */
 export async function savedViews(app: FastifyInstance): Promise<void> {
   const check = compile(Given);
 
