@@ -117,10 +117,7 @@ function leftOutNote({ columns: all, headers, mapping }: DetailedPreview): Html 
     .filter(({ header }) => header !== '' && fieldOfMapped(mapping?.[header] ?? null) === null)
     .map(({ header }) => `“${header}”`);
   if (names.length === 0) return '';
-  const shown = [
-    ...names.slice(0, maxNamed),
-    ...(names.length > maxNamed ? [`${names.length - maxNamed} more`] : []),
-  ];
+  const shown = [...names.slice(0, maxNamed), ...(names.length > maxNamed ? [`${names.length - maxNamed} more`] : [])];
   return html`<p class="quiet">
     Left out: ${shown.join(', ')}. To keep a column, choose a field for it: the first choice is a field of your own.
   </p>`;
