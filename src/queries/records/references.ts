@@ -90,8 +90,8 @@ const recordTables = {
 type OtherReference = { external_id: string } | { pipeline: string; stage: string };
 type ReferredNoun = keyof typeof recordTables | 'stage';
 
-const valueOf = (given: OtherReference): string =>
-  'external_id' in given ? given.external_id : JSON.stringify([fold(given.pipeline), fold(given.stage)]);
+const valueOf = (given: OtherReference, inForm: (name: string) => string = String): string =>
+  'external_id' in given ? given.external_id : JSON.stringify([inForm(given.pipeline), inForm(given.stage)]);
 
 /**
  * Replaces references by other values than ids in the items of a batch. An item that refers to a record that does not exist
@@ -120,7 +120,8 @@ export async function withReferredIds(
   return items.map((item) => {
     const missing: { noun: string; path: string }[] = [];
     const replaced = replaceReferences(item, (given, noun, path) => {
-      const id = found.get(noun)!.get(valueOf(given));
+      const ids = found.get(noun)!;
+      const id = ids.get(valueOf(given)) ?? ('stage' in given ? ids.get(valueOf(given, fold)) : undefined);
       if (id === undefined) missing.push({ noun, path });
       return id;
     });
@@ -150,7 +151,10 @@ function replaceIn(value: unknown, noun: ReferredNoun, path: string, replace: Re
   );
 }
 
-/** Returns the ids of stages by their names and those of their pipelines. Of several with the same, the oldest. */
+/**
+ * Returns the ids of stages by the names of pipeline and stage, as they are and folded. Of several with the same, the
+ * oldest. An exact name wins over a folded one.
+ */
 async function findStages(sql: Transaction, customerId: string): Promise<Map<string, string>> {
   const rows = await sql<{ id: string; pipeline: string; stage: string }[]>`
     select s.id, p.name as pipeline, s.name as stage
@@ -158,7 +162,8 @@ async function findStages(sql: Transaction, customerId: string): Promise<Map<str
     join pipelines p on p.customer_id = ${customerId} and p.id = s.pipeline_id
     where s.customer_id = ${customerId}
     order by s.id desc`;
-  return new Map(rows.map(({ id, ...names }) => [valueOf(names), id]));
+  const by = (inForm?: typeof fold) => rows.map(({ id, ...names }) => [valueOf(names, inForm), id] as const);
+  return new Map([...by(fold), ...by()]);
 }
 
 const keyOf = (noun: Reference['noun'], id: string): string => `${noun} ${id}`;
