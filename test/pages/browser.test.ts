@@ -86,7 +86,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     );
 
     await page.getByRole('button', { name: 'I have stored it' }).click();
-    await page.getByRole('heading', { name: 'Nightly import' }).waitFor();
+    await page.getByRole('cell', { name: 'Nightly import' }).waitFor();
     expect(await page.content()).not.toContain(key);
     expect(await page.evaluate(storedText)).not.toContain(key.slice(9));
     for (let i = 0; i < 3; i++) {
@@ -113,14 +113,14 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     const { keyId } = await clientOf(app.fastify, customer.id, customer.adminId, ['contacts:read']);
     await app.owner`update api_keys set name = 'Old one' where id = ${keyId}`;
     const page = await open('/app/keys');
-    await page.getByRole('button', { name: 'Rotate Old one' }).click();
+    await page.getByRole('link', { name: 'Rotate Old one' }).click();
     const dialog = page.getByRole('dialog', { name: 'Rotate the key' });
     await dialog.waitFor();
     expect(await dialog.innerText()).toContain('It has never been used.');
     await expectAccessible(page, 'dialog');
     await page.keyboard.press('Escape');
     await dialog.waitFor({ state: 'detached' });
-    await page.getByRole('button', { name: 'Revoke Old one' }).click();
+    await page.getByRole('link', { name: 'Revoke Old one' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Revoke the key' }).click();
     await page.getByText('The key is revoked. It has stopped working.').waitFor();
     await page.close();
@@ -223,7 +223,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
   test('a session that has ended before a dialog opens is named too', async () => {
     const page = await open('/app/keys');
     await app.owner`update sessions set expires_at = now()`;
-    const rotate = page.getByRole('button', { name: /^Rotate/ }).first();
+    const rotate = page.getByRole('link', { name: /^Rotate/ }).first();
     const next = await rotate.getAttribute('href');
     await rotate.click();
     await page.getByText('Your session has ended.').waitFor();
@@ -301,7 +301,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.getByRole('button', { name: 'Issue the key' }).click();
     expect(await page.getByLabel('API key', { exact: true }).inputValue()).toMatch(keyPattern);
     await page.getByRole('button', { name: 'I have stored it' }).click();
-    await page.getByRole('button', { name: 'Revoke No script' }).click();
+    await page.getByRole('link', { name: 'Revoke No script' }).click();
     await page.getByRole('button', { name: 'Revoke the key' }).click();
     await page.getByText('The key is revoked. It has stopped working.').waitFor();
     await page.goto(`${url}/app/contacts/new`);

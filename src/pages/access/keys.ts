@@ -34,7 +34,19 @@ import {
   pageOf,
   type Refused,
 } from '../base/forms.ts';
-import { buttons, counted, date, html, badge, empty, facts, linkButton, moment, type Html } from '../base/html.ts';
+import {
+  buttons,
+  counted,
+  date,
+  html,
+  badge,
+  empty,
+  linkButton,
+  moment,
+  table,
+  type Html,
+  type Column,
+} from '../base/html.ts';
 import { capFields, limitsIn, keyForm, presets, spentBy, type KeyLimits, type KeyDraft } from './key-form.ts';
 import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
 
@@ -227,67 +239,42 @@ export function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const ended = rows.length - working.length;
   const { shown, links } = pageOf(request, section, { rows, size: pageRows });
   const [active, others] = [shown.filter(isActive), shown.filter((key) => !isActive(key))];
-  const body = html`!${doneNotice(request, doneTexts)}
-  !${
-    rows.length === 0
-      ? empty(
-          'No keys yet',
-          'A program needs a key to call the API. Issue one for each program, so that you can revoke it alone.',
-          isAdmin ? add : html`<p>Ask an admin of your company for one.</p>`,
-          'key',
-        )
-      : html`<ul class="keys">
-          !${active.map((key) => card(key, isAdmin))}
-        </ul>`
-  }
-  !${rows.length > 0 && working.length === 0 ? html`<p>No key works at present.</p>` : ''}
-  !${
-    others.length > 0
-      ? html`<details !${active.length === 0 ? 'open' : ''}>
-          <summary>
-            ${ended < keyLimits.endedShown ? '' : 'The last '}!${counted(ended, 'key')} that no longer
-            work${ended === 1 ? 's' : ''}
-          </summary>
-          <ul class="keys">
-            !${others.map((key) => card(key, false))}
-          </ul>
-        </details>`
-      : ''
-  }
-  !${links}`;
+  const none = empty(
+    'No keys yet',
+    'A program needs a key to call the API. Issue one for each program, so that you can revoke it alone.',
+    isAdmin ? add : html`<p>Ask an admin of your company for one.</p>`,
+    'key',
+  );
+  const actions: readonly Column<ApiKey>[] = isAdmin ? [['Actions', actsOf]] : [];
+  const works = table('API keys', [...columns, ...actions], active, html`<p>No key works at present.</p>`);
+  const summary = `${ended < keyLimits.endedShown ? '' : 'The last '}${counted(ended, 'key')} that no longer work${ended === 1 ? 's' : ''}`;
+  const endedKeys = html`<details !${active.length === 0 ? 'open' : ''}>
+    <summary>${summary}</summary>
+    !${table('Keys that no longer work', columns, others)}
+  </details>`;
+  const body = html`!${doneNotice(request, doneTexts)} !${rows.length === 0 ? none : works}
+  !${others.length > 0 ? endedKeys : ''} !${links}`;
   const approvals = linkButton('Approvals', '/app/approvals', 'secondary outline');
   return { title: 'API keys', body, actions: isAdmin && rows.length > 0 ? html`!${approvals} !${add}` : '' };
 }
 
-function card(key: ApiKey, isChangeable: boolean): Html {
-  const { id, name, start, last_used_at, created_at } = key;
-  const act = (verb: string, label: string, spoken: string, style = 'secondary') =>
-    linkButton(label, `${section}/${id}/${verb}`, `${style} outline`, html`data-dialog aria-label="${spoken} ${name}"`);
-  return html`<li class="card">
-    <div class="heading">
-      <h2>${name}</h2>
-      !${stateOf(key)}
-    </div>
-    !${facts([
-      ['Key', html`<code>${start}…</code>`],
-      ['Scopes', scopesOf(key)],
-      ['Last used', moment(last_used_at, 'Never')],
-      [key.status === 'revoked' ? 'Revoked' : key.status === 'expired' ? 'Expired' : 'Expires', endOf(key)],
-      ['Issued', date(created_at)],
-      ['Credits spent', spentBy(key)],
-    ])}
-    !${
-      isChangeable
-        ? html`<div class="buttons small">
-            !${act('rotate', 'Rotate', 'Rotate')} !${act('caps', 'Limits', 'Limits of')}
-            !${act('revoke', 'Revoke', 'Revoke', 'danger')}
-          </div>`
-        : ''
-    }
-  </li>`;
-}
+const columns: readonly Column<ApiKey>[] = [
+  ['Key', ({ name, start }) => html`<strong>${name}</strong><br /><code>${start}…</code>`],
+  ['State', (key) => stateOf(key)],
+  ['Scopes', (key) => scopesOf(key)],
+  ['Last used', ({ last_used_at }) => moment(last_used_at, 'Never')],
+  ['Issued', ({ created_at }) => date(created_at)],
+  ['Ends', ({ revoked_at, expires_at }) => date(revoked_at ?? expires_at)],
+  ['Credits spent', spentBy, 'long'],
+];
 
-const endOf = ({ revoked_at, expires_at }: ApiKey): Html => date(revoked_at ?? expires_at);
+function actsOf({ id, name }: ApiKey): Html {
+  const act = (verb: string, label: string, spoken = label) =>
+    html`<a href="${section}/${id}/${verb}" data-dialog aria-label="${spoken} ${name}">${label}</a>`;
+  return html`<span class="acts">
+    !${act('rotate', 'Rotate')} !${act('caps', 'Limits', 'Limits of')} !${act('revoke', 'Revoke')}
+  </span>`;
+}
 
 /** Shows the status, or a warning if the key expires soon. */
 function stateOf({ status, expires_at }: ApiKey): Html {

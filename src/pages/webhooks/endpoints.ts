@@ -10,7 +10,7 @@ export const pathOf = ({ id }: Pick<Endpoint, 'id'>): string => `${section}/${id
 /** What the number of waiting events says if there are more than are counted. */
 const maxCounted = 10_000;
 
-function stateOf({ active, disabled_reason, failing_since }: Endpoint): Html {
+export function stateOf({ active, disabled_reason, failing_since }: Endpoint): Html {
   if (disabled_reason !== null) return badge('disabled', 'bad');
   if (!active) return badge('inactive', 'plain');
   return failing_since === null ? badge('active', 'good') : badge('failing', 'warning');

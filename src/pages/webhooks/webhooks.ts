@@ -46,7 +46,7 @@ import {
   versionField,
   type Refused,
 } from '../base/forms.ts';
-import { buttons, empty, html, linkButton, notice, table, type Html } from '../base/html.ts';
+import { buttons, empty, html, linkButton, notice, table, moment, type Html, type Column } from '../base/html.ts';
 import { sendIssuedBefore, sendSecret } from '../base/secret.ts';
 import {
   endpointForm,
@@ -56,6 +56,8 @@ import {
   pathOf,
   section,
   troubleOf,
+  waitingOf,
+  stateOf,
   type EndpointDraft,
 } from './endpoints.ts';
 
@@ -197,30 +199,32 @@ const notices: Record<string, string> = {
 function showList(request: FastifyRequest, reply: FastifyReply, endpoints: readonly Endpoint[]): FastifyReply {
   const add = linkButton('New endpoint', `${section}/new`);
   const body = html`!${doneNotice(request, notices)}
-  !${
-    endpoints.length === 0
-      ? empty(
-          'No endpoints yet',
-          'An endpoint is a URL of yours that gets a message when something changes.',
-          add,
-          'hook',
-        )
-      : html`<ul class="keys">
-          !${endpoints.map(card)}
-        </ul>`
-  }`;
+  !${table(
+    'Webhooks',
+    columns,
+    endpoints,
+    empty('No endpoints yet', 'An endpoint is a URL of yours that gets a message when something changes.', add, 'hook'),
+  )}`;
   const actions = endpoints.length > 0 && endpoints.length < maxEndpoints ? add : '';
   return sendPage(request, reply, { title: 'Webhooks', body, actions });
 }
 
-const card = (endpoint: Endpoint): Html =>
-  html`<li class="card">
-    <div class="heading">
-      <h2><a href="${pathOf(endpoint)}">${endpoint.url}</a></h2>
-    </div>
-    !${endpoint.description === '' ? '' : html`<p>${endpoint.description}</p>`}
-    !${troubleOf(endpoint) && html`<p class="fault">!${troubleOf(endpoint)}</p>`} !${factsOf(endpoint)}
-  </li>`;
+const columns: readonly Column<Endpoint>[] = [
+  [
+    'Endpoint',
+    (one) =>
+      html`<a href="${pathOf(one)}">${one.url}</a>
+        !${one.description === '' ? '' : html`<br /><span class="quiet">${one.description}</span>`}`,
+    'long',
+  ],
+  [
+    'State',
+    (one) => html`!${stateOf(one)} !${troubleOf(one) && html`<br /><small class="fault">!${troubleOf(one)}</small>`}`,
+  ],
+  ['Waiting', waitingOf, 'number'],
+  ['Last success', ({ last_success_at }) => moment(last_success_at, 'Never')],
+  ['Last failure', ({ last_failure_at }) => moment(last_failure_at, 'Never')],
+];
 
 const blank: EndpointDraft = { url: '', types: [], bulk: false, description: '' };
 
