@@ -102,19 +102,19 @@ describe('the form of a record', () => {
     for (const [key, pattern] of Object.entries({
       text: /<input type="text"/,
       notes: /<textarea/,
-      seats: /<input type="number".* step="any"/,
+      seats: /<input type="text".* inputmode="decimal"/,
       vip: /<input\s+type="checkbox"/,
       since: /<input type="date"/,
-      site: /<input type="url"/,
+      site: /<input type="text".* inputmode="url"/,
       plan: /<select/,
     }))
       expect(controlOf(body, key), key).toMatch(pattern);
     const values = {
       text: 'Countess',
       notes: 'a\r\nb',
-      seats: '12.5',
+      seats: '-1.234,5',
       since: '2024-02-29',
-      site: 'https://example.com',
+      site: 'example.com/about',
     };
     const sent = Object.fromEntries(Object.entries(values).map(([key, value]) => [`custom.${key}`, value]));
     const made = await admin.submit('/app/contacts/new', {
@@ -127,7 +127,14 @@ describe('the form of a record', () => {
     expect([made.status, textOf(made)]).toEqual([303, '']);
     const path = made.location!.split('?')[0]!;
     const id = path.split('/').at(-1)!;
-    const expected = { ...values, notes: 'a\nb', seats: 12.5, vip: true, plan: 'gold' };
+    const expected = {
+      ...values,
+      notes: 'a\nb',
+      seats: -1234.5,
+      vip: true,
+      plan: 'gold',
+      site: 'https://example.com/about',
+    };
     expect(await customOf(id)).toEqual(expected);
     expect(textOf(await admin.get(path))).toMatch(/vip yes .*Nickname Countess|Nickname Countess .*vip yes/);
     const unticked = await admin.submit(`${path}/edit`, { 'custom.vip': '', 'custom.plan': '', 'custom.seats': '' });

@@ -32,6 +32,7 @@ import type { Contact } from '../../schemas/contacts.ts';
 import type { User } from '../../schemas/users.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { countryChoices } from '../base/values.ts';
+import { readNumber } from '../base/readers.ts';
 
 export const recordEdit = <Row extends ShownRecord>(app: FastifyInstance, kind: RecordKind<Row>): void =>
   editor(app, {
@@ -225,7 +226,9 @@ function customValue(one: CustomField, given: string, stored: CustomValue): stri
     case undefined:
       return likeStored(given, stored);
     case 'number':
-      return given.trim() !== '' && Number.isFinite(Number(given)) ? Number(given) : given;
+      return numberIn(given) ?? given;
+    case 'url':
+      return withScheme(given);
     case 'boolean':
       return given === 'true' || given === 'false' ? given === 'true' : given;
     case 'choice':
@@ -235,9 +238,21 @@ function customValue(one: CustomField, given: string, stored: CustomValue): stri
   }
 }
 
+/** Returns undefined for a text that is not a number, or that can mean two. */
+function numberIn(given: string): number | undefined {
+  const [, sign, digits] = /^\s*([-−]?)(.*)$/.exec(given) ?? [];
+  const read = readNumber(digits ?? '');
+  return read !== undefined && sign !== '' ? -read : read;
+}
+
+/** Adds the scheme that people leave out, as in `example.com`. */
+const withScheme = (given: string): string =>
+  /^[\w-]+(\.[\w-]+)+(\/\S*)?$/.test(given.trim()) ? `https://${given.trim()}` : given;
+
 /** Returns a text as a value of the type that the stored one has, if it can be read so. */
 function likeStored(given: string, stored: CustomValue): string | number | boolean {
   if (typeof stored === 'number' && String(Number(given)) === given.trim()) return Number(given);
+  if (typeof stored === 'number') return numberIn(given) ?? given;
   if (typeof stored === 'boolean' && /^(true|false)$/.test(given)) return given === 'true';
   return given;
 }
@@ -349,8 +364,9 @@ function customInput(
   if (type === 'boolean' && isTyped)
     return html`!${hidden({ [customName(key)]: '' })}
       <input type="checkbox" !${attributes} value="true" !${value === 'true' ? 'checked' : ''} />`;
-  if (type === 'number' && isTyped) return textInput(html`!${attributes} step="any"`, value, 'number');
-  return textInput(attributes, value, (type === 'date' || type === 'url') && isTyped ? type : 'text');
+  // Browsers do not take `1.234,5` in a number input, nor `example.com` in one for addresses.
+  const more = type === 'number' ? html`inputmode="decimal"` : type === 'url' ? html`inputmode="url"` : '';
+  return textInput(html`!${attributes} !${more}`, value, type === 'date' && isTyped ? type : 'text');
 }
 
 export const textsOf = (formFields: readonly FormField[], fields: Fields): Record<string, string> =>
