@@ -74,6 +74,23 @@ describe('products', () => {
       expect((await admin.get(`/app/products/${randomUUID()}?done=${done}`)).status).toBe(303);
   });
 
+  test('are made in the form of an opportunity, in the currency of its pipeline, together with it or not at all', async () => {
+    const deal = { name: 'Fair', new_product: ' Stand ', new_price: '1.200,00', new_quantity: '2' };
+    for (const [wrong, message] of [
+      [{ new_price: '1,200' }, 'The price “1,200” is not clear'],
+      [{ new_product: '' }, 'The name of the new product must'],
+      [{ company: 'Nobody Ltd' }, 'no company with this name'],
+    ] as const)
+      expect(textOf(await admin.submit('/app/opportunities/new', { ...deal, ...wrong }))).toContain(message);
+    expect(textOf(await admin.get('/app/products'))).toContain('No products yet');
+    const { location } = await admin.submit('/app/opportunities/new', deal);
+    const { body } = await customer.get(location!.split('?')[0]!.replace('/app', ''));
+    expect(body).toMatchObject({ price: 2400, details: [{ name: 'Stand', price: 1200, quantity: 2 }] });
+    expect(textOf(await admin.get('/app/products'))).toContain('Stand US$1,200.00 piece 1 offered');
+    await admin.submit(`${location!.split('?')[0]!}/edit`, { new_product: 'Banner', new_price: '5' });
+    expect(textOf(await admin.get(location!))).toMatch(/Stand 2 × .* Banner 1 ×/);
+  });
+
   test('are found by a part of their name, without case and accents', async () => {
     await make(customer, '/products', productBody({ name: 'Prüfstand' }));
     await make(customer, '/products', productBody({ name: 'Chair' }));

@@ -1,4 +1,11 @@
+import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { Transaction } from '../../database/db.ts';
+import { createProduct, listProducts } from '../../queries/sales/products.ts';
+import { listPipelinesWithStages } from '../../queries/sales/pipelines.ts';
+import { ProductCreate } from '../../schemas/products.ts';
+import { findUnstorableText } from '../../text/unstorable.ts';
+import { compile } from '../../validation/validator.ts';
 import {
   createOpportunity,
   deleteOpportunity,
@@ -18,7 +25,6 @@ import { counted, html, count, type Html } from '../base/html.ts';
 import { editor, requireRecord, type EditForm } from '../records/editor.ts';
 import { listCompanies, findCompanies } from '../../queries/crm/companies.ts';
 import { findContacts, listContacts } from '../../queries/crm/contacts.ts';
-import { listProducts } from '../../queries/sales/products.ts';
 import type { Fault } from '../../errors.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { fold } from '../../text/fold.ts';
@@ -38,6 +44,7 @@ import {
   text,
   tick,
   values,
+  formMessage,
   type Choice,
   type Fields,
 } from '../base/forms.ts';
@@ -61,6 +68,7 @@ export const opportunityEdit = (app: FastifyInstance): void =>
     bodyOf: opportunityOf,
     controls: opportunityControls,
     verb: 'Save',
+    prepare: withNewProduct,
     create: (sql, { customerId }, body) => createOpportunity(sql, customerId, body),
     update: updateOpportunity,
     remove: deleteOpportunity,
@@ -225,7 +233,7 @@ export async function opportunityOf(
   const faults: Fault[] = [];
   const company = text(fields, 'company').trim();
   const companyId = company === text(before, 'company') ? undefined : await companyNamed(request, company, faults);
-  const lines = linesOf(rowsOf(fields), stored?.details ?? [], faults);
+  const lines = linesOf([...rowsOf(fields), ...newRowOf(fields, faults)], stored?.details ?? [], faults);
   const added = await contactsAt(request, text(fields, 'emails'), faults);
   const contacts = contactsOf(fields, stored?.contacts_ids ?? [], added);
   const body = {
@@ -235,6 +243,41 @@ export async function opportunityOf(
     products: stored ? linesPatch(stored, lines) : lines.lines,
   };
   return { body, faults };
+}
+
+/** Stands in a body for a product that the form names and that is created with the opportunity. */
+const newProductId = randomUUID();
+
+const newFields = ['new_product', 'new_price', 'new_quantity'] as const;
+
+const checkProduct = compile(ProductCreate);
+
+const productNamed = (fields: Fields) => ({ name: text(fields, 'new_product').trim(), price: 0, unit: 'piece' });
+
+/** Returns the row of the product that a form creates, if it names one. */
+function newRowOf(fields: Fields, faults: Fault[]): Row[] {
+  const [name, price, quantity] = newFields.map((one) => text(fields, one).trim()) as [string, string, string];
+  if (name === '' && price === '' && quantity === '') return [];
+  const wrong = [...findUnstorableText(name), ...checkProduct.faultsOf(productNamed(fields), formMessage)];
+  faults.push(
+    ...wrong.map(({ message }) => ({ path: '/products', message: `the name of the new product ${message}` })),
+  );
+  return [{ id: newProductId, price, quantity: quantity || '1' }];
+}
+
+/** Creates the product that a form names, in the currency of the opportunity, and puts its id into the body. */
+async function withNewProduct(sql: Transaction, request: FastifyRequest, body: object): Promise<object> {
+  const given = JSON.stringify(body);
+  if (!given.includes(newProductId)) return body;
+  const { customerId } = request.caller;
+  const fields = fieldsOf(request);
+  const pipelines = await listPipelinesWithStages(sql, customerId);
+  const pipeline = pipelines.find(({ stages }) =>
+    stages.some(({ id }) => id === canonicalId(text(fields, 'stage_id'))),
+  );
+  const product = { ...productNamed(fields), price: readNumber(text(fields, 'new_price')) ?? 0 };
+  const id = await createProduct(sql, customerId, { ...product, ...(pipeline && { currency: pipeline.currency }) });
+  return JSON.parse(given.replaceAll(newProductId, id)) as object;
 }
 
 /** Returns null for an empty name, and undefined if there is no such company. */
@@ -350,8 +393,27 @@ function productRows(draft: Fields, known: ReadonlyMap<string, string>): Html {
           <input name="price" value="${price}" aria-label="Price of product ${i + 1}" inputmode="decimal" />
           <input name="quantity" value="${quantity}" aria-label="Quantity of product ${i + 1}" inputmode="numeric" />
         </div>`,
-    )}`;
+    )}
+    <div class="product-row">
+      !${newFields.map(
+        (name) =>
+          html`<input
+            name="${name}"
+            value="${text(draft, name)}"
+            aria-label="${newLabels[name]}"
+            maxlength="255"
+            autocomplete="off"
+            !${name === 'new_product' ? 'placeholder="or a new product"' : 'inputmode="decimal"'}
+          />`,
+      )}
+    </div>`;
 }
+
+const newLabels = {
+  new_product: 'Name of a new product',
+  new_price: 'Price of the new product',
+  new_quantity: 'Quantity of the new product',
+};
 
 const productChoice = (known: ReadonlyMap<string, string>, i: number): Html =>
   select(html`name="product" aria-label="Product ${i + 1}"`, [['', '–'], ...known], '');

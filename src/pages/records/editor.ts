@@ -43,6 +43,8 @@ export interface Editable<Row> {
   verb: 'Create' | 'Save';
   /** Further buttons. One that sends `preview` as `do` only shows the form again. */
   buttons?: Html;
+  /** Makes, in the same transaction, what the body refers to. Returns the body with it. */
+  prepare?: (sql: Transaction, request: FastifyRequest, body: object) => Promise<object>;
   create: (sql: Transaction, caller: FastifyRequest['caller'], body: never) => Promise<string>;
   update: UpdateRecord<never>;
   /** Undefined: such records are not deleted. */
@@ -76,6 +78,8 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   const below = path.replace('/app', '');
   const backOf = kind.back ?? (({ id }: Row) => `${path}/${id}`);
   const told = (what: string): string => (kind.isTold ? `?done=${what}` : '');
+  const prepare = async (sql: Transaction, request: FastifyRequest, body: object) =>
+    ((await kind.prepare?.(sql, request, body)) ?? body) as never;
   const checkNew = compile(kind.schemas.create);
   const checkPatch = compile(kind.schemas.patch);
 
@@ -85,7 +89,9 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       const { body, faults } = await kind.bodyOf(request, undefined);
       requireValid(checkNew, body, faults);
       if (isPreview(request)) return notSent;
-      const id = await once(request, (sql) => kind.create(sql, request.caller, body as never));
+      const id = await once(request, async (sql) =>
+        kind.create(sql, request.caller, await prepare(sql, request, body)),
+      );
       return id === undefined ? `${path}?done=sent` : `${path}/${id}${told('created')}`;
     },
   });
@@ -100,7 +106,9 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       requireValid(checkPatch, body, faults);
       if (isPreview(request)) return notSent;
       try {
-        await db.transaction((sql) => kind.update(sql, caller.customerId, found.id, body as never, etag));
+        await db.transaction(async (sql) =>
+          kind.update(sql, caller.customerId, found.id, await prepare(sql, request, body), etag),
+        );
       } catch (error) {
         if (isStale(error)) return conflictOf(noun);
         throw error;
