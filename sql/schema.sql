@@ -467,7 +467,7 @@ create table import_mappings (
   mapping     jsonb          not null,
   used_at     timestamptz(3) not null,
   constraint import_mappings_pkey primary key (customer_id, object, headers),
-  constraint import_mappings_object_known check (object = any (array['contacts', 'companies']))
+  constraint import_mappings_object_known check (object = any (array['contacts', 'companies', 'products', 'opportunities']))
 );
 grant delete, insert, select, update on import_mappings to sales_data_api;
 comment on table import_mappings is 'The mapping that the last import of a file with these headers has used. The newest 100 of a customer are kept.';
@@ -548,7 +548,7 @@ create table imports (
   constraint imports_invalid_values_known check (invalid_values = any (array['skip', 'fail'])),
   constraint imports_match_whole check ((match is null) = (mode = 'create')),
   constraint imports_mode_known check (mode = any (array['create', 'update', 'upsert'])),
-  constraint imports_object_known check (object = any (array['contacts', 'companies'])),
+  constraint imports_object_known check (object = any (array['contacts', 'companies', 'products', 'opportunities'])),
   constraint imports_status_known check (status = any (array['UPLOADING', 'UPLOADED', 'PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'CANCELLED'])),
   constraint imports_warnings_of_written check (warnings >= 0 and warnings <= (created + updated + unchanged)),
   constraint imports_written_within_total check ((created + updated + unchanged + failed) <= total)

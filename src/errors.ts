@@ -89,11 +89,11 @@ export const notFound = (noun: string, paths: string[] = []): DomainError =>
 /**
  * Creates the error for a request body that refers to records which do not exist.
  * @param missing For each missing record, its kind (such as `contact`) and a JSON pointer to its id in the request
- *   body.
+ *   body. Default of the message: `no such contact`.
  */
-export function missingReferences(missing: { noun: string; path: string }[]): DomainError {
+export function missingReferences(missing: { noun: string; path: string; message?: string }[]): DomainError {
   const nouns = [...new Set(missing.map(({ noun }) => noun))];
-  const faults = missing.map(({ noun, path }) => ({ path, message: `no such ${noun}` }));
+  const faults = missing.map(({ noun, path, message = `no such ${noun}` }) => ({ path, message }));
   return new DomainError('not_found', counted(`No such ${nouns.join(', ')}`, faults), { faults });
 }
 
@@ -103,6 +103,8 @@ export function missingReferences(missing: { noun: string; path: string }[]): Do
  */
 export const counted = (message: string, { length }: Fault[]): string =>
   length > maxFaults ? `${message} (${length} values)` : message;
+
+export const noRoute = (): DomainError => new DomainError('not_found', 'No such route: see /docs for all of them');
 
 export const conflict = (message: string, faults: Fault[] = []): DomainError =>
   new DomainError('conflict', counted(message, faults), { faults });

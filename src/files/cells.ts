@@ -22,13 +22,14 @@ export interface Cell {
  * - `instant`: a time as text, in ISO 8601.
  * - `number`: a JSON number.
  * - `texts`: an array of strings, separated by `;`.
+ * - `own ids`: the same, of records that are named by their external ids. Only in imports.
  * - `phones`: an array of phone numbers, separated by `;`, or as JSON.
  * - `json`: any JSON value.
  * - `custom`: the value of a custom field. It is read as text, and converted later to the type of its column.
  * - `sheet number`: the same, but a number of a sheet is a number: it has no decimal comma.
  */
 export type CellType =
-  'text' | 'exact' | 'instant' | 'number' | 'texts' | 'phones' | 'json' | 'custom' | 'sheet number';
+  'text' | 'exact' | 'instant' | 'number' | 'texts' | 'own ids' | 'phones' | 'json' | 'custom' | 'sheet number';
 
 interface Rules {
   /** For a value that is not null. */
@@ -61,7 +62,11 @@ const rules: Record<CellType, Rules> = {
     },
     isQuoted: (text: string) => text !== text.trim() || isNothing(text),
   },
-  instant: asItIs,
+  instant: {
+    ...asItIs,
+    // As a spreadsheet shows midnight.
+    read: ({ text }) => (/^\d{4}-\d{2}-\d{2}$/.test(trimText(text)) ? `${trimText(text)}T00:00:00Z` : text),
+  },
   number: {
     write: (number: number) => JSON.stringify(number),
     // Text that is not a number stays text, so that the schema of the field rejects it.
@@ -71,6 +76,7 @@ const rules: Record<CellType, Rules> = {
     write: (texts: string[]) => texts.join(';'),
     read: ({ text }) => parts(text),
   },
+  'own ids': { ...asItIs, read: ({ text }) => parts(text).map((external_id) => ({ external_id })) },
   phones: { write: writePhones, read: ({ text }) => readPhones(text) },
   json: { write: (value: unknown) => JSON.stringify(value), read: ({ text }) => readJson(text) },
   custom,

@@ -137,7 +137,8 @@ function faultOf(fields: FileFields, selected: readonly unknown[], name: unknown
 /** Returns undefined if an import cannot write such a field. JSON of callers cannot have the key `__proto__` either. */
 export const columnNamed = (fields: FileFields, name: string): FileColumn | undefined =>
   (isFileField(fields, name) && name !== 'custom_fields.__proto__') ||
-  (fields.noun === 'contacts' && Object.hasOwn(companyKeys, name))
+  (fields.noun === 'contacts' && Object.hasOwn(companyKeys, name)) ||
+  Object.hasOwn(fields.references ?? {}, name)
     ? columnOf(fields, name)
     : undefined;
 
@@ -163,6 +164,12 @@ function columnOf(fields: FileFields, name: string): FileColumn {
     const path: Path = [name];
     return { name, header: name, type: 'texts', shown: path, item: path, isNullable: false, mayBeEmpty: true };
   }
+  const reference = fields.references?.[name];
+  if (reference) {
+    const { type, item } = reference;
+    const kind = type === 'text' ? 'text' : undefined;
+    return { name, header: name, type, kind, maxLength: 255, shown: item, item, isNullable: false, mayBeEmpty: false };
+  }
   if (Object.hasOwn(partsOfCompany, name)) {
     const shown: Path = ['company', partsOfCompany[name as keyof typeof partsOfCompany]];
     const item: Path = ['company', name.slice('company.'.length)];
@@ -185,7 +192,7 @@ function columnOf(fields: FileFields, name: string): FileColumn {
   return {
     name,
     header: name,
-    type: name === externalId ? 'exact' : cellTypeOf(shown.properties[name]!),
+    type: name === externalId ? 'exact' : cellTypeOf(name, shown.properties[name]!),
     kind: kindOf(name, written),
     maxLength: written['format'] === 'name' ? 255 : (written['maxLength'] as number | undefined),
     shown: [name],
@@ -200,7 +207,7 @@ const partsOfCompany = { ...companyParts, ...companyKeys };
 
 const typesOf = (schema: TSchema): string[] => [schema['type']].flat() as string[];
 
-function cellTypeOf(schema: TSchema): CellType {
+function cellTypeOf(name: string, schema: TSchema): CellType {
   switch (typesOf(schema)[0]) {
     case 'string':
       return schema['format'] === 'date-time' ? 'instant' : 'text';
@@ -208,7 +215,8 @@ function cellTypeOf(schema: TSchema): CellType {
     case 'number':
       return 'number';
     case 'array':
-      return typesOf(schema['items'] as TSchema)[0] === 'string' ? 'texts' : 'phones';
+      if (typesOf(schema['items'] as TSchema)[0] === 'string') return 'texts';
+      return kinds[name] === 'phones' ? 'phones' : 'json';
     default:
       return 'json';
   }

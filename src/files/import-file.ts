@@ -1,12 +1,12 @@
-import { companyFileFields, contactFileFields, type FileFields } from '../schemas/files.ts';
+import { importedFields } from '../schemas/files.ts';
 import type { DeclaredField } from '../schemas/base/declared-fields.ts';
 import type { MatchField } from '../schemas/batches.ts';
-import type { ImportFormat, InvalidValues, Mapping } from '../schemas/imports.ts';
+import type { ImportFormat, ImportObject, InvalidValues, Mapping } from '../schemas/imports.ts';
 import { columnNamed, fullNameColumn, type FileColumn } from './columns.ts';
 
 /** What an import's file contains, and how its records are imported. */
 export interface ImportFile {
-  object: 'contacts' | 'companies';
+  object: ImportObject;
   mode: 'create' | 'update' | 'upsert';
   /** Identifies the existing record. Default: `id`. Ignored in the mode `create`. */
   match?: MatchField | undefined;
@@ -28,17 +28,12 @@ export interface ImportFile {
   declared?: readonly DeclaredField[] | undefined;
 }
 
-const fieldsOf: Record<ImportFile['object'], FileFields> = {
-  contacts: contactFileFields,
-  companies: companyFileFields,
-};
-
 /** Returns undefined if the import only creates records. */
 export const matchOf = ({ mode, match }: ImportFile): MatchField | undefined =>
   mode === 'create' ? undefined : (match ?? 'id');
 
 export const importColumn = (object: ImportFile['object'], field: string): FileColumn | undefined =>
-  object === 'contacts' && field === fullNameColumn.name ? fullNameColumn : columnNamed(fieldsOf[object], field);
+  object === 'contacts' && field === fullNameColumn.name ? fullNameColumn : columnNamed(importedFields[object], field);
 
 /** Returns what is declared of the field of a column. */
 export const declaredColumn = ({ declared }: ImportFile, field: string | null): DeclaredField | undefined =>
@@ -52,7 +47,7 @@ export const invalidValuesOf = ({ format, invalidValues }: ImportFile): InvalidV
  * Returns the read-only fields, such as `score`, which an import ignores, and `id` unless it identifies the records.
  */
 export function ignoredFields(file: ImportFile): ReadonlySet<string> {
-  const { shown, create } = fieldsOf[file.object];
+  const { shown, create } = importedFields[file.object];
   const written = new Set([...Object.keys(create.properties), matchOf(file)]);
   return new Set(Object.keys(shown.properties).filter((name) => !written.has(name)));
 }

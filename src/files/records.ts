@@ -42,7 +42,9 @@ export function itemOfCells(
       if (faults.length > maxFaults) break;
     }
   }
-  return { item: withoutNullCompany(assemble(values)), faults };
+  const item = assemble(values);
+  for (const field of ['company', 'company_id']) withoutNullParts(item, field);
+  return { item, faults };
 }
 
 /** The value of a column such as `company.id` is put in a nested object. */
@@ -60,14 +62,12 @@ function assemble(values: (readonly [FileColumn, unknown])[]): Json {
   return item;
 }
 
-/** Removes null values from `company`. If all are null, sets it to null, which means no company. */
-function withoutNullCompany(item: Json): Json {
-  const { company } = item;
-  if (typeof company !== 'object' || company === null) return item;
-  const values = Object.values(company);
-  if (values.length > 0 && !values.includes(null)) return item;
+/** Removes null values from a company. If all are null, sets it to null, which means no company. */
+function withoutNullParts(item: Json, field: string): void {
+  const company = item[field];
+  if (typeof company !== 'object' || company === null) return;
   const given = Object.entries(company).filter(([, value]) => value !== null);
-  return { ...item, company: given.length > 0 ? Object.fromEntries(given) : null };
+  item[field] = given.length > 0 ? Object.fromEntries(given) : null;
 }
 
 /** Removes a value from an item. Of a custom field only its key; of other fields that have parts all, because they belong together. */

@@ -22,27 +22,34 @@ export function rowsOf<Row>(reply: FastifyReply, { rows, nextCursor }: Page<Row>
   return rows;
 }
 
-interface Kind {
+interface Exportable {
   path: string;
   tags: string[];
-  scope: 'contacts' | 'companies' | 'activities';
-  noun: 'contact' | 'company' | 'activity';
-  schemas: { list: TSchema; count: TSchema; export: TSchema; shown: TSchema };
-  list: (db: Database, customerId: string, request: ListRequest) => Promise<Page<object>>;
-  count: (db: Database, customerId: string, request: ListRequest) => Promise<Metadata>;
+  scope: 'contacts' | 'companies' | 'activities' | 'products' | 'opportunities';
+  noun: 'contact' | 'company' | 'activity' | 'product' | 'opportunity';
   export: (db: Database, customerId: string, request: ListRequest) => ExportedRecords;
 }
 
-export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], kind: Kind): void {
-  const { path, tags, noun, scope: plural, schemas } = kind;
-  const access = { scope: `${plural}:read` } as const;
-  const title = `${plural[0]!.toUpperCase()}${plural.slice(1)}`;
-  const about = (verb: string, description: string) => ({
-    operationId: `${verb.toLowerCase()}${title}`,
+interface Kind extends Exportable {
+  scope: 'contacts' | 'companies' | 'activities';
+  schemas: { list: TSchema; count: TSchema; export: TSchema; shown: TSchema };
+  list: (db: Database, customerId: string, request: ListRequest) => Promise<Page<object>>;
+  count: (db: Database, customerId: string, request: ListRequest) => Promise<Metadata>;
+}
+
+const aboutOf =
+  ({ scope: plural, tags }: Exportable) =>
+  (verb: string, description: string) => ({
+    operationId: `${verb.toLowerCase()}${plural[0]!.toUpperCase()}${plural.slice(1)}`,
     summary: `${verb} ${plural}`,
     description,
     tags,
   });
+
+export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], kind: Kind): void {
+  const { path, noun, scope: plural, schemas } = kind;
+  const access = { scope: `${plural}:read` } as const;
+  const about = aboutOf(kind);
 
   app.post(
     `${path}/list`,
@@ -79,30 +86,7 @@ export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], ki
     async ({ db, caller, body }) => kind.count(db, caller.customerId, body as ListRequest),
   );
 
-  app.post(
-    `${path}/export`,
-    {
-      config: { access, limit: 'bulk', concurrent: 'exports', isLong: true },
-      schema: {
-        ...about(
-          'Export',
-          `Returns every ${noun} that the list would page through, in the same order, as one file. The file is sent ` +
-            'while it is read: if the connection breaks off, it is incomplete. Who follows the feed of changes from the ' +
-            'cursor in the header `x-events-cursor` misses nothing. Each customer can have two exports running at a ' +
-            'time; one more is 429.',
-        ),
-        body: schemas.export,
-        response: { 200: ExportedFile },
-      },
-    },
-    async (request, reply) => {
-      const body = request.body as ListRequest & { format: ExportFormat; fields?: GivenFields };
-      // Read before the records: what changes while they are read follows this cursor.
-      const end = await findEnd(request.db, request.caller.customerId);
-      void reply.header('x-events-cursor', (await app.feedCursors()).encode(request.caller.customerId, end));
-      return sendExport(request, reply, kind.export(request.db, request.caller.customerId, body), body);
-    },
-  );
+  addExport(app, kind, schemas.export);
 
   if (plural === 'activities') return;
   app.post(
@@ -124,6 +108,33 @@ export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], ki
       const { buckets = 64, bucket } = body;
       const { place, buckets: found } = await readDigest(db, customerId, plural, { buckets, bucket });
       return { cursor: (await app.feedCursors()).encode(customerId, place), buckets: found };
+    },
+  );
+}
+
+export function addExport(app: Parameters<FastifyPluginAsyncTypebox>[0], kind: Exportable, schema: TSchema): void {
+  app.post(
+    `${kind.path}/export`,
+    {
+      config: { access: { scope: `${kind.scope}:read` }, limit: 'bulk', concurrent: 'exports', isLong: true },
+      schema: {
+        ...aboutOf(kind)(
+          'Export',
+          `Returns every ${kind.noun} that the list would page through, in the same order, as one file. The file is sent ` +
+            'while it is read: if the connection breaks off, it is incomplete. Who follows the feed of changes from the ' +
+            'cursor in the header `x-events-cursor` misses nothing. Each customer can have two exports running at a ' +
+            'time; one more is 429.',
+        ),
+        body: schema,
+        response: { 200: ExportedFile },
+      },
+    },
+    async (request, reply) => {
+      const body = request.body as ListRequest & { format: ExportFormat; fields?: GivenFields };
+      // Read before the records: what changes while they are read follows this cursor.
+      const end = await findEnd(request.db, request.caller.customerId);
+      void reply.header('x-events-cursor', (await app.feedCursors()).encode(request.caller.customerId, end));
+      return sendExport(request, reply, kind.export(request.db, request.caller.customerId, body), body);
     },
   );
 }

@@ -42,7 +42,7 @@ const imports: FastifyPluginAsyncTypebox = async (app) => {
         operationId: 'createImport',
         summary: 'Begin an import',
         description:
-          'Begins an import of contacts or companies from a file. Send the file afterwards with `PUT /imports/{id}/file`. ' +
+          'Begins an import of contacts, companies, products or opportunities from a file. Send the file afterwards with `PUT /imports/{id}/file`. ' +
           'The key needs the scopes of the mode for this kind of records: create, update, or both for an upsert; ' +
           'otherwise the response is 403. A key with `approve_over.records` starts the import by `POST /imports/{id}/start`, ' +
           'not by sending the file. A customer can have three imports under way, and 20 that wait for their file or their start; one more is 409.',

@@ -7,6 +7,7 @@ import {
   updateOpportunity,
   createOpportunity,
   deleteOpportunity,
+  exportOpportunities,
   findOpportunities,
   listOpportunities,
 } from '../queries/sales/opportunities.ts';
@@ -15,19 +16,18 @@ import { listStages } from '../queries/sales/stages.ts';
 import { ErrorBody, IdParams } from '../schemas/base/wire.ts';
 import { Pipeline, PipelineListItem, StageListItem, StageQuery } from '../schemas/pipelines.ts';
 import { Opportunity, OpportunityCreate, OpportunityPatch, OpportunityQuery } from '../schemas/opportunities.ts';
-import { rowsOf } from '../plugins/record-list-routes.ts';
+import { addExport, rowsOf } from '../plugins/record-list-routes.ts';
+import { OpportunityExport } from '../schemas/files.ts';
 import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['opportunities'];
 
 const opportunities: FastifyPluginAsyncTypebox = async (app) => {
+  const kind = { path: '/opportunities', tags, scope: 'opportunities', noun: 'opportunity' } as const;
   const one = recordRoutes(app, {
-    path: '/opportunities',
-    tags,
-    scope: 'opportunities',
+    ...kind,
     operation: 'Opportunity',
     title: 'an opportunity',
-    noun: 'opportunity',
   });
 
   // Listing answers with 201, as the contract requires.
@@ -49,6 +49,8 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
     async ({ db, caller, body }, reply) =>
       rowsOf(reply.code(201), await listOpportunities(db, caller.customerId, body)),
   );
+
+  addExport(app, { ...kind, export: exportOpportunities }, OpportunityExport);
 
   one.create(OpportunityCreate, createOpportunity, {
     description:

@@ -1,19 +1,25 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { updateProduct, createProduct, deleteProduct, findProducts, listProducts } from '../queries/sales/products.ts';
+import {
+  updateProduct,
+  createProduct,
+  deleteProduct,
+  exportProducts,
+  findProducts,
+  listProducts,
+} from '../queries/sales/products.ts';
 import { Product, ProductCreate, ProductListItem, ProductPatch, ProductQuery } from '../schemas/products.ts';
-import { rowsOf } from '../plugins/record-list-routes.ts';
+import { addExport, rowsOf } from '../plugins/record-list-routes.ts';
+import { ProductExport } from '../schemas/files.ts';
 import { recordRoutes } from '../plugins/record-routes.ts';
 
 const tags = ['products'];
 
 const products: FastifyPluginAsyncTypebox = async (app) => {
+  const kind = { path: '/products', tags, scope: 'products', noun: 'product' } as const;
   const one = recordRoutes(app, {
-    path: '/products',
-    tags,
-    scope: 'products',
+    ...kind,
     operation: 'Product',
     title: 'a product',
-    noun: 'product',
   });
 
   // Listing answers with 201, as the contract requires.
@@ -34,6 +40,8 @@ const products: FastifyPluginAsyncTypebox = async (app) => {
     },
     async ({ db, caller, body }, reply) => rowsOf(reply.code(201), await listProducts(db, caller.customerId, body)),
   );
+
+  addExport(app, { ...kind, export: exportProducts }, ProductExport);
 
   one.create(ProductCreate, createProduct, {
     description:

@@ -17,8 +17,15 @@ import {
   companyTable,
 } from './companies.ts';
 import { Contact, ContactCreate, contactFilterFields, ContactFilters, ContactPatch, contactTable } from './contacts.ts';
-import { Opportunity, OpportunityCreate, OpportunityPatch, opportunityTable } from './opportunities.ts';
-import { Product, ProductCreate, ProductPatch, productTable } from './products.ts';
+import {
+  Opportunity,
+  OpportunityCreate,
+  opportunityFilterFields,
+  OpportunityFilters,
+  OpportunityPatch,
+  opportunityTable,
+} from './opportunities.ts';
+import { Product, ProductCreate, productFilterFields, ProductFilters, ProductPatch, productTable } from './products.ts';
 import { customKey, indexed, nameOf, orderOf, type FilterFields, type GivenOrder } from './filters.ts';
 import { Enum, Strict } from './base/wire.ts';
 
@@ -41,6 +48,14 @@ export interface FileFields {
   readonly create: TObject;
   readonly patch: TObject;
   readonly table: FieldTable;
+  /** Columns of imports only, which name other records by something else than their ids. */
+  readonly references?: Readonly<Record<string, ReferenceColumn>>;
+}
+
+export interface ReferenceColumn {
+  type: 'text' | 'exact' | 'own ids';
+  /** The value's place in a request body. */
+  item: readonly [field: string, part?: string];
 }
 
 export const contactFileFields: FileFields = {
@@ -77,11 +92,26 @@ export const productFileFields: FileFields = {
 
 export const opportunityFileFields: FileFields = {
   noun: 'opportunities',
-  shown: Opportunity,
+  // Files have the lines as requests do.
+  shown: Type.Object({ ...Opportunity.properties, products: OpportunityCreate.properties.products }),
   create: OpportunityCreate,
   patch: OpportunityPatch,
   table: opportunityTable,
+  references: {
+    pipeline: { type: 'text', item: ['stage_id', 'pipeline'] },
+    stage: { type: 'text', item: ['stage_id', 'stage'] },
+    'company.external_id': { type: 'exact', item: ['company_id', 'external_id'] },
+    'contacts.external_id': { type: 'own ids', item: ['contacts_ids'] },
+  },
 };
+
+/** What files of imports contain. */
+export const importedFields = {
+  contacts: contactFileFields,
+  companies: companyFileFields,
+  products: productFileFields,
+  opportunities: opportunityFileFields,
+} as const satisfies Record<string, FileFields>;
 
 /** Fields of a contact's company in files, with their names in responses. */
 export const companyParts = {
@@ -187,6 +217,10 @@ export const ContactExport = exportOf(contactFileFields, contactFilterFields, Co
 });
 export const CompanyExport = exportOf(companyFileFields, companyFilterFields, CompanyFilters, {
   industry: 'Computing',
+});
+export const ProductExport = exportOf(productFileFields, productFilterFields, ProductFilters, { active: true });
+export const OpportunityExport = exportOf(opportunityFileFields, opportunityFilterFields, OpportunityFilters, {
+  price: { gte: 1000 },
 });
 export const ActivityExport = exportOf(activityFileFields, activityFilterFields, ActivityFilters, { type: 'call' });
 

@@ -1,5 +1,5 @@
 import { Type, type Static } from '@sinclair/typebox';
-import { companyBatches, contactBatches, type MatchField } from './batches.ts';
+import { companyBatches, contactBatches, opportunityBatches, productBatches, type BatchKind } from './batches.ts';
 import { FieldChanges } from './events/changes.ts';
 import type { Scope } from './base/scopes.ts';
 import {
@@ -16,18 +16,21 @@ import {
   Uuid,
 } from './base/wire.ts';
 
-export const importObjects = ['contacts', 'companies'] as const;
+export const importObjects = ['contacts', 'companies', 'products', 'opportunities'] as const;
 export type ImportObject = (typeof importObjects)[number];
 
 export const importModes = ['create', 'update', 'upsert'] as const;
 export type ImportMode = (typeof importModes)[number];
 
-export const importMatches: Record<ImportObject, readonly MatchField[]> = {
-  contacts: contactBatches.matches,
-  companies: companyBatches.matches,
+/** A record of a file is an item of such a batch. */
+export const importedKinds: Record<ImportObject, BatchKind> = {
+  contacts: contactBatches,
+  companies: companyBatches,
+  products: productBatches,
+  opportunities: opportunityBatches,
 };
 
-const allMatches = [...new Set(Object.values(importMatches).flat())];
+const allMatches = [...new Set(Object.values(importedKinds).flatMap(({ matches }) => matches))];
 
 /**
  * `UPLOADING → UPLOADED → PENDING → PROCESSING → COMPLETED | FAILED | CANCELLED`. An import that starts by itself skips

@@ -67,7 +67,7 @@ export interface Records {
 
 /** What an import does, as its request says. */
 interface ImportKind {
-  object: 'contacts' | 'companies';
+  object: 'contacts' | 'companies' | 'products' | 'opportunities';
   mode: 'create' | 'update';
 }
 
@@ -77,6 +77,10 @@ const importKinds: Partial<Record<Scope, ImportKind>> = {
   'contacts:update': { object: 'contacts', mode: 'update' },
   'companies:create': { object: 'companies', mode: 'create' },
   'companies:update': { object: 'companies', mode: 'update' },
+  'products:create': { object: 'products', mode: 'create' },
+  'products:update': { object: 'products', mode: 'update' },
+  'opportunities:create': { object: 'opportunities', mode: 'create' },
+  'opportunities:update': { object: 'opportunities', mode: 'update' },
 };
 
 type Kind = Exclude<keyof Records, 'customer' | 'adminEmail' | 'jobs' | 'importKind'>;

@@ -8,12 +8,13 @@ const folder = join(import.meta.dirname, 'released');
 const document = JSON.parse(await readFile(join(import.meta.dirname, 'openapi.json'), 'utf8'));
 
 /**
- * What looks like a break and is none: more keys may read jobs and their end, a job of the new type `undo` has no pool, and
- * lists of products and opportunities take further filters.
+ * What looks like a break and is none: more keys may read jobs and their end, and import files, a job of the new type `undo`
+ * has no pool, and lists of products and opportunities take further filters.
  */
 const allowed = [
   /^gone: op (GET|POST) \/api\/ext\/service-handler\/(\{id\}|list)\S* scopes payment_prospect:create verify_email:create list_contacts:read$/,
   /^gone: op POST \/api\/ext\/events\/list scopes /,
+  /^gone: op (GET|POST|PUT|PATCH) \/api\/ext\/imports\S* scopes contacts:create contacts:update companies:create companies:update$/,
   /^gone: in OpportunityFilters\.(stage|company|contact)_id(\[\])?: /,
   /^gone: in (POST \/api\/ext\/products\/list {2}is )?PageQuery/,
   /^new: out ServiceJob\.credits\.pool: null$/,

@@ -286,6 +286,23 @@ const acts: [string, Act][] = [
       return id;
     },
   ],
+  [
+    'an import of products',
+    async () => {
+      const csv = 'external_id,name,unit,price\nx1,New,piece,1.5\nx2,Newer,piece,2\n';
+      const { id } = await importFile(app, customer, { object: 'products', mode: 'create', format: 'csv' }, csv);
+      return id;
+    },
+  ],
+  [
+    'an import of opportunities',
+    async ({ deals, products, companies }) => {
+      const lines = `[{""id"":""${products[2]}"",""price"":1,""quantity"":7}]`;
+      const csv = `id,name,pipeline,stage,products,company_id\n${deals[0]},Renamed,sales,won,"${lines}",${companies[2]}\n`;
+      const { id } = await importFile(app, customer, { object: 'opportunities', mode: 'update', format: 'csv' }, csv);
+      return id;
+    },
+  ],
 ];
 
 describe('the undo of', () => {

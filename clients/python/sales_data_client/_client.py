@@ -151,6 +151,50 @@ class SalesData(Calls):
             content_encoding=content_encoding,
         )
 
+    def import_products(
+        self,
+        file: Upload,
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Import], None] | None = None,
+        idempotency_key: str | None = None,
+        content_encoding: str | None = None,
+        **settings: Unpack[ImportSettings],
+    ) -> ImportResult:
+        """Imports products from a file, as `import_contacts` does contacts."""
+        return import_file(
+            self,
+            "products",
+            file,
+            settings,
+            timeout=timeout,
+            on_progress=on_progress,
+            idempotency_key=idempotency_key,
+            content_encoding=content_encoding,
+        )
+
+    def import_opportunities(
+        self,
+        file: Upload,
+        *,
+        timeout: float | None = None,
+        on_progress: Callable[[Import], None] | None = None,
+        idempotency_key: str | None = None,
+        content_encoding: str | None = None,
+        **settings: Unpack[ImportSettings],
+    ) -> ImportResult:
+        """Imports opportunities from a file, as `import_contacts` does contacts."""
+        return import_file(
+            self,
+            "opportunities",
+            file,
+            settings,
+            timeout=timeout,
+            on_progress=on_progress,
+            idempotency_key=idempotency_key,
+            content_encoding=content_encoding,
+        )
+
     def _wait_for(
         self, name: str, id: str, timeout: float | None, on_progress: Callable[[Any], None] | None
     ) -> Any:

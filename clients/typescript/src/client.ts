@@ -245,6 +245,16 @@ export class SalesData {
     return importFile(this, 'companies', file, options);
   }
 
+  /** Imports products from a file, as `importContacts` does contacts. */
+  importProducts(file: BodyInit, options: ImportOptions): Promise<ImportResult> {
+    return importFile(this, 'products', file, options);
+  }
+
+  /** Imports opportunities from a file, as `importContacts` does contacts. */
+  importOpportunities(file: BodyInit, options: ImportOptions): Promise<ImportResult> {
+    return importFile(this, 'opportunities', file, options);
+  }
+
   async #waitFor<T extends { status: string }>(
     read: (options: CallOptions) => Promise<T>,
     { signal, timeoutMs = Infinity, onProgress }: WaitOptions<T>,

@@ -23,7 +23,7 @@ import type { MatchField } from '../../schemas/batches.ts';
 import {
   customTypes,
   importFormats,
-  importMatches,
+  importedKinds,
   importModes,
   invalidValues,
   type Import,
@@ -69,7 +69,7 @@ export function defineImport(command: Command, object: ImportObject): void {
     .addOption(new Option('--mode <mode>', 'what to do with the records').choices(importModes).default('create'))
     .addOption(
       new Option('--match <field>', 'field that names the stored record; default for update: id').choices(
-        importMatches[object],
+        importedKinds[object].matches,
       ),
     )
     .addOption(new Option('--format <format>', 'default: as the file shows').choices(importFormats))

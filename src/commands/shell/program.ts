@@ -17,6 +17,14 @@ export const commands: Record<string, { about: string; load: () => Promise<Comma
   },
   contacts: { about: "import, export, merge and enrich customers' contacts", load: () => import('../contacts.ts') },
   companies: { about: "import, export and merge customers' companies", load: () => import('../companies.ts') },
+  products: {
+    about: "import and export customers' products",
+    load: async () => (await import('../sales.ts')).products,
+  },
+  opportunities: {
+    about: "import and export customers' opportunities",
+    load: async () => (await import('../sales.ts')).opportunities,
+  },
   pipeline: { about: "manage customers' pipelines", load: () => import('../pipeline.ts') },
   credits: { about: 'show, grant, adjust and check credits', load: () => import('../credits.ts') },
   jobs: { about: 'list, cancel and retry the jobs that spend credits', load: () => import('../jobs.ts') },

@@ -20,17 +20,25 @@ export function clashesOf(headers: readonly string[], columns: readonly (string 
     else faults.push(clash(headers[other]!, headers[i]!, field));
   }
   for (const [field, i] of first) {
-    const whole = wholeOf(field);
-    const other = whole === undefined ? undefined : first.get(whole);
-    if (other !== undefined) faults.push(clash(headers[other]!, headers[i]!, whole!));
+    const whole = wholesOf(field).find((one) => first.has(one));
+    if (whole !== undefined) faults.push(clash(headers[first.get(whole)!]!, headers[i]!, whole));
   }
   return faults;
 }
 
-/** Returns the field of which another is a part. */
-function wholeOf(field: string): string | undefined {
-  if (field === 'first_name' || field === 'last_name') return 'full_name';
-  return field.includes('.') ? field.slice(0, field.indexOf('.')) : undefined;
+const wholes: Readonly<Record<string, string>> = {
+  first_name: 'full_name',
+  last_name: 'full_name',
+  pipeline: 'stage_id',
+  stage: 'stage_id',
+  'contacts.external_id': 'contacts_ids',
+};
+
+/** Returns the fields of which another is a part, or which it names by another value. */
+function wholesOf(field: string): string[] {
+  if (Object.hasOwn(wholes, field)) return [wholes[field]!];
+  const name = field.split('.', 1)[0]!;
+  return name === field ? [] : [name, `${name}_id`];
 }
 
 const clash = (first: string, second: string, field: string): Fault => ({

@@ -109,6 +109,7 @@ export function fieldOfContents(
   contents: Contents,
   reader: ValueReader,
 ): string | undefined {
+  if (object !== 'contacts' && object !== 'companies') return undefined;
   const least = /\b(?:url|link|profile?)\b/i.test(header) ? 1 : minimum;
   if (contents.length < least || isOfOthers(header)) return undefined;
   const isMostly = (test: (text: string) => boolean): boolean => share(contents, test) >= enough;

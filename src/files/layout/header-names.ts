@@ -14,16 +14,13 @@ export interface OpenName {
   without?: readonly string[];
 }
 
-const openNames: Record<ImportObject, readonly (Omit<OpenName, 'keys'> & { names: string })[]> = {
-  contacts: [
-    { names: 'Nombre', field: 'first_name', beside: ['last_name'] },
-    { names: 'Name|Nom', field: 'last_name', beside: ['first_name'] },
-    { names: 'Name|Nom|Nombre', field: 'full_name', without: ['first_name', 'last_name'] },
-    // Beside a job title, it is a salutation.
-    { names: 'Title|Titel|Titre', field: 'job_title' },
-  ],
-  companies: [],
-};
+const openNames: readonly (Omit<OpenName, 'keys'> & { names: string })[] = [
+  { names: 'Nombre', field: 'first_name', beside: ['last_name'] },
+  { names: 'Name|Nom', field: 'last_name', beside: ['first_name'] },
+  { names: 'Name|Nom|Nombre', field: 'full_name', without: ['first_name', 'last_name'] },
+  // Beside a job title, it is a salutation.
+  { names: 'Title|Titel|Titre', field: 'job_title' },
+];
 
 /** Returns the form in which headers are compared. */
 export const headerKey = (header: string): string => words(header).join('');
@@ -59,9 +56,14 @@ function knownNames(table: FieldTable): ReadonlyMap<string, KnownName> {
 export const namesOfFields: Record<ImportObject, ReadonlyMap<string, KnownName>> = {
   contacts: knownNames(contactTable),
   companies: knownNames(companyTable),
+  // Their columns are not guessed.
+  products: new Map(),
+  opportunities: new Map(),
 };
 
 export const openNamesOf: Record<ImportObject, readonly OpenName[]> = {
-  contacts: openNames.contacts.map(({ names, ...rest }) => ({ keys: keysOf(names), ...rest })),
+  contacts: openNames.map(({ names, ...rest }) => ({ keys: keysOf(names), ...rest })),
   companies: [],
+  products: [],
+  opportunities: [],
 };

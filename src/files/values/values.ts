@@ -64,8 +64,8 @@ export function readValues(
   texts: readonly (string | undefined)[],
 ): { item: Json; faults: Fault[] } {
   const item: Json = { ...raw };
-  for (const field of ['company', 'custom_fields'])
-    if (typeof raw[field] === 'object' && raw[field] !== null) item[field] = { ...raw[field] };
+  for (const [field, value] of Object.entries(raw))
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) item[field] = { ...value };
   const faults: Fault[] = [];
   const furtherEmails: string[] = [];
   let path: Column['item'] = [''];

@@ -5,7 +5,8 @@ import { removeValue } from '../../files/records.ts';
 import type { ImportSettings } from '../../queries/imports/imports.ts';
 import { declaredFaults, type Declared } from '../../queries/records/custom-fields.ts';
 import { lacksRequired } from '../../queries/records/batches.ts';
-import { batchItem, companyBatches, contactBatches, type BatchKind } from '../../schemas/batches.ts';
+import { batchItem, type BatchKind } from '../../schemas/batches.ts';
+import { importedKinds } from '../../schemas/imports.ts';
 import { tokensOf } from '../../text/json-pointer.ts';
 import { checkItems, type ItemRules } from '../../validation/batch-items.ts';
 import { importFileOf } from './import-source.ts';
@@ -34,7 +35,7 @@ const maxAttempts = 4;
 
 async function checkSome(settings: ImportSettings, records: readonly FileRecord[]): Promise<(object | DomainError)[]> {
   const { object, mode, match } = settings;
-  const kind = object === 'contacts' ? contactBatches : companyBatches;
+  const kind = importedKinds[object];
   const rules: ItemRules = { kind, operation: mode, match: match ?? 'id', mayBeUnstorable: false };
   const skips = invalidValuesOf(importFileOf(settings)) === 'skip';
   const checked = records.map(({ item }) => item);

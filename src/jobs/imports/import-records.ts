@@ -125,4 +125,4 @@ async function* readAhead<T>(values: AsyncGenerator<T, void>): AsyncGenerator<T>
 
 /** Returns how many records one transaction writes. */
 const sizeOf = ({ object, dry_run, list_ids }: WorkingImport): number =>
-  object === 'companies' || dry_run ? batchSize : contactsAtOnce(batchSize, list_ids.length);
+  object !== 'contacts' || dry_run ? batchSize : contactsAtOnce(batchSize, list_ids.length);

@@ -15,10 +15,10 @@ import {
   requireImport,
 } from '../../queries/imports/imports.ts';
 import type { MatchField } from '../../schemas/batches.ts';
-import { companyFileFields, contactFileFields, maxXlsxRecords, type FileFields } from '../../schemas/files.ts';
+import { maxXlsxRecords } from '../../schemas/files.ts';
 import {
   fieldOfMapped,
-  importMatches,
+  importedKinds,
   maxFileRecords,
   type ImportCreate,
   type ImportFormat,
@@ -31,12 +31,6 @@ import { finalStatuses, type FinalStatus } from '../../schemas/jobs.ts';
 import { pointerTo } from '../../text/json-pointer.ts';
 import { enqueueTurn } from '../../queries/records/turns.ts';
 import { beginWork } from './receive-file.ts';
-
-/** The fields that files can contain. */
-export const fileFields: Record<ImportObject, FileFields> = {
-  contacts: contactFileFields,
-  companies: companyFileFields,
-};
 
 /**
  * Creates an import, whose file is uploaded later.
@@ -60,7 +54,7 @@ function matchFaults(given: ImportCreate): Fault[] {
   const { object, mode, match } = given;
   if (mode === 'create')
     return match === undefined ? [] : [{ path: '/match', message: 'is not allowed with the mode create' }];
-  const allowed = importMatches[object].filter((field) => mode === 'update' || field !== 'id');
+  const allowed = importedKinds[object].matches.filter((field) => mode === 'update' || field !== 'id');
   const isAllowed = (allowed as string[]).includes(matchOf(given)!);
   return isAllowed ? [] : [{ path: '/match', message: `must be one of ${allowed.join(', ')}` }];
 }
@@ -71,7 +65,7 @@ function settingFaults(
   { mapping, encoding, list_ids: listIds }: ImportPatch,
 ): Fault[] {
   const others = [
-    ...(listIds && object === 'companies' ? [{ path: '/list_ids', message: 'is only allowed for contacts' }] : []),
+    ...(listIds && object !== 'contacts' ? [{ path: '/list_ids', message: 'is only allowed for contacts' }] : []),
     ...(encoding !== undefined && namedEncoding(encoding) === undefined
       ? [{ path: '/encoding', message: 'must be auto or the name of an encoding, such as utf-8 or windows-1252' }]
       : []),

@@ -6,14 +6,10 @@ import type { Message } from '../../files/errors-file.ts';
 import { invalidValuesOf } from '../../files/import-file.ts';
 import type { FileRecord } from '../../files/read-records.ts';
 import { fitToStored, warningsOf } from '../../files/values/values.ts';
-import { canonicalOf, companyTable, contactTable, matchItems } from '../../queries/records/batch-matches.ts';
+import { canonicalOf, matchItems } from '../../queries/records/batch-matches.ts';
 import { openItems, RepeatedRecord, type Batch, type Outcome } from '../../queries/records/batches.ts';
-import { lockBulk, lockNames } from '../../queries/records/bulk-lock.ts';
-import { lockCompanyRows } from '../../queries/crm/companies.ts';
-import { lockContactRows } from '../../queries/crm/contacts.ts';
-import { writeCompanyBatch } from '../../queries/crm/company-batches.ts';
+import { lockBulk } from '../../queries/records/bulk-lock.ts';
 import { companyKey, namedCompanyOf } from '../../queries/crm/company-names.ts';
-import { lockCompaniesOf, writeContactBatch } from '../../queries/crm/contact-batches.ts';
 import { withLastWrites, type LastWrites } from '../../queries/records/last-writes.ts';
 import { keepRows } from '../../queries/imports/dry-runs.ts';
 import { saveWritten, type ImportCounts, type ImportRow } from '../../queries/imports/import-progress.ts';
@@ -27,6 +23,7 @@ import { fold } from '../../text/fold.ts';
 import { tokensOf } from '../../text/json-pointer.ts';
 import { checkRecords } from './check-records.ts';
 import { importFileOf } from './import-source.ts';
+import { importedRecords } from './imported-records.ts';
 import { withValue } from './plain-faults.ts';
 import { maxChanges, Trial } from './trial.ts';
 import { AttemptLost } from '../attempts.ts';
@@ -228,15 +225,13 @@ async function lockItems(
   { customer_id: customerId, object, mode, match }: Settings,
   items: Batch['items'],
 ): Promise<void> {
+  const { table, lockReferences, lockRows } = importedRecords[object];
   const bodies = items.filter((item) => !(item instanceof DomainError));
-  if (object === 'contacts') await lockCompaniesOf(sql, customerId, bodies);
-  else if (match === 'domain') await lockNames(sql, customerId);
+  await lockReferences?.(sql, customerId, bodies, match);
   if (match === null) return;
   const open = openItems({ operation: mode, match, items: bodies }, canonicalOf(match));
-  const table = object === 'contacts' ? contactTable : companyTable;
   const ids = [...(await matchItems(sql, customerId, table, { match, creates: true }, open)).values()];
-  if (object === 'contacts') await lockContactRows(sql, customerId, ids);
-  else await lockCompanyRows(sql, customerId, ids, 'no key update');
+  await lockRows(sql, customerId, ids);
 }
 
 type Log = Pick<FastifyBaseLogger, 'warn'>;
@@ -273,8 +268,7 @@ function writeBatch(sql: Transaction, row: Settings, items: Batch['items'], last
     fit: (body, stored) => withoutStored(fitToStored(body, stored, invalidValues), stored),
     items,
   };
-  const write = object === 'contacts' ? writeContactBatch : writeCompanyBatch;
-  return write(sql, customerId, batch, last);
+  return importedRecords[object].write(sql, customerId, batch, last);
 }
 
 /** Values that a record has already stay, also if they are declared to be something else since. */

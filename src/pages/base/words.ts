@@ -9,6 +9,7 @@ import type { ImportObject } from '../../schemas/imports.ts';
 import type { JobType } from '../../schemas/jobs.ts';
 import type { RuleOperator } from '../../schemas/lists.ts';
 import { opportunityTable, type Opportunity } from '../../schemas/opportunities.ts';
+import { productTable } from '../../schemas/products.ts';
 import { prospectTable } from '../../schemas/prospects.ts';
 import type { Role } from '../../schemas/users.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
@@ -21,7 +22,12 @@ import type { Tone } from './html.ts';
 
 type Words<Name extends string> = Readonly<Record<Name, string>>;
 
-const tables: Record<ImportObject, FieldTable> = { contacts: contactTable, companies: companyTable };
+const tables: Record<ImportObject, FieldTable> = {
+  contacts: contactTable,
+  companies: companyTable,
+  products: productTable,
+  opportunities: opportunityTable,
+};
 
 /** Returns what people call each field of a kind of records. */
 const labelsOf = <Name extends string>(table: Record<Name, FieldEntry>): Words<Name> =>
@@ -31,7 +37,7 @@ export const opportunityWords = labelsOf(opportunityTable);
 export const prospectWords = labelsOf(prospectTable);
 
 /**
- * Returns the word for a field of contacts or companies. A field of your own (`custom_fields.<key>`) is called by its
+ * Returns the word for a field of records that can be imported. A field of your own (`custom_fields.<key>`) is called by its
  * label, if it is declared, else by its key. A name that is not known is returned without underscores.
  */
 export function fieldWord(object: ImportObject, name: string, declared: readonly DeclaredField[] = []): string {

@@ -6,7 +6,7 @@ import { beginImport, cancelImport } from '../../jobs/imports/start-import.ts';
 import { allImports, listImports } from '../../queries/imports/imports.ts';
 import {
   ImportCreate,
-  importMatches,
+  importedKinds,
   importFormats,
   importModes,
   importObjects,
@@ -178,7 +178,7 @@ function draftOf(fields: Fields, filename: string): ImportCreate {
 function matchFaults({ object, mode, match }: ImportCreate): Fault[] {
   if (mode === 'create') return [];
   if (match === undefined) return [{ path: '/match', message: 'choose what stored records are found by' }];
-  if (!importObjects.includes(object) || importMatches[object].includes(match)) return [];
+  if (!importObjects.includes(object) || importedKinds[object].matches.includes(match)) return [];
   return [{ path: '/match', message: `${object} are not found by ${fieldWord('contacts', match).toLowerCase()}` }];
 }
 

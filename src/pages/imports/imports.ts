@@ -69,7 +69,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
       rows,
       empty(
         'No imports yet',
-        'An import writes contacts or companies from an Excel, CSV or NDJSON file. You see what it would do before it starts.',
+        'An import writes contacts, companies, products or opportunities from an Excel, CSV or NDJSON file. You see what it would do before it starts.',
         add,
         'file',
       ),

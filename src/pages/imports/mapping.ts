@@ -20,8 +20,7 @@ import { select, selectField, text, unchanged, type Choice, type Fields } from '
 import { count, html, table, type Column, type Html } from '../base/html.ts';
 import { encodingNamed } from '../../files/encodings.ts';
 import { companyBatches, contactBatches } from '../../schemas/batches.ts';
-import { fileFields } from '../../jobs/imports/start-import.ts';
-import { importableNames } from '../../schemas/files.ts';
+import { importableNames, importedFields, opportunityFileFields } from '../../schemas/files.ts';
 import { fieldWord } from '../base/words.ts';
 
 type SourceState = Pick<ImportState, 'sheet' | 'has_header'>;
@@ -343,8 +342,10 @@ export const fieldLabel = (object: ImportObject, field: string): string =>
 
 /** The fields that a column can be read as, without custom fields, in the order in which people look for them. */
 export function fieldsToChoose(object: ImportObject): string[] {
-  const names = importableNames(fileFields[object]);
-  if (object === 'companies') return names;
+  const names = importableNames(importedFields[object]);
+  if (object === 'opportunities')
+    return [...names.filter((name) => name !== 'stage_id'), ...Object.keys(opportunityFileFields.references!)];
+  if (object !== 'contacts') return names;
   return [
     'full_name',
     ...names.filter((name) => name !== 'company.id'),

@@ -8,7 +8,7 @@ import type { RecordPage } from '../../queries/records/paging.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
 import type { FieldTable, FormControl } from '../../schemas/base/field-table.ts';
 import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
-import type { ImportObject } from '../../schemas/imports.ts';
+import type { DeclaredObject } from '../../schemas/base/declared-fields.ts';
 import type { User } from '../../schemas/users.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
 import { html, moment, type Html, type PictureName } from '../base/html.ts';
@@ -41,7 +41,7 @@ interface Verified {
 
 /** Returns what the last verification found, in words. */
 export const verificationFacts = (
-  object: ImportObject,
+  object: DeclaredObject,
   { verification_status, last_verified, score }: Verified,
 ): (readonly [name: string, value: Html])[] => [
   [fieldWord(object, 'verification_status'), verification(verification_status)],
@@ -108,7 +108,7 @@ export type References = Partial<Record<'contact_id' | 'company_id' | 'opportuni
 
 /** Contacts or companies, for pages that treat both the same way. All functions are those that the API's routes call. */
 export interface RecordKind<Row extends ShownRecord = ShownRecord> {
-  object: ImportObject;
+  object: DeclaredObject;
   path: string;
   noun: string;
   title: string;

@@ -17,6 +17,8 @@ interface Shown extends Pick<ExportedRecords, 'fields' | 'title'> {
   projection: (sql: FragmentMaker, customerId: string) => Fragment;
   /** SQL columns of a record in a list, if these are others. */
   listed?: (sql: FragmentMaker, customerId: string) => Fragment;
+  /** SQL columns of a record in a file, if these are others. */
+  exported?: (sql: FragmentMaker, customerId: string) => Fragment;
   /** The same, with the names of a contact's lists. */
   withLists?: (sql: FragmentMaker, customerId: string) => Fragment;
 }
@@ -25,7 +27,8 @@ export const recordReads = <Listed extends object>({
   source,
   projection,
   listed = projection,
-  withLists = projection,
+  exported = projection,
+  withLists = exported,
   fields,
   title,
 }: Shown) => ({
@@ -55,7 +58,7 @@ export const recordReads = <Listed extends object>({
     return {
       fields,
       title,
-      read: (hasLists) => readAllRecords(db, query, (sql) => (hasLists ? withLists : projection)(sql, customerId)),
+      read: (hasLists) => readAllRecords(db, query, (sql) => (hasLists ? withLists : exported)(sql, customerId)),
       count: () => countRecords(db, query),
       readKeys: async (max) => {
         const { table } = source;

@@ -3,6 +3,7 @@ import { validationFailed, type Fault } from '../../errors.ts';
 import { liveCompanies } from '../../filters/live.ts';
 import { faultOfValue, type DeclaredField, type DeclaredObject } from '../../schemas/base/declared-fields.ts';
 import { customFieldsLimits } from '../../schemas/base/wire.ts';
+import type { ImportObject } from '../../schemas/imports.ts';
 import { pointerTo } from '../../text/json-pointer.ts';
 
 type CustomFields = Record<string, string | number | boolean>;
@@ -12,7 +13,7 @@ type CustomFieldsPatch = Record<string, string | number | boolean | null>;
 export type Declared = ReadonlyMap<string, DeclaredField>;
 
 /** Returns what a customer has declared, by key. */
-export const listDeclared = (sql: Queryable, customerId: string, object: DeclaredObject): Promise<DeclaredField[]> =>
+export const listDeclared = (sql: Queryable, customerId: string, object: ImportObject): Promise<DeclaredField[]> =>
   sql<DeclaredField[]>`
     select key, label, type, choices
     from declared_fields

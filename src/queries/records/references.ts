@@ -103,26 +103,30 @@ export async function withReferredIds(
   { items }: Pick<Batch, 'items'>,
 ): Promise<Batch['items']> {
   const wanted = new Map<ReferredNoun, Set<string>>();
+  const referring = new Set<object>();
   for (const item of items)
     replaceReferences(item, (given, noun) => {
       wanted.set(noun, (wanted.get(noun) ?? new Set()).add(valueOf(given)));
+      referring.add(item);
       return undefined;
     });
   if (wanted.size === 0) return items;
+  const stages = wanted.has('stage') ? await findStages(sql, customerId) : [];
   const found = new Map<ReferredNoun, Map<string, string>>();
   for (const [noun, values] of wanted)
     found.set(
       noun,
       noun === 'stage'
-        ? await findStages(sql, customerId)
+        ? idsByName(stages.toReversed())
         : await findByExternalIds(sql, customerId, recordTables[noun], [...values]),
     );
   return items.map((item) => {
-    const missing: { noun: string; path: string }[] = [];
+    if (!referring.has(item)) return item;
+    const missing: { noun: string; path: string; message: string }[] = [];
     const replaced = replaceReferences(item, (given, noun, path) => {
       const ids = found.get(noun)!;
       const id = ids.get(valueOf(given)) ?? ('stage' in given ? ids.get(valueOf(given, fold)) : undefined);
-      if (id === undefined) missing.push({ noun, path });
+      if (id === undefined) missing.push({ noun, path, message: absence(given, noun, stages) });
       return id;
     });
     return missing.length > 0 ? missingReferences(missing) : replaced;
@@ -151,20 +155,36 @@ function replaceIn(value: unknown, noun: ReferredNoun, path: string, replace: Re
   );
 }
 
-/**
- * Returns the ids of stages by the names of pipeline and stage, as they are and folded. Of several with the same, the
- * oldest. An exact name wins over a folded one.
- */
-async function findStages(sql: Transaction, customerId: string): Promise<Map<string, string>> {
-  const rows = await sql<{ id: string; pipeline: string; stage: string }[]>`
+interface NamedStage {
+  id: string;
+  pipeline: string;
+  stage: string;
+}
+
+/** Stages that a message names. */
+const mostNamed = 20;
+
+/** Says what the value names, or what it could. */
+function absence(given: OtherReference, noun: ReferredNoun, stages: readonly NamedStage[]): string {
+  if ('external_id' in given) return `no ${noun} has the external_id ${JSON.stringify(given.external_id)}`;
+  const names = stages.slice(0, mostNamed).map(({ pipeline, stage }) => `${pipeline} / ${stage}`);
+  return `${JSON.stringify(`${given.pipeline} / ${given.stage}`)} is no stage (one of: ${names.join(', ')})`;
+}
+
+/** By their names as they are, and folded. Of several with the same, the last; an exact name wins over a folded one. */
+function idsByName(stages: readonly NamedStage[]): Map<string, string> {
+  const by = (inForm?: typeof fold) => stages.map(({ id, ...names }) => [valueOf(names, inForm), id] as const);
+  return new Map([...by(fold), ...by()]);
+}
+
+/** Oldest first: of several with the same names, that one is meant. */
+const findStages = (sql: Transaction, customerId: string): Promise<NamedStage[]> =>
+  sql<NamedStage[]>`
     select s.id, p.name as pipeline, s.name as stage
     from stages s
     join pipelines p on p.customer_id = ${customerId} and p.id = s.pipeline_id
     where s.customer_id = ${customerId}
-    order by s.id desc`;
-  const by = (inForm?: typeof fold) => rows.map(({ id, ...names }) => [valueOf(names, inForm), id] as const);
-  return new Map([...by(fold), ...by()]);
-}
+    order by s.id`;
 
 const keyOf = (noun: Reference['noun'], id: string): string => `${noun} ${id}`;
 

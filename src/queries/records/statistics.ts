@@ -8,8 +8,8 @@ import { constant } from '../../filters/sql.ts';
  * themselves.
  */
 export async function findChangedTables(sql: Queryable, customerId: string, importId: string): Promise<string[]> {
-  const [row] = await sql<{ changed: number }[]>`
-    select created + updated as changed
+  const [row] = await sql<{ object: string; changed: number }[]>`
+    select object, created + updated as changed
     from imports
     where customer_id = ${customerId}
       and id = ${importId}
@@ -18,7 +18,7 @@ export async function findChangedTables(sql: Queryable, customerId: string, impo
   const tables = await sql<{ name: string }[]>`
     select relname as name
     from pg_class
-    where oid in ('contacts'::regclass, 'companies'::regclass)
+    where oid in (${row.object}::regclass, 'companies'::regclass)
       and reltuples < 10 * ${row.changed}::bigint
       and current_setting(${anyCustomerSetting}, true) is null`;
   return tables.map(({ name }) => name);

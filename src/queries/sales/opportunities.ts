@@ -1,5 +1,5 @@
 import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
-import { missingReferences } from '../../errors.ts';
+import { DomainError, missingReferences } from '../../errors.ts';
 import { fromOf, opportunitySource } from '../../filters/columns.ts';
 import { lookUp } from '../../filters/look-up.ts';
 import { countClauses } from '../../filters/paging/page-clauses.ts';
@@ -48,7 +48,7 @@ import {
 import { lockBulk } from '../records/bulk-lock.ts';
 import { findByIds, type FindRecords } from '../records/finders.ts';
 import type { LastWrites } from '../records/last-writes.ts';
-import { lockReferencesOf, withReferredIds, type Reference } from '../records/references.ts';
+import { lockReferences, lockReferencesOf, withReferredIds, type Reference } from '../records/references.ts';
 import { detachActivities } from '../memberships/activity-links.ts';
 import {
   findAbsentLines,
@@ -92,9 +92,20 @@ const projection = (sql: FragmentMaker, customerId: string) => sql`
   o.created_at,
   o.updated_at`;
 
-export const { list: listOpportunities } = recordReads<Opportunity>({
+export const { list: listOpportunities, export: exportOpportunities } = recordReads<Opportunity>({
   source: opportunitySource,
   projection,
+  // With the lines as requests have them.
+  exported: (sql, customerId) => sql`
+    ${projection(sql, customerId)},
+    (
+      select coalesce(json_agg(json_build_object(
+        'id', l.product_id, 'price', l.price, 'quantity', l.quantity
+      ) order by l.position), '[]')
+      from opportunity_lines l
+      where l.customer_id = ${customerId}::uuid
+        and l.opportunity_id = o.id
+    ) as products`,
   fields: opportunityFileFields,
   title: 'Opportunities',
 });
@@ -142,13 +153,7 @@ export const {
 const opportunities: BatchRecords<OpportunityColumns, Opportunity> = {
   ...opportunityTable,
   lock: async (sql, customerId, ids, operation) => {
-    const rows = await sql<{ id: LockedId; company_id: string | null }[]>`
-      select id, company_id
-      from opportunities
-      where customer_id = ${customerId}
-        and id = any(${ids}::uuid[])
-      order by id
-      for update`;
+    const rows = await lockOpportunities(sql, customerId, ids);
     const found = new Map((await findOpportunities(sql, customerId, ids)).map((one) => [one.id, one]));
     return rows.map(({ id, company_id }) => {
       const { created_at: _created, updated_at: _updated, ...columns } = found.get(id)!;
@@ -158,6 +163,25 @@ const opportunities: BatchRecords<OpportunityColumns, Opportunity> = {
   },
   find: findOpportunities,
 };
+
+export const lockOpportunities = (
+  sql: Transaction,
+  customerId: string,
+  ids: string[],
+): Promise<{ id: LockedId; company_id: string | null }[]> => sql<{ id: LockedId; company_id: string | null }[]>`
+  select id, company_id
+  from opportunities
+  where customer_id = ${customerId}
+    and id = any(${ids}::uuid[])
+  order by id
+  for update`;
+
+/** Locks what the bodies of opportunities refer to. */
+export async function lockReferred(sql: Transaction, customerId: string, bodies: Batch['items']): Promise<void> {
+  const known = await withReferredIds(sql, customerId, { items: bodies });
+  const references = known.flatMap((body) => (body instanceof DomainError ? [] : referencesOf(body)));
+  await lockReferences(sql, customerId, references);
+}
 
 /** Writes a batch of opportunities, as `writeContactBatch` does contacts. */
 export async function writeOpportunityBatch(

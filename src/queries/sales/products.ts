@@ -45,7 +45,7 @@ const projection = (sql: FragmentMaker) =>
   constant(sql, `p.id, ${productFields.map((name) => `p.${name}`).join(', ')}, p.created_at, p.updated_at`);
 
 /** With the numbers of opportunities and pipelines that use each. */
-export const { list: listProducts } = recordReads<ProductListItem>({
+export const { list: listProducts, export: exportProducts } = recordReads<ProductListItem>({
   source: productSource,
   projection,
   fields: productFileFields,
@@ -86,16 +86,25 @@ export const {
 const products: BatchRecords<ProductColumns, Product> = {
   ...productTable,
   // A transaction that adds a line locks the product's row too. So no line can appear before a deletion.
-  lock: (sql, customerId, ids, operation) => sql<Locked<ProductColumns>[]>`
+  lock: lockProducts,
+  find: findProducts,
+};
+
+export function lockProducts(
+  sql: Transaction,
+  customerId: string,
+  ids: string[],
+  operation?: Batch['operation'],
+): Promise<Locked<ProductColumns>[]> {
+  return sql<Locked<ProductColumns>[]>`
     select id, ${sql(productFields)}
     from products
     where customer_id = ${customerId}
       and id = any(${ids}::uuid[])
       and deleted_at is null
     order by id
-    for ${sql.unsafe(operation === 'delete' ? 'update' : 'no key update')}`,
-  find: findProducts,
-};
+    for ${sql.unsafe(operation === 'delete' ? 'update' : 'no key update')}`;
+}
 
 /** Writes a batch of products, as `writeContactBatch` does contacts. */
 export async function writeProductBatch(

@@ -1,0 +1,28 @@
+import { exportOpportunities } from '../queries/sales/opportunities.ts';
+import { exportProducts } from '../queries/sales/products.ts';
+import { opportunityFileFields, productFileFields } from '../schemas/files.ts';
+import type { CommandModule } from './shell/command.ts';
+import { defineExport } from './records/export.ts';
+import { defineImport } from './records/import.ts';
+
+export const products: CommandModule = {
+  define: (command) => {
+    defineImport(command, 'products');
+    defineExport(command, {
+      noun: 'products',
+      fields: productFileFields,
+      open: (db, customerId) => exportProducts(db, customerId, {}),
+    });
+  },
+};
+
+export const opportunities: CommandModule = {
+  define: (command) => {
+    defineImport(command, 'opportunities');
+    defineExport(command, {
+      noun: 'opportunities',
+      fields: opportunityFileFields,
+      open: (db, customerId) => exportOpportunities(db, customerId, {}),
+    });
+  },
+};

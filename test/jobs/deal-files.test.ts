@@ -1,0 +1,114 @@
+import { beforeEach, expect, test } from 'vitest';
+import { startApp } from '../setup/app.ts';
+import { companyBody, contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { countsOf, errorsOf, importFile, sendBytes, workAtAll } from './importing.ts';
+
+type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
+
+const app = await startApp();
+let customer: TestCustomer;
+let userId: string;
+
+beforeEach(async () => {
+  customer = await app.customer();
+  [{ id: userId }] = (await customer.get('/customer/users')).body;
+  await make(customer, '/company', companyBody({ external_id: 'c-1' }));
+  for (const external_id of ['p-1', 'p-2']) await make(customer, '/contacts', contactBody({ external_id }));
+});
+
+const products =
+  'external_id,name,price,unit,currency,active\na,Ärm,0.1,piece,eur,false\nb,"B, ""b""",999999.9999,hour,,\n';
+
+const deals = () =>
+  'external_id,name,pipeline,stage,company.external_id,contacts.external_id,products,user_id_assigned,estimated_closing_date,close_date,priority,description\n' +
+  `d-1,One,sales,LEAD,c-1,p-2;p-1,"[{""id"":{""external_id"":""a""},""price"":0.1,""quantity"":3}]",${userId},2026-03-14,2026-03-31T10:00:00+02:00,HIGHT," x\n"\n` +
+  `d-2,Two,Sales,Won,,,,${userId},2026-03-14,2026-03-31,,\n`;
+
+const settings = (object: string, rest: object = {}) => ({ object, mode: 'upsert', match: 'external_id', ...rest });
+
+const importAll = async () => {
+  const made = await importFile(app, customer, settings('products'), products);
+  expect(countsOf(made), String(made.error)).toMatchObject({ created: 2, failed: 0 });
+  const done = await importFile(app, customer, settings('opportunities'), deals());
+  expect(countsOf(done), (await errorsOf(customer, done.id)).join()).toMatchObject({ created: 2, failed: 0 });
+};
+const listOf = async (path: string): Promise<Json[]> => (await customer.post(`${path}/list`, {})).body;
+
+test('a file of deals names other records by own ids, and stages by their names', async () => {
+  await importAll();
+  expect(await listOf('/products')).toMatchObject([
+    { external_id: 'b', name: 'B, "b"', price: 999_999.9999, currency: 'USD', active: true },
+    { external_id: 'a', price: 0.1, currency: 'EUR', active: false },
+  ]);
+  const [two, one] = await listOf('/opportunities');
+  expect(two).toMatchObject({ name: 'Two', company_id: null, contacts_ids: [], details: [], priority: 'NONE' });
+  expect(one).toMatchObject({
+    price: 0.3,
+    priority: 'HIGHT',
+    details: [{ name: 'Ärm', price: 0.1, quantity: 3 }],
+    estimated_closing_date: '2026-03-14T00:00:00.000Z',
+    close_date: '2026-03-31T08:00:00.000Z',
+  });
+  expect((await customer.get(`/company/${one.company_id}`)).body.external_id).toBe('c-1');
+  const people = await Promise.all(one.contacts_ids.map((id: string) => customer.get(`/contacts/${id}`)));
+  expect(people.map(({ body }) => body.external_id)).toEqual(['p-2', 'p-1']);
+});
+
+test.each(['csv', 'ndjson', 'xlsx'])(
+  'an exported %s file changes nothing when it is imported again',
+  async (format) => {
+    await importAll();
+    for (const object of ['products', 'opportunities'])
+      for (const mode of [
+        { mode: 'update', match: 'id' },
+        { mode: 'upsert', match: 'external_id' },
+      ]) {
+        const answer = await app.fastify.inject({
+          method: 'POST',
+          url: `/api/ext/${object}/export`,
+          headers: { authorization: `X-API-Key ${customer.key}` },
+          payload: { format, fields: 'importable' },
+        });
+        expect(answer.statusCode, answer.body).toBe(200);
+        const id = await sendBytes(
+          app,
+          customer,
+          settings(object, { ...mode, invalid_values: 'fail' }),
+          answer.rawPayload,
+        );
+        await workAtAll(app, customer);
+        const done = (await customer.get(`/imports/${id}`)).body;
+        expect(countsOf(done), `${done.error} ${(await errorsOf(customer, id)).join()}`).toMatchObject({
+          total: 2,
+          unchanged: 2,
+        });
+      }
+  },
+);
+
+test('the failed records of a file of deals say what would be right', async () => {
+  await importAll();
+  const header = 'external_id,name,pipeline,stage,products,company.external_id';
+  const file = [
+    header,
+    'd-1,,Sales,Lost cause,,',
+    'd-1,,,Lead,,',
+    'd-1,,,,"[{""id"":{""external_id"":""no""},""price"":1,""quantity"":1}]",',
+    'd-1,,,,,nobody',
+    'd-1,,,,two engines,',
+    'new,N,,,,',
+  ].join('\n');
+  const done = await importFile(app, customer, settings('opportunities', { invalid_values: 'fail' }), file);
+  expect(await errorsOf(customer, done.id)).toEqual([
+    expect.stringContaining(
+      'stage_id: ""Sales / Lost cause"" is no stage (one of: Sales / Lead, Sales / Qualified, Sales / Proposal',
+    ),
+    expect.stringContaining('stage_id.pipeline: is missing'),
+    expect.stringContaining('products.0.id: no product has the external_id ""no""'),
+    expect.stringContaining('company_id: no company has the external_id ""nobody""'),
+    expect.stringContaining('products: '),
+    expect.stringContaining('stage_id: is required'),
+  ]);
+  const clash = await importFile(app, customer, settings('opportunities'), 'external_id,stage_id,stage\nx,y,z\n');
+  expect(clash.error).toContain('the columns "stage_id" and "stage" are both for the field "stage_id"');
+});
