@@ -10,7 +10,7 @@ import { Webhook } from 'standardwebhooks';
 import { expect, onTestFinished, vi } from 'vitest';
 import { replayEndpoint } from '../../src/accounts/webhooks.ts';
 import { makeEndpoint } from '../jobs/webhooks/receivers.ts';
-import { contactBody, make, type TestCustomer } from '../setup/factories.ts';
+import { companyBody, contactBody, make, opportunityBody, type TestCustomer } from '../setup/factories.ts';
 import { freePort } from '../setup/free-port.ts';
 import type { TourService } from './tour.ts';
 import { truncateJournalOf } from '../setup/journal.ts';
@@ -93,6 +93,108 @@ async function shownTo(customer: TestCustomer): Promise<Copied[]> {
     paginate = cursor === undefined ? undefined : { limit: 100, cursor };
   }
   return shown.toSorted((a, b) => (a.id! < b.id! ? -1 : 1));
+}
+
+const newBodies = [
+  ['company', (n: number) => ({ company_name: `Here ${n}` })],
+  ['contact', (n: number) => ({ last_name: `Here ${n}`, company: { external_id: `company-${n}` } })],
+  [
+    'opportunity',
+    (n: number, deal: object) => ({
+      ...deal,
+      name: `Here ${n}`,
+      company_id: { external_id: `company-${n}` },
+      contacts_ids: [{ external_id: `contact-${n}` }],
+    }),
+  ],
+] as const;
+type Reference = string | null | { id: string } | { external_id: string };
+const paths = { company: '/company', contact: '/contacts', opportunity: '/opportunities' };
+
+/** Changes both sides, kills the example two-way sync nine times, and compares the sides. Echoes must not be taken. */
+export async function expectTwoWaySync({ app, url }: TourService, { command, words, cwd }: Example): Promise<void> {
+  const customer = await app.customer();
+  const other = await customer.withCaps({});
+  const file = join(cwd, 'crm.db');
+  const env = { PATH: process.env['PATH'], SALES_DATA_URL: url, SALES_DATA_KEY: customer.key };
+  const options = { cwd, env: { ...env, SALES_DATA_KEY_ID: customer.keyId } };
+  const { products: _, contacts_ids: _none, ...deal } = await opportunityBody(customer);
+  const sync = () => run(command, [...words, file], options);
+  await make(other, '/contacts', contactBody());
+  expect(await sync()).toEqual({ stdout: '', stderr: '' });
+
+  const here = new DatabaseSync(file, { timeout: 30_000 });
+  onTestFinished(() => here.close());
+  const rows = () =>
+    here.prepare('select * from records order by kind, id').all() as Record<'kind' | 'own' | 'id' | 'body', string>[];
+  const change = async (n: number) => {
+    for (const i of Array.from({ length: 30 }, (_, at) => 100 * n + at)) {
+      for (const [kind, bodyOf] of newBodies)
+        here
+          .prepare('insert into records (kind, own, body) values (?, ?, ?)')
+          .run(kind, `${kind}-${i}`, JSON.stringify(bodyOf(i, deal)));
+    }
+    here.exec(`update records set body = json_set(body, '$.first_name', 'Here ${n}'), dirty = 1
+      where kind = 'contact' and id is not null and rowid % 3 = ${n % 3}`);
+    here.exec(
+      `update records set body = null, dirty = 1 where kind = 'opportunity' and own like '%7' and rowid % 2 = 0`,
+    );
+    const company_id = await make(other, '/company', companyBody({ company_name: `There ${n}` }));
+    const contact = await make(other, '/contacts', contactBody({ company: { id: company_id } }));
+    await make(other, '/opportunities', {
+      ...deal,
+      products: [],
+      name: `There ${n}`,
+      company_id,
+      contacts_ids: [contact],
+    });
+    const known = (await other.post('/contacts/list', { paginate: { limit: 100 } })).body;
+    const items = known.slice(10).map(({ id }: { id: string }) => ({ id, first_name: `There ${n}` }));
+    if (items.length > 0) await other.post('/contacts/batch/update', { items });
+    const [last] = (await other.post('/opportunities/list', { paginate: { limit: 1, page: 5 } })).body;
+    if (last) await other.delete(`/opportunities/${last.id}`);
+  };
+  for (const [n, ms] of [150, 250, 300, 350, 400, 450, 500, 600, 800].entries()) {
+    await change(n);
+    const child = spawn(command, [...words, file], { ...options, stdio: 'ignore' });
+    await sleep(ms);
+    child.kill('SIGKILL');
+    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+  }
+  expect(await sync()).toEqual({ stdout: '', stderr: '' });
+
+  const local = rows();
+  const ids = new Map(local.map(({ kind, own, id }) => [`${kind} ${own}`, id]));
+  const resolved = (kind: string, given: Reference): string | null | undefined =>
+    typeof given === 'object' && given !== null
+      ? 'id' in given
+        ? given.id
+        : ids.get(`${kind} ${given.external_id}`)
+      : given;
+  const copy = local.map(({ kind, id, body }) => {
+    const { company, company_id, contacts_ids, ...others } = JSON.parse(body);
+    const people = contacts_ids?.map((one: Reference) => resolved('contact', one));
+    const references = {
+      company: resolved('company', company ?? null),
+      company_id: resolved('company', company_id ?? null),
+    };
+    return { kind, id, ...others, ...references, contacts_ids: people ?? [] };
+  });
+  const found = await Promise.all(
+    copy.map(async (one) => {
+      const { status, body } = await other.get(`${paths[one.kind as keyof typeof paths]}/${one.id}`);
+      expect(status).toBe(200);
+      const all = { company_id: null, contacts_ids: [], ...body, kind: one.kind, company: body.company?.id ?? null };
+      return Object.fromEntries(Object.keys(one).map((name) => [name, all[name]]));
+    }),
+  );
+  expect(copy).toEqual(found);
+  for (const [kind, path] of Object.entries(paths)) {
+    const { pagination } = (await other.post(`${path}/metadata`, {})).body ?? {};
+    if (pagination) expect(local.filter((row) => row.kind === kind)).toHaveLength(pagination.total_records);
+  }
+  // An echo would have filled in what was not given here.
+  expect(local.filter(({ own }) => own === 'company-0')).toMatchObject([{ body: '{"company_name":"Here 0"}' }]);
 }
 
 /** Runs the example receiver with the real worker: it handles each event once, and takes nothing that is not signed. */

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { expectNightlySync, expectReceiver } from './examples.ts';
+import { expectNightlySync, expectReceiver, expectTwoWaySync } from './examples.ts';
 import { root, startTourService } from './tour.ts';
 
 // The client is built as a wheel, installed into an empty environment, checked by mypy and used against the real service.
@@ -41,6 +41,7 @@ describe.runIf(hasPython)(`the Python client${need}`, async () => {
     ['the wheel has types for a strict program', ['tour.py', 'faults.py']],
     ['the examples have types for a strict program', ['examples/nightly_sync.py']],
     ['the receiver too', ['examples/webhook_receiver.py']],
+    ['the two-way sync too', ['examples/two_way_sync.py']],
     ['the types of the wheel itself are right', ['-p', 'sales_data_client']],
   ])(
     '%s',
@@ -78,6 +79,10 @@ describe.runIf(hasPython)(`the Python client${need}`, async () => {
   test('nightly_sync.py keeps a copy that is right after each run, whatever happened before', async () => {
     await expectNightlySync(service, example('nightly_sync.py'));
   }, 180_000);
+
+  test('two_way_sync.py makes both sides the same, after nine kills', async () => {
+    await expectTwoWaySync(service, example('two_way_sync.py'));
+  }, 240_000);
 
   test('webhook_receiver.py handles each event once, and nothing that is not signed', async () => {
     await expectReceiver(service, example('webhook_receiver.py'));

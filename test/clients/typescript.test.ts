@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { expectNightlySync, expectReceiver } from './examples.ts';
+import { expectNightlySync, expectReceiver, expectTwoWaySync } from './examples.ts';
 import { root, startTourService } from './tour.ts';
 import { truncateJournalOf } from '../setup/journal.ts';
 
@@ -15,7 +15,7 @@ import { truncateJournalOf } from '../setup/journal.ts';
 const run = promisify(execFile);
 const service = await startTourService();
 const { argumentsOf, expectTour } = service;
-const examples = ['nightly-sync.ts', 'webhook-receiver.ts'];
+const examples = ['nightly-sync.ts', 'two-way-sync.ts', 'webhook-receiver.ts'];
 let folder: string;
 let packedFiles: string[];
 
@@ -58,6 +58,10 @@ const example = (name: string) => ({ command: process.execPath, words: [name], c
 
 test('nightly-sync.ts keeps a copy that is right after each run, whatever happened before', async () => {
   await expectNightlySync(service, example('nightly-sync.ts'));
+}, 180_000);
+
+test('two-way-sync.ts makes both sides the same, after nine kills', async () => {
+  await expectTwoWaySync(service, example('two-way-sync.ts'));
 }, 180_000);
 
 test('webhook-receiver.ts handles each event once, and nothing that is not signed', async () => {
