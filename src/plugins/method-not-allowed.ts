@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import fp from 'fastify-plugin';
 import router from 'find-my-way';
-import { DomainError } from '../errors.ts';
+import { DomainError, noRoute } from '../errors.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -28,7 +28,7 @@ export const refuseOtherMethods = fp(
     app.addHook('onRequest', ({ is404, method, url }, reply, done) => {
       if (!is404) return done();
       const found = app.supportedMethods.includes(method) ? null : known.find('GET', url);
-      done(found ? refusal(reply, found.store as string) : new DomainError('not_found', 'No such route'));
+      done(found ? refusal(reply, found.store as string) : noRoute());
     });
     // As a result, `GET /contacts/list` gets 405 and is not read as the contact with the id "list".
     for (const url of paths) if (!url.includes('*')) refuse(app, url, known);

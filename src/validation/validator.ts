@@ -238,8 +238,10 @@ function formatMessage(format: Format, value?: () => unknown): string {
 const formatNames: Record<Format, string> = {
   uuid: 'a UUID',
   email: 'an e-mail address',
-  'date-time': 'an RFC 3339 date-time with an offset, of a real date in the years 0001 to 9999',
-  'feed-start': 'start, now, or an RFC 3339 date-time with an offset, of a real date in the years 0001 to 9999',
+  'date-time':
+    'an RFC 3339 date-time with an offset, such as 2026-03-14T00:00:00Z, of a real date in the years 0001 to 9999',
+  'feed-start':
+    'start, now, or an RFC 3339 date-time with an offset, such as 2026-03-14T00:00:00Z, of a real date in the years 0001 to 9999',
   domain: 'a domain such as example.com, or a web address',
   name: '1 to 255 characters, not counting white space around them',
   'key-name': '1 to 120 characters, not counting white space around them',

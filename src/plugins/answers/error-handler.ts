@@ -10,6 +10,7 @@ import {
   validationFailed,
   type ErrorCode,
   type Fault,
+  noRoute,
 } from '../../errors.ts';
 import { CallerHungUp } from '../../credentials/requester.ts';
 import { cutText, listFaults } from '../bodies/fault-list.ts';
@@ -67,9 +68,7 @@ export default fp(
     app.decorateRequest('isCounted', false);
     app.addHook('onClose', async () => refusals.flush());
     app.setErrorHandler(sendError);
-    app.setNotFoundHandler((request, reply) =>
-      sendError(new DomainError('not_found', 'No such route'), request, reply),
-    );
+    app.setNotFoundHandler((request, reply) => sendError(noRoute(), request, reply));
   },
   { name: 'error-handler' },
 );
