@@ -97,18 +97,26 @@ describe.each(keyRoutes)('$name', (route) => {
     name: some.join(' and '),
   }));
 
-  test.each(enough)('accepts a key with only $name', async ({ some }) => {
-    const records = await recordsFor(route, some[0]);
-    // A webhook needs the scopes to read what it sends.
-    const more: Scope[] = some[0] === 'webhooks:manage' ? ['contacts:read', 'companies:read'] : [];
-    const { key, keyId } = await records.customer.withScopes([...some, ...more]);
-    // Which scopes may see a job depends on its type.
-    const job = records.jobs[some[0]!] ?? records.job;
-    // A key sees its own calls only.
-    const approval = await makeApproval(app.fastify, records.customer, keyId);
-    const seen = { ...records, job, approval };
-    expect(success(route)).toContain((await callFor(route, seen, withKey(key))).status);
-  });
+  test.each(enough)(
+    'accepts a key with only $name, and answers again alike with the same Idempotency-Key',
+    async ({ some }) => {
+      const records = await recordsFor(route, some[0]);
+      // A webhook needs the scopes to read what it sends.
+      const more: Scope[] = some[0] === 'webhooks:manage' ? ['contacts:read', 'companies:read'] : [];
+      const { key, keyId } = await records.customer.withScopes([...some, ...more]);
+      // Which scopes may see a job depends on its type.
+      const job = records.jobs[some[0]!] ?? records.job;
+      // A key sees its own calls only.
+      const approval = await makeApproval(app.fastify, records.customer, keyId);
+      const seen = { ...records, job, approval };
+      const headers = { ...withKey(key), 'idempotency-key': 'once' };
+      const { status, body } = await callFor(route, seen, headers);
+      expect(success(route)).toContain(status);
+      if (!('422' in route.responses)) return;
+      const replayed = { status, body, headers: { 'idempotency-replayed': 'true' } };
+      expect(await callFor(route, seen, headers)).toMatchObject(replayed);
+    },
+  );
 });
 
 describe.each(keyRoutes.filter(({ access }) => 'allScopes' in access))('$name', (route) => {
