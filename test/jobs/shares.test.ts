@@ -1,4 +1,4 @@
-import { describe, expect, test, onTestFinished } from 'vitest';
+import { expect, test, onTestFinished } from 'vitest';
 import { jobBatches } from '../../src/jobs/turn-queues.ts';
 import { takeTurn, type JobBatch } from '../../src/jobs/turns.ts';
 import { startWorkers } from '../../src/jobs/workers.ts';
@@ -18,31 +18,29 @@ async function startWorker(slice: JobBatch, atOnce = 2): Promise<void> {
   onTestFinished(() => workers.stop());
 }
 
-describe('the slots of two worker processes', () => {
-  test('are shared: one customer alone gets half of them, another gets one at once, and all jobs complete', async () => {
-    const [greedy, modest] = [await app.customer(), await app.customer()];
-    const inFlight = new Map<string, number>();
-    const most = new Map<string, number>();
-    const { promise: opened, resolve: open } = Promise.withResolvers<void>();
-    const slice: JobBatch = async (given, job, ...rest) => {
-      const now = (inFlight.get(job.customer_id) ?? 0) + 1;
-      inFlight.set(job.customer_id, now);
-      most.set(job.customer_id, Math.max(now, most.get(job.customer_id) ?? 0));
-      await opened;
-      await echo()(given, job, ...rest);
-      inFlight.set(job.customer_id, inFlight.get(job.customer_id)! - 1);
-    };
-    await startWorker(slice);
-    await startWorker(slice);
-    const jobs: string[] = [];
-    for (let i = 0; i < 6; i += 1) jobs.push(await begin(app, greedy, 5));
-    await expect.poll(() => inFlight.get(greedy.id), { timeout: 20_000 }).toBe(2);
-    jobs.push(await begin(app, modest, 5));
-    await expect.poll(() => inFlight.get(modest.id), { timeout: 20_000 }).toBe(1);
-    open();
-    for (const job of jobs) await ended(app, job);
-    expect(Object.fromEntries(most)).toEqual({ [greedy.id]: 2, [modest.id]: 1 });
-  });
+test('the slots of two worker processes are shared: one customer alone gets half of them, another gets one at once, and all jobs complete', async () => {
+  const [greedy, modest] = [await app.customer(), await app.customer()];
+  const inFlight = new Map<string, number>();
+  const most = new Map<string, number>();
+  const { promise: opened, resolve: open } = Promise.withResolvers<void>();
+  const slice: JobBatch = async (given, job, ...rest) => {
+    const now = (inFlight.get(job.customer_id) ?? 0) + 1;
+    inFlight.set(job.customer_id, now);
+    most.set(job.customer_id, Math.max(now, most.get(job.customer_id) ?? 0));
+    await opened;
+    await echo()(given, job, ...rest);
+    inFlight.set(job.customer_id, inFlight.get(job.customer_id)! - 1);
+  };
+  await startWorker(slice);
+  await startWorker(slice);
+  const jobs: string[] = [];
+  for (let i = 0; i < 6; i += 1) jobs.push(await begin(app, greedy, 5));
+  await expect.poll(() => inFlight.get(greedy.id), { timeout: 20_000 }).toBe(2);
+  jobs.push(await begin(app, modest, 5));
+  await expect.poll(() => inFlight.get(modest.id), { timeout: 20_000 }).toBe(1);
+  open();
+  for (const job of jobs) await ended(app, job);
+  expect(Object.fromEntries(most)).toEqual({ [greedy.id]: 2, [modest.id]: 1 });
 });
 
 test('long work goes on while first turns of new work hold all slots that they may have', async () => {
@@ -96,27 +94,25 @@ test('a small job ends within three times its batches, while 20 customers have l
   for (const [job, customer] of large) await customer.post(`/service-handler/${job}/cancel`);
 });
 
-describe('a job', () => {
-  test('is processed by one turn at a time, however many messages its customer has, and charged once', async () => {
-    const customer = await app.customer();
-    let [now, most] = [0, 0];
-    const slice: JobBatch = async (...given) => {
-      most = Math.max(most, (now += 1));
-      await echo(10)(...given);
-      now -= 1;
-    };
-    const job = await begin(app, customer, 500);
-    await app.owner`
+test('a job is processed by one turn at a time, however many messages its customer has, and charged once', async () => {
+  const customer = await app.customer();
+  let [now, most] = [0, 0];
+  const slice: JobBatch = async (...given) => {
+    most = Math.max(most, (now += 1));
+    await echo(10)(...given);
+    now -= 1;
+  };
+  const job = await begin(app, customer, 500);
+  await app.owner`
       insert into pgboss.job (name, data, singleton_key, group_id, policy, heartbeat_seconds)
       select name, data, i::text, group_id, policy, heartbeat_seconds
       from pgboss.job
       cross join generate_series(1, 50) as i
       where group_id = ${customer.id}`;
-    for (let processes = 0; processes < 3; processes += 1) await startWorker(slice, 4);
-    await ended(app, job);
-    expect(most).toBe(1);
-    expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 500, charged: '500' });
-    const sum = (await entriesOf(app, job)).filter((entry) => entry.startsWith('charge')).length;
-    expect(sum).toBe(50);
-  });
+  for (let processes = 0; processes < 3; processes += 1) await startWorker(slice, 4);
+  await ended(app, job);
+  expect(most).toBe(1);
+  expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 500, charged: '500' });
+  const sum = (await entriesOf(app, job)).filter((entry) => entry.startsWith('charge')).length;
+  expect(sum).toBe(50);
 });

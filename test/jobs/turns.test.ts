@@ -95,238 +95,232 @@ test('the log lines of a worker name the request that started the job or created
   ]);
 });
 
-describe('one worker', () => {
-  test("completes ten items of one customer before 5 % of another customer's 10,000 earlier items", async () => {
-    const [busy, modest] = [await app.customer(), await app.customer()];
-    const long = await begin(app, busy, 10_000);
-    const short = await begin(app, modest, 10);
-    const worker = await startWorker(echo());
-    await ended(app, short);
-    const [before] = await app.owner<[{ items: number }]>`
+test("one worker completes ten items of one customer before 5 % of another customer's 10,000 earlier items", async () => {
+  const [busy, modest] = [await app.customer(), await app.customer()];
+  const long = await begin(app, busy, 10_000);
+  const short = await begin(app, modest, 10);
+  const worker = await startWorker(echo());
+  await ended(app, short);
+  const [before] = await app.owner<[{ items: number }]>`
       select count(*)::integer as items
       from job_results r
       where r.job_id = ${long} and r.finished_at <= (select finished_at from jobs where id = ${short})`;
-    expect(before.items).toBeLessThan(500);
-    await ended(app, long);
-    await worker.stop();
-    expect(await jobRow(app, long)).toMatchObject({ status: 'COMPLETED', succeeded: 10_000, charged: '10000' });
-  });
+  expect(before.items).toBeLessThan(500);
+  await ended(app, long);
+  await worker.stop();
+  expect(await jobRow(app, long)).toMatchObject({ status: 'COMPLETED', succeeded: 10_000, charged: '10000' });
+});
 
-  test('yields a long job as soon as another customer waits', async () => {
-    const [busy, modest] = [await app.customer(), await app.customer()];
-    const long = await begin(app, busy, 10_000);
-    const worker = await startWorker(echo());
-    await expect.poll(async () => (await jobRow(app, long)).succeeded, { timeout: 30_000 }).toBeGreaterThan(1_000);
-    const short = await begin(app, modest, 10);
-    // Before that its message was not visible, however long the start took to commit.
-    const [{ waits }] = await app.owner<[{ waits: string }]>`select clock_timestamp()::text as waits`;
-    await ended(app, short);
-    const [between] = await app.owner<[{ items: number }]>`
+test('one worker yields a long job as soon as another customer waits', async () => {
+  const [busy, modest] = [await app.customer(), await app.customer()];
+  const long = await begin(app, busy, 10_000);
+  const worker = await startWorker(echo());
+  await expect.poll(async () => (await jobRow(app, long)).succeeded, { timeout: 30_000 }).toBeGreaterThan(1_000);
+  const short = await begin(app, modest, 10);
+  // Before that its message was not visible, however long the start took to commit.
+  const [{ waits }] = await app.owner<[{ waits: string }]>`select clock_timestamp()::text as waits`;
+  await ended(app, short);
+  const [between] = await app.owner<[{ items: number }]>`
       select count(*)::integer as items
       from job_results r
       where r.job_id = ${long}
         and r.finished_at between ${waits} and (select finished_at from jobs where id = ${short})`;
-    expect(between.items).toBeLessThan(500);
-    expect(await jobRow(app, long)).toMatchObject({ status: 'PROCESSING' });
-    await ended(app, long);
-    await worker.stop();
-  });
+  expect(between.items).toBeLessThan(500);
+  expect(await jobRow(app, long)).toMatchObject({ status: 'PROCESSING' });
+  await ended(app, long);
+  await worker.stop();
+});
 
-  test('processes the jobs of one customer in turn', async () => {
-    const customer = await app.customer();
-    const long = await begin(app, customer, 30);
-    const short = await begin(app, customer, 10);
-    for (let turns = 0; turns < 2; turns += 1) await turnOf(customer, echo(10));
-    expect(await jobRow(app, short)).toMatchObject({ status: 'COMPLETED' });
-    expect(await jobRow(app, long)).toMatchObject({ status: 'PROCESSING', succeeded: 10 });
-  });
+test('one worker processes the jobs of one customer in turn', async () => {
+  const customer = await app.customer();
+  const long = await begin(app, customer, 30);
+  const short = await begin(app, customer, 10);
+  for (let turns = 0; turns < 2; turns += 1) await turnOf(customer, echo(10));
+  expect(await jobRow(app, short)).toMatchObject({ status: 'COMPLETED' });
+  expect(await jobRow(app, long)).toMatchObject({ status: 'PROCESSING', succeeded: 10 });
+});
 
-  test('completes all jobs that are started while it works, without a sweep', async () => {
-    const customers = await Promise.all(Array.from({ length: 4 }, () => app.customer()));
-    const worker = await startWorker(echo());
-    const jobs = await Promise.all(
-      Array.from({ length: 120 }, (_, i) => begin(app, customers[i % customers.length]!, 1 + (i % 3))),
-    );
-    for (const job of jobs) await ended(app, job);
-    await worker.stop();
-    for (const { id } of customers) {
-      const left = await app.owner`
+test('one worker completes all jobs that are started while it works, without a sweep', async () => {
+  const customers = await Promise.all(Array.from({ length: 4 }, () => app.customer()));
+  const worker = await startWorker(echo());
+  const jobs = await Promise.all(
+    Array.from({ length: 120 }, (_, i) => begin(app, customers[i % customers.length]!, 1 + (i % 3))),
+  );
+  for (const job of jobs) await ended(app, job);
+  await worker.stop();
+  for (const { id } of customers) {
+    const left = await app.owner`
         select from credit_balances where customer_id = ${id} and (available, reserved) <> (0, 0)`;
-      expect(left.count).toBe(0);
-    }
-  });
+    expect(left.count).toBe(0);
+  }
 });
 
-describe('a start', () => {
-  test('has a message of its own, however long it takes to commit: turns of other messages do not see its job', async () => {
-    const customer = await app.customer();
-    await app.db.transaction((sql) => enqueueTurn(sql, 'verify', customer.id));
-    await grant(app.fastify, customer.id, 'verification', 1);
-    const [begun, go] = [gate(), gate()];
-    const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
-    const inputs = [{ position: 1, item: 'a@example.com', address: null, contact_ids: [], is_duplicate: false }];
-    const starting = app.db.transaction(async (sql) => {
-      const { id } = await startJob(
-        sql,
-        { customerId: customer.id, apiKeyId: null },
-        { ...given, total: 1, reserved: 1, inputs },
-      );
-      begun.open();
-      await go.opened;
-      return id;
-    });
-    await begun.opened;
-    await app.owner`delete from pgboss.job where name = 'verify'`; // as when a worker takes the message that waits
-    await turnOf(customer, echo());
-    expect(await waitingMessages(app, 'verify', customer.id)).toBe(0);
-    go.open();
-    const job = await starting;
-    expect(await waitingMessages(app, 'verify', customer.id)).toBe(1);
-    await turnOf(customer, echo());
-    expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED' });
-  });
-
-  test('that is rolled back leaves no message, job or entry', async () => {
-    const customer = await app.customer();
-    const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
-    const inputs = [{ position: 1, item: 'a@example.com', address: null, contact_ids: [], is_duplicate: false }];
-    const undone = app.db.transaction((sql) =>
-      startJob(sql, { customerId: customer.id, apiKeyId: null }, { ...given, total: 1, reserved: 1, inputs }),
+test('a start has a message of its own, however long it takes to commit: turns of other messages do not see its job', async () => {
+  const customer = await app.customer();
+  await app.db.transaction((sql) => enqueueTurn(sql, 'verify', customer.id));
+  await grant(app.fastify, customer.id, 'verification', 1);
+  const [begun, go] = [gate(), gate()];
+  const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
+  const inputs = [{ position: 1, item: 'a@example.com', address: null, contact_ids: [], is_duplicate: false }];
+  const starting = app.db.transaction(async (sql) => {
+    const { id } = await startJob(
+      sql,
+      { customerId: customer.id, apiKeyId: null },
+      { ...given, total: 1, reserved: 1, inputs },
     );
-    await expect(undone).rejects.toMatchObject({ code: 'insufficient_credits' });
-    for (const table of ['jobs', 'job_inputs', 'credit_entries'])
-      expect((await app.owner`select from ${app.owner(table)} where customer_id = ${customer.id}`).count).toBe(0);
-    expect(await waitingMessages(app, 'verify', customer.id)).toBe(0);
+    begun.open();
+    await go.opened;
+    return id;
   });
+  await begun.opened;
+  await app.owner`delete from pgboss.job where name = 'verify'`; // as when a worker takes the message that waits
+  await turnOf(customer, echo());
+  expect(await waitingMessages(app, 'verify', customer.id)).toBe(0);
+  go.open();
+  const job = await starting;
+  expect(await waitingMessages(app, 'verify', customer.id)).toBe(1);
+  await turnOf(customer, echo());
+  expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED' });
 });
 
-describe('a turn', () => {
-  test('that finds its job locked by another transaction leaves the next one a pause', async () => {
-    const customer = await app.customer();
-    const job = await begin(app, customer, 10);
-    await app.owner`delete from pgboss.job where name = 'verify' and data ->> 'customerId' = ${customer.id}`;
-    await app.owner.begin(async (tx) => {
-      await tx`select from jobs where customer_id = ${customer.id} and id = ${job} for no key update`;
-      await turnOf(customer, echo());
-      expect(await waitingMessages(app, 'verify', customer.id)).toBe(0);
-    });
-    const later = await app.owner`
+test('a start that is rolled back leaves no message, job or entry', async () => {
+  const customer = await app.customer();
+  const given = { type: 'verify_email', sync_crm: false, request: {}, pool: 'verification', cost: 1 } as const;
+  const inputs = [{ position: 1, item: 'a@example.com', address: null, contact_ids: [], is_duplicate: false }];
+  const undone = app.db.transaction((sql) =>
+    startJob(sql, { customerId: customer.id, apiKeyId: null }, { ...given, total: 1, reserved: 1, inputs }),
+  );
+  await expect(undone).rejects.toMatchObject({ code: 'insufficient_credits' });
+  for (const table of ['jobs', 'job_inputs', 'credit_entries'])
+    expect((await app.owner`select from ${app.owner(table)} where customer_id = ${customer.id}`).count).toBe(0);
+  expect(await waitingMessages(app, 'verify', customer.id)).toBe(0);
+});
+
+test('a turn that finds its job locked by another transaction leaves the next one a pause', async () => {
+  const customer = await app.customer();
+  const job = await begin(app, customer, 10);
+  await app.owner`delete from pgboss.job where name = 'verify' and data ->> 'customerId' = ${customer.id}`;
+  await app.owner.begin(async (tx) => {
+    await tx`select from jobs where customer_id = ${customer.id} and id = ${job} for no key update`;
+    await turnOf(customer, echo());
+    expect(await waitingMessages(app, 'verify', customer.id)).toBe(0);
+  });
+  const later = await app.owner`
       select from pgboss.job
       where name = 'verify' and state = 'created' and data ->> 'customerId' = ${customer.id}
         and start_after <= now() + interval '3 seconds'`;
-    expect(later).toHaveLength(1);
-  });
+  expect(later).toHaveLength(1);
+});
 
-  test('settles nothing once another one has taken its job', async () => {
-    const customer = await app.customer();
-    const job = await begin(app, customer, 10);
-    const { slice, begun, open } = held();
-    const stale = turnOf(customer, slice);
-    await begun;
-    await turnOf(customer, echo(4));
-    expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 4 });
-    open();
-    await stale;
-    expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 4, failures: 0 });
-    await turnOf(customer, echo());
-    expect(await entriesOf(app, job)).toEqual(['reserve 10', 'charge 4', 'charge 6']);
-  });
+test('a turn settles nothing once another one has taken its job', async () => {
+  const customer = await app.customer();
+  const job = await begin(app, customer, 10);
+  const { slice, begun, open } = held();
+  const stale = turnOf(customer, slice);
+  await begun;
+  await turnOf(customer, echo(4));
+  expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 4 });
+  open();
+  await stale;
+  expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 4, failures: 0 });
+  await turnOf(customer, echo());
+  expect(await entriesOf(app, job)).toEqual(['reserve 10', 'charge 4', 'charge 6']);
+});
 
-  test('is told when the queue gives its message to another worker, and settles nothing', async () => {
-    const customer = await app.customer();
-    const job = await begin(app, customer, 10);
-    const { slice, begun, open } = held();
-    const { opened: told, open: tell } = gate();
-    const lost = new AbortController();
-    const message = { ...(await takeMessage(customer)), signal: lost.signal };
-    const late = verifyTurn(async (given, run, signal) => {
-      signal.addEventListener('abort', tell);
-      await slice(given, run, signal);
-    })({ ...context, message }, { customerId: customer.id });
-    await begun;
-    await turnOf(customer, echo(3), await takeMessage(customer));
-    lost.abort();
-    await told;
-    open();
-    await late;
-    expect(await jobRow(app, job)).toMatchObject({ succeeded: 3, failures: 0 });
-  });
+test('a turn is told when the queue gives its message to another worker, and settles nothing', async () => {
+  const customer = await app.customer();
+  const job = await begin(app, customer, 10);
+  const { slice, begun, open } = held();
+  const { opened: told, open: tell } = gate();
+  const lost = new AbortController();
+  const message = { ...(await takeMessage(customer)), signal: lost.signal };
+  const late = verifyTurn(async (given, run, signal) => {
+    signal.addEventListener('abort', tell);
+    await slice(given, run, signal);
+  })({ ...context, message }, { customerId: customer.id });
+  await begun;
+  await turnOf(customer, echo(3), await takeMessage(customer));
+  lost.abort();
+  await told;
+  open();
+  await late;
+  expect(await jobRow(app, job)).toMatchObject({ succeeded: 3, failures: 0 });
+});
 
-  test('of a worker that was frozen before it took a job leaves the job to the worker that got its message', async () => {
-    const customer = await app.customer();
-    const job = await begin(app, customer, 10);
-    const frozen = await takeMessage(customer);
-    const { slice, begun, open } = held();
-    const next = turnOf(customer, slice, await takeMessage(customer));
-    await begun;
-    await turnOf(customer, echo(), frozen);
-    expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 0, attempt: 1 });
-    open();
-    await next;
-    expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 10, attempt: 1 });
-  });
+test('a turn of a worker that was frozen before it took a job leaves the job to the worker that got its message', async () => {
+  const customer = await app.customer();
+  const job = await begin(app, customer, 10);
+  const frozen = await takeMessage(customer);
+  const { slice, begun, open } = held();
+  const next = turnOf(customer, slice, await takeMessage(customer));
+  await begun;
+  await turnOf(customer, echo(), frozen);
+  expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 0, attempt: 1 });
+  open();
+  await next;
+  expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 10, attempt: 1 });
+});
 
-  test('leaves a job to the turn that works at it, as long as the queue sees a sign of life', async () => {
-    await app.owner`delete from pgboss.job where name = 'verify'`; // those of other tests
-    const customer = await app.customer();
-    const job = await begin(app, customer, 10);
-    const { slice, begun, open } = held();
-    const worker = await startWorker(slice);
-    await begun;
-    await turnOf(customer, echo());
-    expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 0, attempt: 1 });
-    open();
-    await ended(app, job);
-    await worker.stop();
-    expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 10, attempt: 1 });
-  });
+test('a turn leaves a job to the turn that works at it, as long as the queue sees a sign of life', async () => {
+  await app.owner`delete from pgboss.job where name = 'verify'`; // those of other tests
+  const customer = await app.customer();
+  const job = await begin(app, customer, 10);
+  const { slice, begun, open } = held();
+  const worker = await startWorker(slice);
+  await begun;
+  await turnOf(customer, echo());
+  expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 0, attempt: 1 });
+  open();
+  await ended(app, job);
+  await worker.stop();
+  expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 10, attempt: 1 });
+});
 
-  test('whose job is cancelled settles nothing, and the unspent credits are released once', async () => {
-    const customer = await app.customer();
-    const job = await begin(app, customer, 10);
-    await turnOf(customer, echo(4));
-    const { slice, begun, open } = held();
-    const late = turnOf(customer, slice);
-    await begun;
-    const answer = await customer.post(`/service-handler/${job}/cancel`);
-    expect(answer).toMatchObject({ status: 200, body: { status: 'CANCELLED', succeeded: 4, skipped: 6 } });
-    open();
-    await late;
-    expect(await entriesOf(app, job)).toEqual(['reserve 10', 'charge 4', 'release 6']);
-    expect(await jobRow(app, job)).toMatchObject({ status: 'CANCELLED', succeeded: 4, charged: '4', refunded: '6' });
-  });
+test('a turn whose job is cancelled settles nothing, and the unspent credits are released once', async () => {
+  const customer = await app.customer();
+  const job = await begin(app, customer, 10);
+  await turnOf(customer, echo(4));
+  const { slice, begun, open } = held();
+  const late = turnOf(customer, slice);
+  await begun;
+  const answer = await customer.post(`/service-handler/${job}/cancel`);
+  expect(answer).toMatchObject({ status: 200, body: { status: 'CANCELLED', succeeded: 4, skipped: 6 } });
+  open();
+  await late;
+  expect(await entriesOf(app, job)).toEqual(['reserve 10', 'charge 4', 'release 6']);
+  expect(await jobRow(app, job)).toMatchObject({ status: 'CANCELLED', succeeded: 4, charged: '4', refunded: '6' });
+});
 
-  test('does not charge again for a position that has a result', async () => {
-    const customer = await app.customer();
-    const job = await begin(app, customer, 2);
-    const first = { position: 1, item: '0@example.com', status: 'succeeded', charged: 1 } as const;
-    const second = { position: 2, item: '1@example.com', status: 'failed', charged: 0 } as const;
-    const again: JobBatch = async (context, job) => {
-      await settle(context, job, async () => ({ results: [first], mayComplete: false }));
-      await settle(context, job, async () => ({ results: [first, second], mayComplete: true }));
-    };
-    await turnOf(customer, again);
-    expect(await entriesOf(app, job)).toEqual(['reserve 2', 'charge 1', 'release 1']);
-    expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 1 });
-  });
+test('a turn does not charge again for a position that has a result', async () => {
+  const customer = await app.customer();
+  const job = await begin(app, customer, 2);
+  const first = { position: 1, item: '0@example.com', status: 'succeeded', charged: 1 } as const;
+  const second = { position: 2, item: '1@example.com', status: 'failed', charged: 0 } as const;
+  const again: JobBatch = async (context, job) => {
+    await settle(context, job, async () => ({ results: [first], mayComplete: false }));
+    await settle(context, job, async () => ({ results: [first, second], mayComplete: true }));
+  };
+  await turnOf(customer, again);
+  expect(await entriesOf(app, job)).toEqual(['reserve 2', 'charge 1', 'release 1']);
+  expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', succeeded: 1 });
+});
 
-  test('whose writes fail leaves no trace of them, and the job backs off', async () => {
-    const customer = await app.customer();
-    const job = await begin(app, customer, 2);
-    const half: JobBatch = (context, job) =>
-      settle(context, job, async (sql) => {
-        await sql`insert into companies (customer_id, company_name, type, folded) values (${customer.id}, 'Half', '', '{}')`;
-        throw new Error('half way');
-      }).then(() => undefined);
-    await turnOf(customer, half);
-    expect((await app.owner`select from companies where customer_id = ${customer.id}`).count).toBe(0);
-    expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', failures: 1, succeeded: 0 });
-    await turnOf(customer, echo());
-    expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 0 });
-    await endRest(job);
-    await turnOf(customer, echo());
-    expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', failures: 0, succeeded: 2 });
-  });
+test('a turn whose writes fail leaves no trace of them, and the job backs off', async () => {
+  const customer = await app.customer();
+  const job = await begin(app, customer, 2);
+  const half: JobBatch = (context, job) =>
+    settle(context, job, async (sql) => {
+      await sql`insert into companies (customer_id, company_name, type, folded) values (${customer.id}, 'Half', '', '{}')`;
+      throw new Error('half way');
+    }).then(() => undefined);
+  await turnOf(customer, half);
+  expect((await app.owner`select from companies where customer_id = ${customer.id}`).count).toBe(0);
+  expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', failures: 1, succeeded: 0 });
+  await turnOf(customer, echo());
+  expect(await jobRow(app, job)).toMatchObject({ status: 'PROCESSING', succeeded: 0 });
+  await endRest(job);
+  await turnOf(customer, echo());
+  expect(await jobRow(app, job)).toMatchObject({ status: 'COMPLETED', failures: 0, succeeded: 2 });
 });
 
 describe('a job', () => {

@@ -70,60 +70,56 @@ async function expectWhole(app: TestApp, customer: TestCustomer, job: string, pe
   expect(await booksOf(app, customer)).toEqual({ balance: 0, reserved: 0 });
 }
 
-describe('a worker killed while it unlocks prospects', () => {
-  test(
-    'is followed by another that goes on, with no prospect left out, paid twice or made a contact twice',
-    { timeout: 120_000 },
-    async () => {
-      const app = await startApp();
-      const customer = await customerWith(app, { subscription: many });
-      const { people, filters } = await fillCatalog(app);
-      const job = await startUnlock(customer, { filters, total_records: many, sync_crm: true });
-      for (let kills = 0; kills < 2; kills += 1) {
-        const before = await unlockedSoFar(customer, job);
-        const worker = await startWorker(app);
-        await expect.poll(() => unlockedSoFar(customer, job), { timeout: 30_000, interval: 2 }).toBeGreaterThan(before);
-        await worker.stop('SIGKILL');
-        await leaveToOthers(app);
-      }
-      expect(await readJob(customer, job)).toMatchObject({ status: 'PROCESSING', finished_at: null });
-      expect(await unlockedSoFar(customer, job)).toBeLessThan(many);
-      const last = await startWorker(app);
-      await expectWhole(app, customer, job, people);
-      const { contacts, companies } = await recount(app.owner, customer.id);
-      expect([contacts, companies]).toEqual([
-        { kept: many, real: many },
-        { kept: 90, real: 90 },
-      ]);
-      expect(await last.stop()).toBe(0);
-    },
-  );
-});
-
-describe('a worker that is frozen while it unlocks prospects', () => {
-  test(
-    'writes nothing after another has taken its job, and no prospect is charged twice',
-    { timeout: 180_000 },
-    async () => {
-      const app = await startApp();
-      const customer = await customerWith(app, { subscription: many });
-      const { people, filters } = await fillCatalog(app);
-      const job = await startUnlock(customer, { filters, total_records: many, sync_crm: true });
-      const frozen = await startWorker(app);
-      await expect.poll(() => unlockedSoFar(customer, job), { timeout: 30_000, interval: 2 }).toBeGreaterThan(0);
-      process.kill(frozen.pid, 'SIGSTOP');
+test(
+  'a worker killed while it unlocks prospects is followed by another that goes on, with no prospect left out, paid twice or made a contact twice',
+  { timeout: 120_000 },
+  async () => {
+    const app = await startApp();
+    const customer = await customerWith(app, { subscription: many });
+    const { people, filters } = await fillCatalog(app);
+    const job = await startUnlock(customer, { filters, total_records: many, sync_crm: true });
+    for (let kills = 0; kills < 2; kills += 1) {
       const before = await unlockedSoFar(customer, job);
-      expect(before).toBeLessThan(many);
-      const next = await startWorker(app);
-      await expect.poll(() => unlockedSoFar(customer, job), { timeout: 60_000 }).toBeGreaterThan(before);
-      process.kill(frozen.pid, 'SIGCONT');
-      await expectWhole(app, customer, job, people);
-      const { contacts } = await recount(app.owner, customer.id);
-      expect(contacts).toEqual({ kept: many, real: many });
-      expect([await frozen.stop(), await next.stop()]).toEqual([0, 0]);
-    },
-  );
-});
+      const worker = await startWorker(app);
+      await expect.poll(() => unlockedSoFar(customer, job), { timeout: 30_000, interval: 2 }).toBeGreaterThan(before);
+      await worker.stop('SIGKILL');
+      await leaveToOthers(app);
+    }
+    expect(await readJob(customer, job)).toMatchObject({ status: 'PROCESSING', finished_at: null });
+    expect(await unlockedSoFar(customer, job)).toBeLessThan(many);
+    const last = await startWorker(app);
+    await expectWhole(app, customer, job, people);
+    const { contacts, companies } = await recount(app.owner, customer.id);
+    expect([contacts, companies]).toEqual([
+      { kept: many, real: many },
+      { kept: 90, real: 90 },
+    ]);
+    expect(await last.stop()).toBe(0);
+  },
+);
+
+test(
+  'a worker that is frozen while it unlocks prospects writes nothing after another has taken its job, and no prospect is charged twice',
+  { timeout: 180_000 },
+  async () => {
+    const app = await startApp();
+    const customer = await customerWith(app, { subscription: many });
+    const { people, filters } = await fillCatalog(app);
+    const job = await startUnlock(customer, { filters, total_records: many, sync_crm: true });
+    const frozen = await startWorker(app);
+    await expect.poll(() => unlockedSoFar(customer, job), { timeout: 30_000, interval: 2 }).toBeGreaterThan(0);
+    process.kill(frozen.pid, 'SIGSTOP');
+    const before = await unlockedSoFar(customer, job);
+    expect(before).toBeLessThan(many);
+    const next = await startWorker(app);
+    await expect.poll(() => unlockedSoFar(customer, job), { timeout: 60_000 }).toBeGreaterThan(before);
+    process.kill(frozen.pid, 'SIGCONT');
+    await expectWhole(app, customer, job, people);
+    const { contacts } = await recount(app.owner, customer.id);
+    expect(contacts).toEqual({ kept: many, real: many });
+    expect([await frozen.stop(), await next.stop()]).toEqual([0, 0]);
+  },
+);
 
 describe.skipIf(noElasticsearch)(`a search cluster that stops while prospects are unlocked ${need}`, () => {
   let environment: Record<string, string> = {};
