@@ -78,34 +78,35 @@ describe('invalid HTTP gets an error body of the contract', () => {
   });
 });
 
-describe('requests that HTTP forbids or the service does not support get an error body', () => {
-  test.each([
-    ['no Host', 'GET /healthz HTTP/1.1\r\n\r\n', 400, 'validation_failed'],
-    ['no Host on an unknown path', 'GET /nowhere HTTP/1.1\r\n\r\n', 400, 'validation_failed'],
-    ['two Hosts', get('/healthz', 'host: b'), 400, 'validation_failed'],
-    ['two content types', get('/healthz', 'content-type: text/plain', 'content-type: a/b'), 400, 'validation_failed'],
-    ['two idempotency keys', get('/healthz', 'idempotency-key: a', 'idempotency-key: b'), 400, 'validation_failed'],
-    ['two credentials', get('/healthz', 'authorization: a', 'authorization: b'), 400, 'validation_failed'],
-    ['an unknown transfer coding', get('/healthz', 'transfer-encoding: gzip, chunked'), 400, 'validation_failed'],
-    ['an unknown expectation', get('/healthz', 'expect: 200-maybe'), 417, 'expectation_failed'],
-    ['CONNECT', connectRequest, 405, 'method_not_allowed'],
-  ])('%s', async (_what, bytes, statusCode, code) => {
+test.each([
+  ['no Host', 'GET /healthz HTTP/1.1\r\n\r\n', 400, 'validation_failed'],
+  ['no Host on an unknown path', 'GET /nowhere HTTP/1.1\r\n\r\n', 400, 'validation_failed'],
+  ['two Hosts', get('/healthz', 'host: b'), 400, 'validation_failed'],
+  ['two content types', get('/healthz', 'content-type: text/plain', 'content-type: a/b'), 400, 'validation_failed'],
+  ['two idempotency keys', get('/healthz', 'idempotency-key: a', 'idempotency-key: b'), 400, 'validation_failed'],
+  ['two credentials', get('/healthz', 'authorization: a', 'authorization: b'), 400, 'validation_failed'],
+  ['an unknown transfer coding', get('/healthz', 'transfer-encoding: gzip, chunked'), 400, 'validation_failed'],
+  ['an unknown expectation', get('/healthz', 'expect: 200-maybe'), 417, 'expectation_failed'],
+  ['CONNECT', connectRequest, 405, 'method_not_allowed'],
+])(
+  'requests that HTTP forbids or the service does not support get an error body %s',
+  async (_what, bytes, statusCode, code) => {
     const { status, headers, body } = parse(await talk(bytes));
     expect(status).toBe(statusCode);
     expect(body).toMatchObject({ statusCode, error: expect.any(String), code, message: expect.stringMatching(/\S/) });
     expect(headers).toMatch(/^x-request-id: [A-Za-z0-9._-]{1,64}$/m);
     expect(headers).toMatch(/^connection: close$/m);
-  });
+  },
+);
 
-  test('HTTP/1.0 needs no Host', async () => {
-    expect(parse(await talk('GET /healthz HTTP/1.0\r\n\r\n')).status).toBe(200);
-  });
+test('requests that HTTP forbids or the service does not support get an error body HTTP/1.0 needs no Host', async () => {
+  expect(parse(await talk('GET /healthz HTTP/1.0\r\n\r\n')).status).toBe(200);
+});
 
-  test('a body sent after 100-continue is accepted', async () => {
-    const head = ['content-type: application/json', 'expect: 100-continue', 'content-length: 2', 'connection: close'];
-    const answers = await talk(get('/healthz', ...head), '{}');
-    expect(statusesIn(answers)).toEqual([100, 200]);
-  });
+test('a body sent after 100-continue is accepted', async () => {
+  const head = ['content-type: application/json', 'expect: 100-continue', 'content-length: 2', 'connection: close'];
+  const answers = await talk(get('/healthz', ...head), '{}');
+  expect(statusesIn(answers)).toEqual([100, 200]);
 });
 
 describe('no request gets two responses or the response of another', () => {

@@ -20,59 +20,57 @@ const countContacts = async (of = customer): Promise<number> => {
   return row!['contacts'];
 };
 
-describe('the same key', () => {
-  test('returns the first response again, byte for byte, and has one effect', async () => {
-    const own = await app.customer();
-    const first = await create('k', contactBody(), own);
-    const again = await create('k', contactBody(), own);
-    expect(first.headers).not.toHaveProperty('idempotency-replayed');
-    expect(again).toMatchObject({ status: 201, body: first.body, headers: { 'idempotency-replayed': 'true' } });
-    expect(await countContacts(own)).toBe(1);
-  });
+test('the same key returns the first response again, byte for byte, and has one effect', async () => {
+  const own = await app.customer();
+  const first = await create('k', contactBody(), own);
+  const again = await create('k', contactBody(), own);
+  expect(first.headers).not.toHaveProperty('idempotency-replayed');
+  expect(again).toMatchObject({ status: 201, body: first.body, headers: { 'idempotency-replayed': 'true' } });
+  expect(await countContacts(own)).toBe(1);
+});
 
-  test('belongs to one customer: another customer may use it too', async () => {
-    const [a, b] = await Promise.all([app.customer(), app.customer()]);
-    const [first, second] = [await create('shared', contactBody(), a), await create('shared', contactBody(), b)];
-    expect([first.status, second.status]).toEqual([201, 201]);
-    expect(second.headers).not.toHaveProperty('idempotency-replayed');
-    expect(second.body.data.id).not.toBe(first.body.data.id);
-  });
+test('the same key belongs to one customer: another customer may use it too', async () => {
+  const [a, b] = await Promise.all([app.customer(), app.customer()]);
+  const [first, second] = [await create('shared', contactBody(), a), await create('shared', contactBody(), b)];
+  expect([first.status, second.status]).toEqual([201, 201]);
+  expect(second.headers).not.toHaveProperty('idempotency-replayed');
+  expect(second.body.data.id).not.toBe(first.body.data.id);
+});
 
-  test('with a body that differs in any byte is a mismatch and writes nothing', async () => {
-    const own = await app.customer();
-    await create('k', JSON.stringify(contactBody()), own);
-    for (const body of [contactBody({ job_title: 'x' }), `${JSON.stringify(contactBody())} `])
-      expect(await create('k', body, own)).toMatchObject({ status: 422, body: { code: 'idempotency_mismatch' } });
-    expect(await countContacts(own)).toBe(1);
-  });
+test('the same key with a body that differs in any byte is a mismatch and writes nothing', async () => {
+  const own = await app.customer();
+  await create('k', JSON.stringify(contactBody()), own);
+  for (const body of [contactBody({ job_title: 'x' }), `${JSON.stringify(contactBody())} `])
+    expect(await create('k', body, own)).toMatchObject({ status: 422, body: { code: 'idempotency_mismatch' } });
+  expect(await countContacts(own)).toBe(1);
+});
 
-  test('of a failed request runs again', async () => {
-    const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
-    const key = unique('key');
-    expect((await create(key, contactBody({ assigned_to: absent }))).status).toBe(404);
-    expect((await create(key, contactBody({ assigned_to: customer.adminId }))).status).toBe(201);
-  });
+test('the same key of a failed request runs again', async () => {
+  const absent = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+  const key = unique('key');
+  expect((await create(key, contactBody({ assigned_to: absent }))).status).toBe(404);
+  expect((await create(key, contactBody({ assigned_to: customer.adminId }))).status).toBe(201);
+});
 
-  test('counts as new after 24 hours, and the new response is stored', async () => {
-    const key = unique('key');
-    const first = await create(key);
-    await app.owner`
+test('the same key counts as new after 24 hours, and the new response is stored', async () => {
+  const key = unique('key');
+  const first = await create(key);
+  await app.owner`
       update idempotency_records set created_at = ${new Date(Date.now() - 24 * 3_600_000 - 1_000)}
       where customer_id = ${customer.id} and key = ${key}`;
-    const second = await create(key, contactBody({ job_title: 'other' }));
-    expect(second.body.data.id).not.toBe(first.body.data.id);
-    expect((await create(key, contactBody({ job_title: 'other' }))).body).toEqual(second.body);
-  });
+  const second = await create(key, contactBody({ job_title: 'other' }));
+  expect(second.body.data.id).not.toBe(first.body.data.id);
+  expect((await create(key, contactBody({ job_title: 'other' }))).body).toEqual(second.body);
+});
 
-  test('while its first request still runs is a conflict', async () => {
-    const key = unique('key');
-    const held = app.owner.begin(async (sql) => {
-      await sql`select pg_advisory_xact_lock(hashtextextended(${`idempotency:${customer.id}:${key}`}, 0))`;
-      return create(key);
-    });
-    expect(await held).toMatchObject({ status: 409, body: { code: 'conflict' } });
-    expect((await create(key)).status).toBe(201);
+test('the same key while its first request still runs is a conflict', async () => {
+  const key = unique('key');
+  const held = app.owner.begin(async (sql) => {
+    await sql`select pg_advisory_xact_lock(hashtextextended(${`idempotency:${customer.id}:${key}`}, 0))`;
+    return create(key);
   });
+  expect(await held).toMatchObject({ status: 409, body: { code: 'conflict' } });
+  expect((await create(key)).status).toBe(201);
 });
 
 test.each(['', 'x'.repeat(256), 'ü', 'a\tb'])('the key %j is rejected', async (key) => {

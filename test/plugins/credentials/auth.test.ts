@@ -80,74 +80,68 @@ test('a 401 says by its header which credential is expected, and whether the for
   ).toEqual(['Bearer error="missing"', 'Bearer error="wrong_scheme"', 'Bearer']);
 });
 
-describe('a key is accepted', () => {
-  test('with the scheme in any case', async () => {
-    const { key } = await customer();
-    expect((await withHeader(`x-api-KEY ${key}`)).status).toBe(200);
-  });
-
-  test('that was issued with a prefix other than the configured one', async () => {
-    const { id, keyId } = await customer();
-    const token = mintToken('oldname');
-    await owner`update api_keys set key_hash = ${token.hash()} where id = ${keyId}`;
-    const answer = await withHeader(`X-API-Key ${token.reveal()}`);
-    expect(answer.body.customer.id).toBe(id);
-  });
-
-  test('of a user who was deactivated later', async () => {
-    const { key, adminId } = await customer();
-    await owner`update users set active = false where id = ${adminId}`;
-    expect((await withHeader(`X-API-Key ${key}`)).status).toBe(200);
-  });
-
-  test('again when its customer is resumed', async () => {
-    const { id, get } = await customer();
-    await owner`update customers set status = 'SUSPENDED' where id = ${id}`;
-    expect((await get('/customer/summary')).status).toBe(401);
-    await owner`update customers set status = 'OK' where id = ${id}`;
-    expect((await get('/customer/summary')).status).toBe(200);
-  });
+test('a key is accepted with the scheme in any case', async () => {
+  const { key } = await customer();
+  expect((await withHeader(`x-api-KEY ${key}`)).status).toBe(200);
 });
 
-describe('a scope that the key lacks', () => {
-  test('is 403 with exactly a status and a fixed text', async () => {
-    const caller = await (await customer()).withScopes(['contacts:read']);
-    const answer = await caller.get('/customer/summary');
-    expect(answer.status).toBe(403);
-    expect(answer.body).toEqual({
-      statusCode: 403,
-      message: 'The user does not have permission to perform this action',
-    });
-    const scopes = async (path: string, body: object) => (await caller.post(path, body)).headers['x-required-scope'];
-    expect([
-      answer.headers['x-required-scope'],
-      await scopes('/contacts/batch/upsert', {}),
-      await scopes('/service-handler/list', {}),
-      await scopes('/imports', { object: 'companies', mode: 'upsert' }),
-      await scopes('/events/list', { types: ['company.updated'] }),
-    ]).toEqual([
-      'customer:read',
-      'contacts:create',
-      `payment_prospect:create verify_email:create list_contacts:read ${undoScopes.join(' ')}`,
-      expect.stringMatching(/companies:create/),
-      'companies:read',
-    ]);
-  });
+test('a key is accepted that was issued with a prefix other than the configured one', async () => {
+  const { id, keyId } = await customer();
+  const token = mintToken('oldname');
+  await owner`update api_keys set key_hash = ${token.hash()} where id = ${keyId}`;
+  const answer = await withHeader(`X-API-Key ${token.reveal()}`);
+  expect(answer.body.customer.id).toBe(id);
 });
 
-describe('the caller is checked before the body:', () => {
-  test('401 is sent before a body of 1 MiB has arrived', async () => {
-    const listening = buildApp({ config, db, catalog });
-    afterAll(() => listening.close());
-    await listening.listen({ host: '127.0.0.1', port: 0 });
-    const socket = connect((listening.server.address() as AddressInfo).port, '127.0.0.1');
-    socket.write(
-      'POST /api/api-key/generate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1048576\r\n\r\n{',
-    );
-    const [first] = await once(socket);
-    socket.destroy();
-    expect(first).toMatch(/^HTTP\/1\.1 401 /);
+test('a key is accepted of a user who was deactivated later', async () => {
+  const { key, adminId } = await customer();
+  await owner`update users set active = false where id = ${adminId}`;
+  expect((await withHeader(`X-API-Key ${key}`)).status).toBe(200);
+});
+
+test('a key is accepted again when its customer is resumed', async () => {
+  const { id, get } = await customer();
+  await owner`update customers set status = 'SUSPENDED' where id = ${id}`;
+  expect((await get('/customer/summary')).status).toBe(401);
+  await owner`update customers set status = 'OK' where id = ${id}`;
+  expect((await get('/customer/summary')).status).toBe(200);
+});
+
+test('a scope that the key lacks is 403 with exactly a status and a fixed text', async () => {
+  const caller = await (await customer()).withScopes(['contacts:read']);
+  const answer = await caller.get('/customer/summary');
+  expect(answer.status).toBe(403);
+  expect(answer.body).toEqual({
+    statusCode: 403,
+    message: 'The user does not have permission to perform this action',
   });
+  const scopes = async (path: string, body: object) => (await caller.post(path, body)).headers['x-required-scope'];
+  expect([
+    answer.headers['x-required-scope'],
+    await scopes('/contacts/batch/upsert', {}),
+    await scopes('/service-handler/list', {}),
+    await scopes('/imports', { object: 'companies', mode: 'upsert' }),
+    await scopes('/events/list', { types: ['company.updated'] }),
+  ]).toEqual([
+    'customer:read',
+    'contacts:create',
+    `payment_prospect:create verify_email:create list_contacts:read ${undoScopes.join(' ')}`,
+    expect.stringMatching(/companies:create/),
+    'companies:read',
+  ]);
+});
+
+test('the caller is checked before the body: 401 is sent before a body of 1 MiB has arrived', async () => {
+  const listening = buildApp({ config, db, catalog });
+  afterAll(() => listening.close());
+  await listening.listen({ host: '127.0.0.1', port: 0 });
+  const socket = connect((listening.server.address() as AddressInfo).port, '127.0.0.1');
+  socket.write(
+    'POST /api/api-key/generate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1048576\r\n\r\n{',
+  );
+  const [first] = await once(socket);
+  socket.destroy();
+  expect(first).toMatch(/^HTTP\/1\.1 401 /);
 });
 
 const once = (socket: ReturnType<typeof connect>): Promise<[string]> =>

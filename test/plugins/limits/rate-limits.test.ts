@@ -218,13 +218,14 @@ describe('requests with a session', () => {
       ?.customer_id;
 });
 
-describe('an address that sends too many requests without a valid credential', () => {
-  test.each<[string, () => string | undefined]>([
-    ['no credential', () => undefined],
-    ['a malformed key', () => 'X-API-Key secret'],
-    ['a key that fails its checksum', () => unknownKey().slice(0, -1)],
-    ['a key that nobody issued', unknownKey],
-  ])('gets 429 instead of 401 for %s', async (_, credential) => {
+test.each<[string, () => string | undefined]>([
+  ['no credential', () => undefined],
+  ['a malformed key', () => 'X-API-Key secret'],
+  ['a key that fails its checksum', () => unknownKey().slice(0, -1)],
+  ['a key that nobody issued', unknownKey],
+])(
+  'an address that sends too many requests without a valid credential gets 429 instead of 401 for %s',
+  async (_, credential) => {
     const address = freshAddress();
     const call = () => callFrom(address, credential());
     expect(await inTurn(5, call)).toEqual({ 401: 5 });
@@ -233,58 +234,58 @@ describe('an address that sends too many requests without a valid credential', (
     expect(limitsOf(refused)).toEqual({});
     expect(refused.headers).not.toHaveProperty('www-authenticate');
     expect((await callFrom(freshAddress(), credential())).status).toBe(401);
-  });
+  },
+);
 
-  test('is limited for revoked keys and unknown sessions too', async () => {
-    const address = freshAddress();
-    const { key, keyId } = await testApp.customer();
-    await testApp.owner`update api_keys set revoked_at = now() where id = ${keyId}`;
-    expect(await inTurn(6, () => callFrom(address, `X-API-Key ${key}`))).toEqual({ 401: 5, 429: 1 });
-    const session = { 'x-forwarded-for': address, authorization: `Bearer ${mintToken(sessionPrefix).reveal()}` };
-    expectRefusal(await inject(app, 'GET', '/api/api-key', undefined, session), 'unauthenticated');
-  });
+test('an address that sends too many requests without a valid credential is limited for revoked keys and unknown sessions too', async () => {
+  const address = freshAddress();
+  const { key, keyId } = await testApp.customer();
+  await testApp.owner`update api_keys set revoked_at = now() where id = ${keyId}`;
+  expect(await inTurn(6, () => callFrom(address, `X-API-Key ${key}`))).toEqual({ 401: 5, 429: 1 });
+  const session = { 'x-forwarded-for': address, authorization: `Bearer ${mintToken(sessionPrefix).reveal()}` };
+  expectRefusal(await inject(app, 'GET', '/api/api-key', undefined, session), 'unauthenticated');
+});
 
-  test('is still served with a valid key', async () => {
-    const address = freshAddress();
-    const { key } = await testApp.customer();
-    expect(await inTurn(9, () => callFrom(address))).toEqual({ 401: 5, 429: 4 });
-    expect(await inTurn(7, () => callFrom(address, `X-API-Key ${key}`))).toEqual({ 200: 7 });
-  });
+test('an address that sends too many requests without a valid credential is still served with a valid key', async () => {
+  const address = freshAddress();
+  const { key } = await testApp.customer();
+  expect(await inTurn(9, () => callFrom(address))).toEqual({ 401: 5, 429: 4 });
+  expect(await inTurn(7, () => callFrom(address, `X-API-Key ${key}`))).toEqual({ 200: 7 });
+});
 
-  test('is identified by its IPv6 /64, or by its IPv4 address in any form', async () => {
-    let host = 0;
-    expect(await inTurn(6, () => callFrom(`2001:db8::${(host += 1)}`))).toEqual({ 401: 5, 429: 1 });
-    expect((await callFrom('2001:db8:0:1::1')).status).toBe(401);
-    expect(await inTurn(6, () => callFrom('::ffff:203.0.113.9'))).toEqual({ 401: 5, 429: 1 });
-    expect((await callFrom('203.0.113.9')).status).toBe(429);
-  });
+test('an address that sends too many requests without a valid credential is identified by its IPv6 /64, or by its IPv4 address in any form', async () => {
+  let host = 0;
+  expect(await inTurn(6, () => callFrom(`2001:db8::${(host += 1)}`))).toEqual({ 401: 5, 429: 1 });
+  expect((await callFrom('2001:db8:0:1::1')).status).toBe(401);
+  expect(await inTurn(6, () => callFrom('::ffff:203.0.113.9'))).toEqual({ 401: 5, 429: 1 });
+  expect((await callFrom('203.0.113.9')).status).toBe(429);
+});
 
-  test('is counted exactly when the requests are concurrent', async () => {
-    const address = freshAddress();
-    expect(await atOnce(40, () => callFrom(address))).toEqual({ 401: 5, 429: 35 });
-  });
+test('an address that sends too many requests without a valid credential is counted exactly when the requests are concurrent', async () => {
+  const address = freshAddress();
+  expect(await atOnce(40, () => callFrom(address))).toEqual({ 401: 5, 429: 35 });
+});
 
-  test('has few look-ups in flight, and a valid key is looked up among them', async () => {
-    // Look-ups of one event loop round are one statement, so this many look-ups are at least this many statements.
-    let statements = 0;
-    const counted: SharedDatabase = { ...db, credentials: (work) => ((statements += 1), db.credentials(work)) };
-    const own = buildApp({ config, db: counted, catalog });
-    onTestFinished(() => own.close());
-    const address = freshAddress();
-    const { key } = await testApp.customer();
-    await inTurn(5, () => callFrom(address, undefined, own));
-    const storm = atOnce(64, () => callFrom(address, unknownKey(), own));
-    const valid = callFrom(address, `X-API-Key ${key}`, own);
-    expect((await valid).status).toBe(200);
-    expect(await storm).toEqual({ 429: 64 });
-    expect(statements).toBeGreaterThanOrEqual(64 / 8);
-  });
+test('an address that sends too many requests without a valid credential has few look-ups in flight, and a valid key is looked up among them', async () => {
+  // Look-ups of one event loop round are one statement, so this many look-ups are at least this many statements.
+  let statements = 0;
+  const counted: SharedDatabase = { ...db, credentials: (work) => ((statements += 1), db.credentials(work)) };
+  const own = buildApp({ config, db: counted, catalog });
+  onTestFinished(() => own.close());
+  const address = freshAddress();
+  const { key } = await testApp.customer();
+  await inTurn(5, () => callFrom(address, undefined, own));
+  const storm = atOnce(64, () => callFrom(address, unknownKey(), own));
+  const valid = callFrom(address, `X-API-Key ${key}`, own);
+  expect((await valid).status).toBe(200);
+  expect(await storm).toEqual({ 429: 64 });
+  expect(statements).toBeGreaterThanOrEqual(64 / 8);
+});
 
-  test('is refused before the body is read', async () => {
-    const address = freshAddress();
-    await inTurn(5, () => callFrom(address));
-    expect(await firstLine(app, '/api/ext/contacts', { 'x-forwarded-for': address })).toMatch(/^HTTP\/1\.1 429 /);
-  });
+test('an address that sends too many requests without a valid credential is refused before the body is read', async () => {
+  const address = freshAddress();
+  await inTurn(5, () => callFrom(address));
+  expect(await firstLine(app, '/api/ext/contacts', { 'x-forwarded-for': address })).toMatch(/^HTTP\/1\.1 429 /);
 });
 
 describe('a limit', () => {

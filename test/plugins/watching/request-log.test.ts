@@ -56,168 +56,165 @@ describe('x-request-id', () => {
   });
 });
 
-describe('the log', () => {
-  test('has a JSON line for every response, and no secret', async () => {
-    const { customer, adminEmail } = await makeRecords(app);
-    const child = spawn(process.execPath, ['src/cli.ts', 'serve', '--json'], {
-      cwd: root,
-      env: {
-        ...nodeEnvironment,
-        PATH: process.env['PATH'],
-        LOG_LEVEL: 'trace',
-        OVERLOAD_MS: '0',
-        PORT: '0',
-        DATABASE_URL: app.url,
-      },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    onTestFinished(() => void child.kill('SIGKILL'));
-    const log = text(child.stderr);
-    const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
-    const { url } = JSON.parse(line) as { url: string };
-    const call = async (method: string, path: string, headers: object, body?: object) => {
-      const answer = await fetch(`${url}${path}`, {
-        method,
-        headers: { 'content-type': 'application/json', 'x-request-id': 'traced', ...headers },
-        ...(body ? { body: JSON.stringify(body) } : {}),
-      });
-      return { status: answer.status, body: (await answer.json()) as { token: string; data: { key: string } } };
-    };
-
-    const nobody = randomUUID();
-    const unknown = mintToken('sda').reveal();
-    const login = await call('POST', '/api/auth/login', {}, { email: adminEmail, password });
-    const { token } = login.body;
-    const generated = await call(
-      'POST',
-      '/api/api-key/generate',
-      { authorization: `Bearer ${token}` },
-      { name: 'a', expiration: 7 },
-    );
-    const { key } = generated.body.data;
-    const statuses = [
-      login.status,
-      generated.status,
-      (await call('POST', '/api/auth/login', {}, { email: adminEmail, password: 'a wrong secret' })).status,
-      (
-        await call(
-          'POST',
-          '/api/ext/contacts',
-          { authorization: `X-API-Key ${key}` },
-          contactBody({ first_name: 'Zenobia' }),
-        )
-      ).status,
-      (await call('GET', '/api/ext/customer/summary', { authorization: `X-API-Key ${unknown}` })).status,
-      (await call('POST', '/api/ext/contacts', { authorization: `X-API-Key ${key}` }, { first_name: 'Zenobia' }))
-        .status,
-      (await call('GET', `/api/ext/contacts/${nobody}`, { authorization: `X-API-Key ${key}` })).status,
-    ];
-    child.kill('SIGTERM');
-    const lines = (await log)
-      .trim()
-      .split('\n')
-      .map((one) => JSON.parse(one) as Record<string, unknown>);
-
-    expect(statuses).toEqual([200, 201, 401, 201, 401, 400, 404]);
-    const answered = lines.filter(({ msg }) => msg === 'answered');
-    expect(answered.map(({ status }) => status)).toEqual(statuses);
-    expect(answered[3]).toMatchObject({
-      reqId: 'traced',
-      method: 'POST',
-      route: '/api/ext/contacts',
-      customer: customer.id,
-      key: expect.stringMatching(/^[0-9a-f-]{36}$/),
-      address: '127.0.0.1',
-      created: expect.stringMatching(/^[0-9a-f-]{36}$/),
-      ms: expect.any(Number),
-    });
-    expect(answered[1]).toMatchObject({ user: expect.any(String), address: '127.0.0.1' });
-    expect(answered[4]).toMatchObject({ code: 'unauthorized', address: '127.0.0.1' });
-    expect(answered[5]).toMatchObject({ code: 'validation_failed', at: expect.arrayContaining(['/last_name']) });
-    expect(answered[6]).toMatchObject({ code: 'not_found', id: nobody, key: expect.any(String) });
-    expect(lines.filter(({ reason }) => reason).map(({ reason }) => reason)).toEqual(['wrong_password', 'unknown']);
-    for (const secret of [
-      password,
-      'a wrong secret',
-      token,
-      key,
-      unknown,
-      'Zenobia',
-      ...[token, key, unknown].map((one) => one.slice(-20)),
-    ])
-      expect(JSON.stringify(lines)).not.toContain(secret);
+test('the log has a JSON line for every response, and no secret', async () => {
+  const { customer, adminEmail } = await makeRecords(app);
+  const child = spawn(process.execPath, ['src/cli.ts', 'serve', '--json'], {
+    cwd: root,
+    env: {
+      ...nodeEnvironment,
+      PATH: process.env['PATH'],
+      LOG_LEVEL: 'trace',
+      OVERLOAD_MS: '0',
+      PORT: '0',
+      DATABASE_URL: app.url,
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
   });
-
-  test('has the lines of successful probes at level debug, and those of failed ones at level info', async () => {
-    const child = spawn(process.execPath, ['src/cli.ts', 'serve', '--json'], {
-      cwd: root,
-      env: {
-        ...nodeEnvironment,
-        LOG_LEVEL: 'debug',
-        OVERLOAD_MS: '0',
-        PORT: '0',
-        DATABASE_URL: app.url,
-        SHUTDOWN_GRACE_MS: '600000',
-      },
-      stdio: ['ignore', 'pipe', 'pipe'],
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const log = text(child.stderr);
+  const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
+  const { url } = JSON.parse(line) as { url: string };
+  const call = async (method: string, path: string, headers: object, body?: object) => {
+    const answer = await fetch(`${url}${path}`, {
+      method,
+      headers: { 'content-type': 'application/json', 'x-request-id': 'traced', ...headers },
+      ...(body ? { body: JSON.stringify(body) } : {}),
     });
-    onTestFinished(() => void child.kill('SIGKILL'));
-    const log = text(child.stderr);
-    const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
-    const { url } = JSON.parse(line) as { url: string };
-    const statusOf = async (path: string, method = 'GET') => (await fetch(url + path, { method })).status;
-    for (const path of ['/healthz', '/readyz', '/metrics']) expect(await statusOf(path)).toBe(200);
-    expect(await statusOf('/healthz', 'HEAD')).toBe(200);
-    expect(await statusOf('/healthz', 'PUT')).toBe(405);
-    expect(await statusOf('/openapi.json')).toBe(200);
-    child.kill('SIGTERM');
-    await expect.poll(() => statusOf('/readyz')).toBe(503);
-    expect(await statusOf('/readyz')).toBe(503); // now the line of the one before is written
-    child.kill('SIGKILL');
-    const answered = (await log)
-      .trim()
-      .split('\n')
-      .map((one) => JSON.parse(one) as Record<string, unknown>)
-      .filter(({ msg }) => msg === 'answered')
-      .map(({ level, method, route, status }) => [level, method, route, status]);
-    expect(answered.slice(0, 6)).toEqual([
-      [20, 'GET', '/healthz', 200],
-      [20, 'GET', '/readyz', 200],
-      [20, 'GET', '/metrics', 200],
-      [20, 'HEAD', '/healthz', 200],
-      [30, 'PUT', '/healthz', 405],
-      [30, 'GET', '/openapi.json', 200],
-    ]);
-    expect(answered.at(-1)).toEqual([30, 'GET', '/readyz', 503]);
-  });
+    return { status: answer.status, body: (await answer.json()) as { token: string; data: { key: string } } };
+  };
 
-  test('does not prevent the process from ending when its reader is gone', async () => {
-    const script = `
+  const nobody = randomUUID();
+  const unknown = mintToken('sda').reveal();
+  const login = await call('POST', '/api/auth/login', {}, { email: adminEmail, password });
+  const { token } = login.body;
+  const generated = await call(
+    'POST',
+    '/api/api-key/generate',
+    { authorization: `Bearer ${token}` },
+    { name: 'a', expiration: 7 },
+  );
+  const { key } = generated.body.data;
+  const statuses = [
+    login.status,
+    generated.status,
+    (await call('POST', '/api/auth/login', {}, { email: adminEmail, password: 'a wrong secret' })).status,
+    (
+      await call(
+        'POST',
+        '/api/ext/contacts',
+        { authorization: `X-API-Key ${key}` },
+        contactBody({ first_name: 'Zenobia' }),
+      )
+    ).status,
+    (await call('GET', '/api/ext/customer/summary', { authorization: `X-API-Key ${unknown}` })).status,
+    (await call('POST', '/api/ext/contacts', { authorization: `X-API-Key ${key}` }, { first_name: 'Zenobia' })).status,
+    (await call('GET', `/api/ext/contacts/${nobody}`, { authorization: `X-API-Key ${key}` })).status,
+  ];
+  child.kill('SIGTERM');
+  const lines = (await log)
+    .trim()
+    .split('\n')
+    .map((one) => JSON.parse(one) as Record<string, unknown>);
+
+  expect(statuses).toEqual([200, 201, 401, 201, 401, 400, 404]);
+  const answered = lines.filter(({ msg }) => msg === 'answered');
+  expect(answered.map(({ status }) => status)).toEqual(statuses);
+  expect(answered[3]).toMatchObject({
+    reqId: 'traced',
+    method: 'POST',
+    route: '/api/ext/contacts',
+    customer: customer.id,
+    key: expect.stringMatching(/^[0-9a-f-]{36}$/),
+    address: '127.0.0.1',
+    created: expect.stringMatching(/^[0-9a-f-]{36}$/),
+    ms: expect.any(Number),
+  });
+  expect(answered[1]).toMatchObject({ user: expect.any(String), address: '127.0.0.1' });
+  expect(answered[4]).toMatchObject({ code: 'unauthorized', address: '127.0.0.1' });
+  expect(answered[5]).toMatchObject({ code: 'validation_failed', at: expect.arrayContaining(['/last_name']) });
+  expect(answered[6]).toMatchObject({ code: 'not_found', id: nobody, key: expect.any(String) });
+  expect(lines.filter(({ reason }) => reason).map(({ reason }) => reason)).toEqual(['wrong_password', 'unknown']);
+  for (const secret of [
+    password,
+    'a wrong secret',
+    token,
+    key,
+    unknown,
+    'Zenobia',
+    ...[token, key, unknown].map((one) => one.slice(-20)),
+  ])
+    expect(JSON.stringify(lines)).not.toContain(secret);
+});
+
+test('the log has the lines of successful probes at level debug, and those of failed ones at level info', async () => {
+  const child = spawn(process.execPath, ['src/cli.ts', 'serve', '--json'], {
+    cwd: root,
+    env: {
+      ...nodeEnvironment,
+      LOG_LEVEL: 'debug',
+      OVERLOAD_MS: '0',
+      PORT: '0',
+      DATABASE_URL: app.url,
+      SHUTDOWN_GRACE_MS: '600000',
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const log = text(child.stderr);
+  const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
+  const { url } = JSON.parse(line) as { url: string };
+  const statusOf = async (path: string, method = 'GET') => (await fetch(url + path, { method })).status;
+  for (const path of ['/healthz', '/readyz', '/metrics']) expect(await statusOf(path)).toBe(200);
+  expect(await statusOf('/healthz', 'HEAD')).toBe(200);
+  expect(await statusOf('/healthz', 'PUT')).toBe(405);
+  expect(await statusOf('/openapi.json')).toBe(200);
+  child.kill('SIGTERM');
+  await expect.poll(() => statusOf('/readyz')).toBe(503);
+  expect(await statusOf('/readyz')).toBe(503); // now the line of the one before is written
+  child.kill('SIGKILL');
+  const answered = (await log)
+    .trim()
+    .split('\n')
+    .map((one) => JSON.parse(one) as Record<string, unknown>)
+    .filter(({ msg }) => msg === 'answered')
+    .map(({ level, method, route, status }) => [level, method, route, status]);
+  expect(answered.slice(0, 6)).toEqual([
+    [20, 'GET', '/healthz', 200],
+    [20, 'GET', '/readyz', 200],
+    [20, 'GET', '/metrics', 200],
+    [20, 'HEAD', '/healthz', 200],
+    [30, 'PUT', '/healthz', 405],
+    [30, 'GET', '/openapi.json', 200],
+  ]);
+  expect(answered.at(-1)).toEqual([30, 'GET', '/readyz', 503]);
+});
+
+test('the log does not prevent the process from ending when its reader is gone', async () => {
+  const script = `
       import { logger } from './src/process/logger.ts';
       import { parseConfig } from './src/process/config.ts';
       const log = logger(parseConfig({}));
       process.stdin.once('end', () => { log.info('one'); log.info('two'); process.exit(0); }).resume();`;
-    const child = spawn(process.execPath, ['--input-type=module', '-e', script], { cwd: root, stdio: 'pipe' });
-    onTestFinished(() => void child.kill('SIGKILL'));
-    child.stderr.destroy();
-    child.stdin.end();
-    expect(await once(child, 'exit')).toEqual([0, null]);
-  });
+  const child = spawn(process.execPath, ['--input-type=module', '-e', script], { cwd: root, stdio: 'pipe' });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  child.stderr.destroy();
+  child.stdin.end();
+  expect(await once(child, 'exit')).toEqual([0, null]);
+});
 
-  test('shows neither the values nor the statement of a driver error', () => {
-    const thrown = Object.assign(new Error('invalid input syntax for type uuid: "secret"'), {
-      name: 'PostgresError',
-      code: '22P02',
-      detail: 'secret',
-      query: 'secret',
-      parameters: ['secret'],
-    });
-    expect(JSON.stringify(loggableError(thrown))).not.toContain('secret');
-    expect(
-      loggableError(Object.assign(thrown, { code: '23505', message: 'duplicate key', stack: 'at a' })),
-    ).toMatchObject({
-      code: '23505',
-      message: 'duplicate key',
-    });
+test('the log shows neither the values nor the statement of a driver error', () => {
+  const thrown = Object.assign(new Error('invalid input syntax for type uuid: "secret"'), {
+    name: 'PostgresError',
+    code: '22P02',
+    detail: 'secret',
+    query: 'secret',
+    parameters: ['secret'],
+  });
+  expect(JSON.stringify(loggableError(thrown))).not.toContain('secret');
+  expect(
+    loggableError(Object.assign(thrown, { code: '23505', message: 'duplicate key', stack: 'at a' })),
+  ).toMatchObject({
+    code: '23505',
+    message: 'duplicate key',
   });
 });
