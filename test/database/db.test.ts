@@ -35,11 +35,10 @@ const unavailable = { code: 'unavailable', retryAfter: 1 };
 const terminate = (pid: number): Promise<unknown> =>
   asSuperuser((sql) => sql`select pg_terminate_backend(${pid}, 5000)`);
 
-describe('rows', () => {
-  test("have the types of the API's JSON", async () => {
-    const id = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
-    const [row] = await db.lookup(
-      (sql) => sql`
+test("rows have the types of the API's JSON", async () => {
+  const id = '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b';
+  const [row] = await db.lookup(
+    (sql) => sql`
         select
           '2026-03-14 10:26:53.5+01'::timestamptz as instant,
           array['2026-03-14 10:26:53.5891+01'::timestamptz, null] as instants,
@@ -49,41 +48,41 @@ describe('rows', () => {
           '\\xdeadbeef'::bytea as hash,
           '{{1,2},{3,NULL}}'::integer[] as grid,
           '{}'::text[] as nothing`,
-    );
-    expect(row).toEqual({
-      instant: '2026-03-14T09:26:53.500Z',
-      instants: ['2026-03-14T09:26:53.589Z', null],
-      day: '2026-03-14',
-      price: 12.5,
-      count: 9007199254740991,
-      hash: Buffer.from('deadbeef', 'hex'),
-      grid: [
-        [1, 2],
-        [3, null],
-      ],
-      nothing: [],
-    });
-    const [found] = await db.search((sql) => sql`select ${id}::uuid = any (${[id]}) as found`);
-    expect(found).toEqual({ found: true });
+  );
+  expect(row).toEqual({
+    instant: '2026-03-14T09:26:53.500Z',
+    instants: ['2026-03-14T09:26:53.589Z', null],
+    day: '2026-03-14',
+    price: 12.5,
+    count: 9007199254740991,
+    hash: Buffer.from('deadbeef', 'hex'),
+    grid: [
+      [1, 2],
+      [3, null],
+    ],
+    nothing: [],
   });
+  const [found] = await db.search((sql) => sql`select ${id}::uuid = any (${[id]}) as found`);
+  expect(found).toEqual({ found: true });
+});
 
-  test.each(['lookup', 'search', 'transaction'] as const)(
-    'return every value that was sent as a parameter through %s',
-    async (lane) => {
-      const sent = {
-        texts: ['a', '', 'NULL', 'null', 'q"\\,{}', ' ü\n', "o'neil"],
-        ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'],
-        none: [] as string[],
-        numbers: [1.5, -2, 1e15],
-        flags: [true, false],
-        hashes: [Buffer.from('00ff', 'hex')],
-        instant: '2026-03-14T09:26:53.589Z',
-        document: { a: ['x', 1, null], 'ü"': {} },
-        hash: Buffer.from('00ff', 'hex'),
-      };
-      const read = (
-        sql: Pick<postgres.Sql<{ instant: string }>, 'json' | 'array'> & postgres.ISql<{ instant: string }>,
-      ) => sql`
+test.each(['lookup', 'search', 'transaction'] as const)(
+  'rows return every value that was sent as a parameter through %s',
+  async (lane) => {
+    const sent = {
+      texts: ['a', '', 'NULL', 'null', 'q"\\,{}', ' ü\n', "o'neil"],
+      ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b'],
+      none: [] as string[],
+      numbers: [1.5, -2, 1e15],
+      flags: [true, false],
+      hashes: [Buffer.from('00ff', 'hex')],
+      instant: '2026-03-14T09:26:53.589Z',
+      document: { a: ['x', 1, null], 'ü"': {} },
+      hash: Buffer.from('00ff', 'hex'),
+    };
+    const read = (
+      sql: Pick<postgres.Sql<{ instant: string }>, 'json' | 'array'> & postgres.ISql<{ instant: string }>,
+    ) => sql`
       select
         ${sent.texts}::text[] as texts,
         ${sent.ids}::uuid[] as ids,
@@ -94,11 +93,10 @@ describe('rows', () => {
         ${sent.instant}::timestamptz as instant,
         ${sql.json(sent.document)}::jsonb as document,
         ${sent.hash}::bytea as hash`;
-      const [row] = await db[lane]<postgres.Row[]>(read);
-      expect(row).toEqual(sent);
-    },
-  );
-});
+    const [row] = await db[lane]<postgres.Row[]>(read);
+    expect(row).toEqual(sent);
+  },
+);
 
 test('a statement with an undefined value, also in an array, fails without affecting others', async () => {
   const missing = undefined as unknown as string;
@@ -116,68 +114,56 @@ test('a statement with an undefined value, also in an array, fails without affec
   ]);
 });
 
-describe('the lanes', () => {
-  test('use the service role, UTC, time limits and no JIT', async () => {
-    const settings = `select current_setting('role') as role, current_setting('TimeZone') as zone, session_user::text as login,
+test('the lanes use the service role, UTC, time limits and no JIT', async () => {
+  const settings = `select current_setting('role') as role, current_setting('TimeZone') as zone, session_user::text as login,
       current_setting('statement_timeout') as statement, current_setting('lock_timeout') as lock,
       current_setting('idle_in_transaction_session_timeout') as idle, current_setting('jit') as jit`;
-    for (const lane of ['lookup', 'search', 'transaction'] as const) {
-      const [row] = await db[lane]<postgres.Row[]>((sql) => sql.unsafe(settings));
-      const limits = { statement: '10s', lock: '10s', idle: '10s' };
-      expect(row).toEqual({ role: 'sales_data_api', zone: 'UTC', login: 'sales_service', jit: 'off', ...limits });
-    }
-  });
+  for (const lane of ['lookup', 'search', 'transaction'] as const) {
+    const [row] = await db[lane]<postgres.Row[]>((sql) => sql.unsafe(settings));
+    const limits = { statement: '10s', lock: '10s', idle: '10s' };
+    expect(row).toEqual({ role: 'sales_data_api', zone: 'UTC', login: 'sales_service', jit: 'off', ...limits });
+  }
+});
 
-  test('plan searches for their values and do not prepare them', async () => {
-    const kept = (sql: postgres.ISql<{ instant: string }>) => sql`
+test('the lanes plan searches for their values and do not prepare them', async () => {
+  const kept = (sql: postgres.ISql<{ instant: string }>) => sql`
       select ${1}::integer as one, count(*) from pg_prepared_statements where statement like '%as one, count%'`;
-    expect(await db.search<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 0 }]);
-    expect(await db.lookup<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 1 }]);
-  });
+  expect(await db.search<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 0 }]);
+  expect(await db.lookup<postgres.Row[]>(kept)).toEqual([{ one: 1, count: 1 }]);
+});
 
-  test('search with values of each type', async () => {
-    const [row] = await db.search<postgres.Row[]>((sql) => {
-      const [text, id, instant] = ['ü', '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', '2026-03-14T09:26:53.589Z'];
-      return sql`
-        select ${text}::text as text, ${7}::bigint as number, ${id}::uuid as id, ${instant}::timestamptz as instant,
-          ${null}::text as none, ${true}::boolean as flag`;
-    });
-    expect(row).toMatchObject({ text: 'ü', number: 7, instant: '2026-03-14T09:26:53.589Z', none: null, flag: true });
-  });
+test('the lanes work while another is full, and the full one rejects with 503 in bounded time and recovers', async () => {
+  const limits = { DATABASE_SEARCH_CONNECTIONS: '2', DATABASE_QUEUE_LENGTH: '1', DATABASE_QUEUE_MS: '50' };
+  const small = openDatabase(parseConfig(limits), database.url);
+  const hold = Promise.withResolvers<void>();
+  const holders = ['one', 'other'].map((customerId) => small.for({ customerId }, null).search(() => hold.promise));
+  const waiting = small.search((sql) => sql`select 1`);
+  const turnedAway = small.search((sql) => sql`select 1`);
+  await expect(turnedAway).rejects.toMatchObject(unavailable);
+  await expect(waiting).rejects.toMatchObject(unavailable);
+  expect(await small.lookup((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
+  expect(await small.transaction((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
+  hold.resolve();
+  await Promise.all(holders);
+  expect(await small.search((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
+  await small.close();
+});
 
-  test('work while another is full, and the full one rejects with 503 in bounded time and recovers', async () => {
-    const limits = { DATABASE_SEARCH_CONNECTIONS: '2', DATABASE_QUEUE_LENGTH: '1', DATABASE_QUEUE_MS: '50' };
-    const small = openDatabase(parseConfig(limits), database.url);
-    const hold = Promise.withResolvers<void>();
-    const holders = ['one', 'other'].map((customerId) => small.for({ customerId }, null).search(() => hold.promise));
-    const waiting = small.search((sql) => sql`select 1`);
-    const turnedAway = small.search((sql) => sql`select 1`);
-    await expect(turnedAway).rejects.toMatchObject(unavailable);
-    await expect(waiting).rejects.toMatchObject(unavailable);
-    expect(await small.lookup((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
-    expect(await small.transaction((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
-    hold.resolve();
-    await Promise.all(holders);
-    expect(await small.search((sql) => sql`select 1 as one`)).toEqual([{ one: 1 }]);
-    await small.close();
+test('the lanes reject new work once closed, and finish work in flight', async () => {
+  const other = openDatabase(parseConfig({}), database.url);
+  const begun = Promise.withResolvers<void>();
+  const go = Promise.withResolvers<void>();
+  const underWay = other.search(async (sql) => {
+    begun.resolve();
+    await go.promise;
+    return sql`select 1 as one`;
   });
-
-  test('reject new work once closed, and finish work in flight', async () => {
-    const other = openDatabase(parseConfig({}), database.url);
-    const begun = Promise.withResolvers<void>();
-    const go = Promise.withResolvers<void>();
-    const underWay = other.search(async (sql) => {
-      begun.resolve();
-      await go.promise;
-      return sql`select 1 as one`;
-    });
-    await begun.promise;
-    const closed = other.close();
-    await expect(other.lookup((sql) => sql`select 1`)).rejects.toMatchObject(unavailable);
-    go.resolve();
-    expect(await underWay).toEqual([{ one: 1 }]);
-    await closed;
-  });
+  await begun.promise;
+  const closed = other.close();
+  await expect(other.lookup((sql) => sql`select 1`)).rejects.toMatchObject(unavailable);
+  go.resolve();
+  expect(await underWay).toEqual([{ one: 1 }]);
+  await closed;
 });
 
 describe('a customer', () => {
@@ -306,115 +292,111 @@ describe('a customer', () => {
   });
 });
 
-describe('errors', () => {
-  test('thrown by the operation pass unchanged, and roll back the transaction', async () => {
-    const fault = notFound('contact');
-    const failing = db.transaction(async (tx) => {
-      await tx`insert into notes (text) values ('undone')`;
-      throw fault;
-    });
-    await expect(failing).rejects.toBe(fault);
-    expect(await owner`select text from notes where text = 'undone'`).toEqual([]);
+test('errors thrown by the operation pass unchanged, and roll back the transaction', async () => {
+  const fault = notFound('contact');
+  const failing = db.transaction(async (tx) => {
+    await tx`insert into notes (text) values ('undone')`;
+    throw fault;
   });
-
-  test('of a violated constraint have its name', async () => {
-    const twice = db.transaction((tx) => tx`insert into notes (text) values ('twice'), ('twice')`);
-    await expect(twice).rejects.toMatchObject({ code: '23505', constraint_name: 'notes_text_key' });
-  });
-
-  test('of time limits, locks and deadlocks are 503 with their cause', async () => {
-    const states = ['57014', '55P03', '40001', '40P01', '53300', '57P03', '08006', '25P03'];
-    for (const state of states) {
-      const raising = db.lookup((sql) => sql.unsafe(`do $$ begin raise exception using errcode = '${state}'; end $$`));
-      await expect(raising).rejects.toMatchObject({ ...unavailable, cause: { code: state } });
-    }
-    const impatient = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '20' }), database.url);
-    await expect(impatient.search((sql) => sql`select pg_sleep(5)`)).rejects.toMatchObject(unavailable);
-    await impatient.close();
-  });
+  await expect(failing).rejects.toBe(fault);
+  expect(await owner`select text from notes where text = 'undone'`).toEqual([]);
 });
 
-describe('transactions', () => {
-  test('killed at any moment, hundreds of times, never end the process and stay atomic', async () => {
-    const survivor = join(import.meta.dirname, '..', 'setup', 'survivor.ts');
-    const run = promisify(execFile)(process.execPath, [survivor, database.url, database.superuserUrl, '400']);
-    const seen = JSON.parse((await run).stdout) as { committed: number[]; unavailable: number; other: string[] };
-    expect(seen.other).toEqual([]);
-    expect(seen.unavailable).toBeGreaterThan(100);
-    const rows = await owner<{ number: number; count: number }[]>`
+test('errors of a violated constraint have its name', async () => {
+  const twice = db.transaction((tx) => tx`insert into notes (text) values ('twice'), ('twice')`);
+  await expect(twice).rejects.toMatchObject({ code: '23505', constraint_name: 'notes_text_key' });
+});
+
+test('errors of time limits, locks and deadlocks are 503 with their cause', async () => {
+  const states = ['57014', '55P03', '40001', '40P01', '53300', '57P03', '08006', '25P03'];
+  for (const state of states) {
+    const raising = db.lookup((sql) => sql.unsafe(`do $$ begin raise exception using errcode = '${state}'; end $$`));
+    await expect(raising).rejects.toMatchObject({ ...unavailable, cause: { code: state } });
+  }
+  const impatient = openDatabase(parseConfig({ STATEMENT_TIMEOUT_MS: '20' }), database.url);
+  await expect(impatient.search((sql) => sql`select pg_sleep(5)`)).rejects.toMatchObject(unavailable);
+  await impatient.close();
+});
+
+test('transactions killed at any moment, hundreds of times, never end the process and stay atomic', async () => {
+  const survivor = join(import.meta.dirname, '..', 'setup', 'survivor.ts');
+  const run = promisify(execFile)(process.execPath, [survivor, database.url, database.superuserUrl, '400']);
+  const seen = JSON.parse((await run).stdout) as { committed: number[]; unavailable: number; other: string[] };
+  expect(seen.other).toEqual([]);
+  expect(seen.unavailable).toBeGreaterThan(100);
+  const rows = await owner<{ number: number; count: number }[]>`
       select number, count(*)::integer as count from pairs group by number`;
-    expect(rows.filter(({ count }) => count !== 2)).toEqual([]);
-    const kept = new Set(rows.map(({ number }) => number));
-    expect(seen.committed.filter((number) => !kept.has(number))).toEqual([]);
-  });
+  expect(rows.filter(({ count }) => count !== 2)).toEqual([]);
+  const kept = new Set(rows.map(({ number }) => number));
+  expect(seen.committed.filter((number) => !kept.has(number))).toEqual([]);
+});
 
-  test('that lost their connection write nothing more, not even on the next connection', async () => {
-    const single = openDatabase(parseConfig({ DATABASE_TRANSACTION_CONNECTIONS: '1' }), database.url);
-    const resumed = Promise.withResolvers<void>();
-    const late = Promise.withResolvers<unknown>();
-    const first = single.transaction(async (tx) => {
-      const [row] = await tx<{ pid: number }[]>`select pg_backend_pid() as pid`;
-      await terminate(row!.pid);
-      await resumed.promise;
-      await tx`insert into notes (text) values ('from the first')`.then(late.resolve, late.resolve);
-    });
-    await expect(first).rejects.toMatchObject(unavailable);
-    await single.transaction(async (tx) => {
-      await tx`insert into notes (text) values ('from the second')`;
-      resumed.resolve();
-      expect(await late.promise).toMatchObject({ code: 'CONNECTION_CLOSED' });
-    });
-    expect(await owner`select text from notes where text like 'from the %'`).toEqual([{ text: 'from the second' }]);
-    await single.close();
+test('transactions that lost their connection write nothing more, not even on the next connection', async () => {
+  const single = openDatabase(parseConfig({ DATABASE_TRANSACTION_CONNECTIONS: '1' }), database.url);
+  const resumed = Promise.withResolvers<void>();
+  const late = Promise.withResolvers<unknown>();
+  const first = single.transaction(async (tx) => {
+    const [row] = await tx<{ pid: number }[]>`select pg_backend_pid() as pid`;
+    await terminate(row!.pid);
+    await resumed.promise;
+    await tx`insert into notes (text) values ('from the first')`.then(late.resolve, late.resolve);
   });
+  await expect(first).rejects.toMatchObject(unavailable);
+  await single.transaction(async (tx) => {
+    await tx`insert into notes (text) values ('from the second')`;
+    resumed.resolve();
+    expect(await late.promise).toMatchObject({ code: 'CONNECTION_CLOSED' });
+  });
+  expect(await owner`select text from notes where text like 'from the %'`).toEqual([{ text: 'from the second' }]);
+  await single.close();
+});
 
-  test('send their last statements with the commit, and commit nothing if one of them fails', async () => {
-    const proxy = await startFaultyProxy(database.url);
-    const single = openDatabase(parseConfig({ DATABASE_TRANSACTION_CONNECTIONS: '1' }), proxy.through(database.url));
-    const write = (text: string | undefined, last: string | undefined) =>
-      single.transaction(async (tx) => {
-        if (text !== undefined) await tx`insert into notes (text) values (${text})`;
-        sendWithCommit(tx, () => [tx`insert into notes (text) values (${last!})`]);
-        return 'written';
-      });
-    expect(await write('first', 'last')).toBe('written');
-    const before = proxy.sendings();
-    expect(await write(undefined, 'last of one')).toBe('written');
-    expect(proxy.sendings() - before).toBe(2); // the begin; the statement and the commit
-    await expect(write('undone', 'first')).rejects.toMatchObject({ code: '23505' });
-    await expect(write('undone', undefined)).rejects.toThrow('Undefined values are not allowed'); // cannot be built
-    await expect(write(undefined, undefined)).rejects.toThrow('Undefined values are not allowed');
-    const rows = await owner`select text from notes where text ~ '^(first|last|undone)' order by text`;
-    expect(rows.map(({ text }) => text as string)).toEqual(['first', 'last', 'last of one']);
-    await single.close();
-    await proxy.close();
-  });
-
-  test('that have ended write nothing more', async () => {
-    const late = Promise.withResolvers<unknown>();
-    const ended = Promise.withResolvers<void>();
-    await db.transaction(async (tx) => {
-      void ended.promise.then(() => tx`insert into notes (text) values ('too late')`.then(late.resolve, late.resolve));
-      await tx`select 1`;
+test('transactions send their last statements with the commit, and commit nothing if one of them fails', async () => {
+  const proxy = await startFaultyProxy(database.url);
+  const single = openDatabase(parseConfig({ DATABASE_TRANSACTION_CONNECTIONS: '1' }), proxy.through(database.url));
+  const write = (text: string | undefined, last: string | undefined) =>
+    single.transaction(async (tx) => {
+      if (text !== undefined) await tx`insert into notes (text) values (${text})`;
+      sendWithCommit(tx, () => [tx`insert into notes (text) values (${last!})`]);
+      return 'written';
     });
-    ended.resolve();
-    expect(await late.promise).toMatchObject({ code: 'TRANSACTION_ENDED' });
-    expect(await owner`select text from notes where text = 'too late'`).toEqual([]);
-  });
+  expect(await write('first', 'last')).toBe('written');
+  const before = proxy.sendings();
+  expect(await write(undefined, 'last of one')).toBe('written');
+  expect(proxy.sendings() - before).toBe(2); // the begin; the statement and the commit
+  await expect(write('undone', 'first')).rejects.toMatchObject({ code: '23505' });
+  await expect(write('undone', undefined)).rejects.toThrow('Undefined values are not allowed'); // cannot be built
+  await expect(write(undefined, undefined)).rejects.toThrow('Undefined values are not allowed');
+  const rows = await owner`select text from notes where text ~ '^(first|last|undone)' order by text`;
+  expect(rows.map(({ text }) => text as string)).toEqual(['first', 'last', 'last of one']);
+  await single.close();
+  await proxy.close();
+});
 
-  test('of which one statement failed do not run the others outside the transaction', async () => {
-    const failed = Promise.withResolvers<void>();
-    const late = Promise.withResolvers<unknown>();
-    const fault = new Error('one half');
-    const halves = db.transaction(async (tx) => {
-      const other = failed.promise.then(() => tx`insert into notes (text) values ('other half')`);
-      void other.then(late.resolve, late.resolve);
-      const both = Promise.all([Promise.reject(fault), other]);
-      both.catch(() => setImmediate(failed.resolve)); // when the rollback was sent but has no response yet
-      await both;
-    });
-    await expect(halves).rejects.toBe(fault);
-    expect(await late.promise).toMatchObject({ code: 'TRANSACTION_ENDED' });
-    expect(await owner`select text from notes where text = 'other half'`).toEqual([]);
+test('transactions that have ended write nothing more', async () => {
+  const late = Promise.withResolvers<unknown>();
+  const ended = Promise.withResolvers<void>();
+  await db.transaction(async (tx) => {
+    void ended.promise.then(() => tx`insert into notes (text) values ('too late')`.then(late.resolve, late.resolve));
+    await tx`select 1`;
   });
+  ended.resolve();
+  expect(await late.promise).toMatchObject({ code: 'TRANSACTION_ENDED' });
+  expect(await owner`select text from notes where text = 'too late'`).toEqual([]);
+});
+
+test('transactions of which one statement failed do not run the others outside the transaction', async () => {
+  const failed = Promise.withResolvers<void>();
+  const late = Promise.withResolvers<unknown>();
+  const fault = new Error('one half');
+  const halves = db.transaction(async (tx) => {
+    const other = failed.promise.then(() => tx`insert into notes (text) values ('other half')`);
+    void other.then(late.resolve, late.resolve);
+    const both = Promise.all([Promise.reject(fault), other]);
+    both.catch(() => setImmediate(failed.resolve)); // when the rollback was sent but has no response yet
+    await both;
+  });
+  await expect(halves).rejects.toBe(fault);
+  expect(await late.promise).toMatchObject({ code: 'TRANSACTION_ENDED' });
+  expect(await owner`select text from notes where text = 'other half'`).toEqual([]);
 });

@@ -205,29 +205,27 @@ test('after a statement fails alone on its connection, the next and the waiting 
   }
 });
 
-describe('a statement whose plan is out of date', () => {
-  test('is sent again without affecting the statements behind it, and serialises its values once', async () => {
-    const owner = connect({}, database.ownerUrl);
-    const sql = connect();
-    const stale = (id: number) =>
-      sql`insert into shapes (id, document) values (${id}, ${sql.json({ id: `"${id}"` })}) returning *`;
-    await stale(0);
-    for (let round = 1; round <= 20; round++) {
-      await owner.unsafe(`alter table shapes add column extra_${round} integer`);
-      const outcomes = [];
-      const [first, others] = [round * 100, 30];
-      outcomes.push(settle(stale(first)));
-      // While responses arrive and the connection can take more statements.
-      for (let n = first + 1; n <= first + others; n++) {
-        if (n % 5 === 0) await outcomes.at(-1);
-        outcomes.push(settle(n % 7 === 0 ? stale(n) : sql`select ${n}::integer as id`));
-      }
-      const seen = (await Promise.all(outcomes)) as { id: number; document?: unknown }[][];
-      expect(seen.map(([row]) => row?.id)).toEqual(seen.map((_, i) => first + i));
-      const documents = seen.flatMap(([row]) => (row!.document ? [[row!.document, { id: `"${row!.id}"` }]] : []));
-      for (const [kept, given] of documents) expect(kept).toEqual(given);
+test('a statement whose plan is out of date is sent again without affecting the statements behind it, and serialises its values once', async () => {
+  const owner = connect({}, database.ownerUrl);
+  const sql = connect();
+  const stale = (id: number) =>
+    sql`insert into shapes (id, document) values (${id}, ${sql.json({ id: `"${id}"` })}) returning *`;
+  await stale(0);
+  for (let round = 1; round <= 20; round++) {
+    await owner.unsafe(`alter table shapes add column extra_${round} integer`);
+    const outcomes = [];
+    const [first, others] = [round * 100, 30];
+    outcomes.push(settle(stale(first)));
+    // While responses arrive and the connection can take more statements.
+    for (let n = first + 1; n <= first + others; n++) {
+      if (n % 5 === 0) await outcomes.at(-1);
+      outcomes.push(settle(n % 7 === 0 ? stale(n) : sql`select ${n}::integer as id`));
     }
-  });
+    const seen = (await Promise.all(outcomes)) as { id: number; document?: unknown }[][];
+    expect(seen.map(([row]) => row?.id)).toEqual(seen.map((_, i) => first + i));
+    const documents = seen.flatMap(([row]) => (row!.document ? [[row!.document, { id: `"${row!.id}"` }]] : []));
+    for (const [kept, given] of documents) expect(kept).toEqual(given);
+  }
 });
 
 describe('a statement that is cancelled', () => {
@@ -395,17 +393,15 @@ describe('a cursor', () => {
   });
 });
 
-describe('describing a statement', () => {
-  test('leaves the connection usable, whether or not it succeeds', async () => {
-    const sql = connect();
-    const outcomes = await Promise.all([
-      settle(sql`select ${1}::integer as n`.describe().then(() => [])),
-      settle(sql`select ${1}::integer from nowhere`.describe().then(() => [])),
-      settle(sql`select ${missing}`.describe().then(() => [])),
-      settle(sql`select ${2}::integer as n`),
-      settle(sql`insert into shapes (id) values (${1})`.describe().then(() => [])),
-      settle(sql`select ${3}::integer as n`),
-    ]);
-    expect(outcomes).toEqual([[], '42P01', 'UNDEFINED_VALUE', rows(2), [], rows(3)]);
-  });
+test('describing a statement leaves the connection usable, whether or not it succeeds', async () => {
+  const sql = connect();
+  const outcomes = await Promise.all([
+    settle(sql`select ${1}::integer as n`.describe().then(() => [])),
+    settle(sql`select ${1}::integer from nowhere`.describe().then(() => [])),
+    settle(sql`select ${missing}`.describe().then(() => [])),
+    settle(sql`select ${2}::integer as n`),
+    settle(sql`insert into shapes (id) values (${1})`.describe().then(() => [])),
+    settle(sql`select ${3}::integer as n`),
+  ]);
+  expect(outcomes).toEqual([[], '42P01', 'UNDEFINED_VALUE', rows(2), [], rows(3)]);
 });

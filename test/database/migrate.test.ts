@@ -47,76 +47,74 @@ async function migrateInProcesses(count: number, folder?: string): Promise<Migra
   return results.map(({ value }) => JSON.parse(value ?? '') as Migrated);
 }
 
-describe('migrations', () => {
-  test('of twenty processes at the same time are applied once each', async () => {
-    const names = (await readdir(ours)).sort();
-    const all = await migrateInProcesses(20);
-    expect(all.flatMap(({ applied }) => applied)).toEqual(names);
-    expect(new Set(all.map(({ version }) => version))).toEqual(new Set([names.at(-1)]));
-  });
+test('migrations of twenty processes at the same time are applied once each', async () => {
+  const names = (await readdir(ours)).sort();
+  const all = await migrateInProcesses(20);
+  expect(all.flatMap(({ applied }) => applied)).toEqual(names);
+  expect(new Set(all.map(({ version }) => version))).toEqual(new Set([names.at(-1)]));
+});
 
-  test('do nothing when they run again', async () => {
-    await migrate(database.ownerUrl);
-    expect((await migrate(database.ownerUrl)).applied).toEqual([]);
-  });
+test('migrations do nothing when they run again', async () => {
+  await migrate(database.ownerUrl);
+  expect((await migrate(database.ownerUrl)).applied).toEqual([]);
+});
 
-  test('that were killed just after the last file grant the rights when they run again', async () => {
-    await migrate(database.ownerUrl);
-    await owner`revoke all on schema_migrations from sales_data_api`;
-    await owner`drop schema pgboss cascade`;
-    expect((await migrate(database.ownerUrl)).applied).toEqual([]);
-    const db = openDatabase(parseConfig({}), database.url);
-    try {
-      expect(await db.lookup(checkSchema)).toEqual({ state: 'current', isSupported: true });
-    } finally {
-      await db.close();
-    }
-  });
+test('migrations that were killed just after the last file grant the rights when they run again', async () => {
+  await migrate(database.ownerUrl);
+  await owner`revoke all on schema_migrations from sales_data_api`;
+  await owner`drop schema pgboss cascade`;
+  expect((await migrate(database.ownerUrl)).applied).toEqual([]);
+  const db = openDatabase(parseConfig({}), database.url);
+  try {
+    expect(await db.lookup(checkSchema)).toEqual({ state: 'current', isSupported: true });
+  } finally {
+    await db.close();
+  }
+});
 
-  test('that were edited after they were applied are rejected by name', async () => {
-    await migrate(database.ownerUrl);
-    await owner`update schema_migrations set sha256 = 'another' where name = '0001_accounts.sql'`;
-    await expect(migrate(database.ownerUrl)).rejects.toThrow(/^0001_accounts\.sql was edited/);
-  });
+test('migrations that were edited after they were applied are rejected by name', async () => {
+  await migrate(database.ownerUrl);
+  await owner`update schema_migrations set sha256 = 'another' where name = '0001_accounts.sql'`;
+  await expect(migrate(database.ownerUrl)).rejects.toThrow(/^0001_accounts\.sql was edited/);
+});
 
-  test('that a newer program has applied are rejected by name', async () => {
-    await migrate(database.ownerUrl);
-    await owner`insert into schema_migrations (name, sha256, oldest_release) values ('9999_future.sql', '', '99.0.0')`;
-    await expect(migrate(database.ownerUrl)).rejects.toThrow(/newer than this program.*9999_future\.sql/);
-  });
+test('migrations that a newer program has applied are rejected by name', async () => {
+  await migrate(database.ownerUrl);
+  await owner`insert into schema_migrations (name, sha256, oldest_release) values ('9999_future.sql', '', '99.0.0')`;
+  await expect(migrate(database.ownerUrl)).rejects.toThrow(/newer than this program.*9999_future\.sql/);
+});
 
-  test('of a program between two releases are told from those of a newer program', async () => {
-    await migrate(database.ownerUrl);
-    const newest = (await readMigrations(ours)).at(-1)!.name;
-    await owner`update schema_migrations set name = '0001_old.sql' where name = ${newest}`;
-    const rename = `update schema_migrations set name = '${newest}' where name = '0001_old.sql'`;
-    await expect(migrate(database.ownerUrl)).rejects.toThrow(`0001_old.sql, which is called ${newest} by now`);
-    await expect(migrate(database.ownerUrl)).rejects.toThrow(rename);
-    await owner`update schema_migrations set sha256 = '' where name = '0001_old.sql'`;
-    await expect(migrate(database.ownerUrl)).rejects.toThrow(/0001_old\.sql, which neither .*Restore a backup/);
-  });
+test('migrations of a program between two releases are told from those of a newer program', async () => {
+  await migrate(database.ownerUrl);
+  const newest = (await readMigrations(ours)).at(-1)!.name;
+  await owner`update schema_migrations set name = '0001_old.sql' where name = ${newest}`;
+  const rename = `update schema_migrations set name = '${newest}' where name = '0001_old.sql'`;
+  await expect(migrate(database.ownerUrl)).rejects.toThrow(`0001_old.sql, which is called ${newest} by now`);
+  await expect(migrate(database.ownerUrl)).rejects.toThrow(rename);
+  await owner`update schema_migrations set sha256 = '' where name = '0001_old.sql'`;
+  await expect(migrate(database.ownerUrl)).rejects.toThrow(/0001_old\.sql, which neither .*Restore a backup/);
+});
 
-  test.each([
-    ['', 'select'],
-    [' and from before migrations stated releases', 'alter table schema_migrations drop column oldest_release'],
-  ])('refuse a database from before release 1.0.0%s, and change nothing', async (_, statement) => {
-    await migrate(database.ownerUrl);
-    await owner`delete from schema_migrations`;
-    await owner`insert into schema_migrations (name, sha256) values ('0001_accounts.sql', ''), ('0021_large_lists.sql', '')`;
-    await owner.unsafe(statement);
-    const rows = () => owner`select to_jsonb(m) as applied from schema_migrations m order by name`;
-    const before = await rows();
-    await expect(migrate(database.ownerUrl)).rejects.toThrow(
-      /^The database is from before release 1\.0\.0.*docs\/operating\.md, "Move a database from before 1\.0\.0"$/,
-    );
-    expect(await rows()).toEqual(before);
-    const db = openDatabase(parseConfig({}), database.url);
-    try {
-      expect(await db.lookup(checkSchema)).toEqual({ state: 'behind', isSupported: false });
-    } finally {
-      await db.close();
-    }
-  });
+test.each([
+  ['', 'select'],
+  [' and from before migrations stated releases', 'alter table schema_migrations drop column oldest_release'],
+])('migrations refuse a database from before release 1.0.0%s, and change nothing', async (_, statement) => {
+  await migrate(database.ownerUrl);
+  await owner`delete from schema_migrations`;
+  await owner`insert into schema_migrations (name, sha256) values ('0001_accounts.sql', ''), ('0021_large_lists.sql', '')`;
+  await owner.unsafe(statement);
+  const rows = () => owner`select to_jsonb(m) as applied from schema_migrations m order by name`;
+  const before = await rows();
+  await expect(migrate(database.ownerUrl)).rejects.toThrow(
+    /^The database is from before release 1\.0\.0.*docs\/operating\.md, "Move a database from before 1\.0\.0"$/,
+  );
+  expect(await rows()).toEqual(before);
+  const db = openDatabase(parseConfig({}), database.url);
+  try {
+    expect(await db.lookup(checkSchema)).toEqual({ state: 'behind', isSupported: false });
+  } finally {
+    await db.close();
+  }
 });
 
 describe('a schema', () => {
