@@ -48,145 +48,130 @@ const salesStages = [
   [6, 'Lost', 0, 'LOST'],
 ];
 
-describe('customer', () => {
-  test('create adds a customer with an active free subscription and the Sales pipeline', async () => {
-    const made = await json([
-      'customer',
-      'create',
-      '--name',
-      ' Harbour & Pine ',
-      '--country',
-      'gb',
-      '--city',
-      'Bristol',
-    ]);
-    expect(made).toMatchObject({ business_name: 'Harbour & Pine', status: 'OK', country: 'GB', city: 'Bristol' });
-    const [subscription] = await owner`
+test('customer create adds a customer with an active free subscription and the Sales pipeline', async () => {
+  const made = await json(['customer', 'create', '--name', ' Harbour & Pine ', '--country', 'gb', '--city', 'Bristol']);
+  expect(made).toMatchObject({ business_name: 'Harbour & Pine', status: 'OK', country: 'GB', city: 'Bristol' });
+  const [subscription] = await owner`
       select s.status, s.periodicity, s.currency, s.price, t.title, t.is_free
       from subscriptions s join subscription_tiers t on t.id = s.tier_id
       where s.customer_id = ${made.id}`;
-    const free = {
-      status: 'active',
-      periodicity: 'monthly',
-      currency: 'USD',
-      price: '0.00',
-      title: 'Free',
-      is_free: true,
-    };
-    expect({ ...subscription }).toEqual(free);
-    const pipelines = await json(['pipeline', 'list', '--customer', made.id]);
-    expect(pipelines).toMatchObject([{ name: 'Sales', active: true, visibility: 'PUBLIC', currency: 'USD' }]);
-    expect(stagesOf(pipelines[0])).toEqual(salesStages);
-    expect(await eventsOf(made.id)).toEqual(['customer.created by command line']);
-  });
-
-  test('list shows all, newest first', async () => {
-    const [first, second] = [await customer(), await customer()];
-    const ids: string[] = (await json(['customer', 'list'])).map(({ id }: { id: string }) => id);
-    expect(ids.filter((id) => id === first.id || id === second.id)).toEqual([second.id, first.id]);
-  });
-
-  test('suspend and resume have an immediate effect on the running service, and no effect the second time', async () => {
-    const { id, get } = await customer();
-    const statuses: number[] = [];
-    for (const verb of ['suspend', 'suspend', 'resume']) {
-      const { status } = await json(['customer', verb, '--customer', id]);
-      expect(status).toBe(verb === 'suspend' ? 'SUSPENDED' : 'OK');
-      statuses.push((await get('/customer/summary')).status);
-    }
-    expect(statuses).toEqual([401, 401, 200]);
-    expect((await eventsOf(id)).filter((event) => event.startsWith('customer.'))).toEqual([
-      'customer.created by command line',
-      'customer.suspended by command line',
-      'customer.resumed by command line',
-    ]);
-  });
+  const free = {
+    status: 'active',
+    periodicity: 'monthly',
+    currency: 'USD',
+    price: '0.00',
+    title: 'Free',
+    is_free: true,
+  };
+  expect({ ...subscription }).toEqual(free);
+  const pipelines = await json(['pipeline', 'list', '--customer', made.id]);
+  expect(pipelines).toMatchObject([{ name: 'Sales', active: true, visibility: 'PUBLIC', currency: 'USD' }]);
+  expect(stagesOf(pipelines[0])).toEqual(salesStages);
+  expect(await eventsOf(made.id)).toEqual(['customer.created by command line']);
 });
 
-describe('user', () => {
-  test('create adds a user who can log in with the password from standard input', async () => {
-    const { id, adminId } = await customer();
-    const email = `${unique('Admin')}@Example.com`;
-    const user = await json(userLine(id, email), 'pass wörd of mine\n');
-    expect(user).toEqual({ id: user.id, name: 'Grace Hopper', email, role: 'admin', active: true });
-    const answer = await login(app, email.toLowerCase(), 'pass wörd of mine');
-    expect(answer.body.user).toMatchObject({ id: user.id, customer_id: id });
-    const listed = await json(['user', 'list', '--customer', id]);
-    expect(listed).toMatchObject([user, { id: adminId }]);
-  });
-
-  test('create rejects the e-mail address of another user, also in other upper or lower case', async () => {
-    const { email } = await makeLogin(app, (await customer()).id);
-    const { id } = await customer();
-    const { code, stdout, stderr } = await run(userLine(id, email.toUpperCase()), 'correct horse battery');
-    expect([code, stdout]).toEqual([1, '']);
-    expect(stderr).toBe(`error: A user with the e-mail address ${email.toUpperCase()} already exists\n`);
-    expect(await owner`select from users where customer_id = ${id}`).toHaveLength(1);
-  });
-
-  test('create rejects a short password as wrong usage and adds no user', async () => {
-    const { id } = await customer();
-    const { code, stdout, stderr } = await run(userLine(id, 'short@example.com'), 'short\n');
-    expect([code, stdout]).toEqual([2, '']);
-    expect(stderr).toBe('error: the password must have 12 to 128 characters\n');
-    expect(await owner`select from users where customer_id = ${id}`).toHaveLength(1);
-  });
-
-  test('deactivate ends the sessions of a user, and has no effect the second time', async () => {
-    const { id } = await customer();
-    const { userId, email, call } = await makeSession(app, id);
-    expect(await json(['user', 'deactivate', '--user', userId])).toMatchObject({ id: userId, email, active: false });
-    await json(['user', 'deactivate', '--user', userId]);
-    expect([(await call('GET', '/api/api-key')).status, (await login(app, email)).status]).toEqual([401, 401]);
-    expect(await owner`select from sessions where user_id = ${userId}`).toHaveLength(0);
-    expect((await eventsOf(id)).filter((event) => event === 'user.deactivated by command line')).toHaveLength(1);
-  });
-
-  test('reset-password ends the sessions and sets the password', async () => {
-    const { id } = await customer();
-    const { userId, email, call } = await makeSession(app, id);
-    await json(['user', 'reset-password', '--user', userId, '--password-stdin'], 'quite another password');
-    expect((await call('GET', '/api/api-key')).status).toBe(401);
-    expect((await login(app, email)).status).toBe(401);
-    expect((await login(app, email, 'quite another password')).status).toBe(200);
-    expect(await eventsOf(id)).toContain('user.password_reset by command line');
-  });
+test('customer list shows all, newest first', async () => {
+  const [first, second] = [await customer(), await customer()];
+  const ids: string[] = (await json(['customer', 'list'])).map(({ id }: { id: string }) => id);
+  expect(ids.filter((id) => id === first.id || id === second.id)).toEqual([second.id, first.id]);
 });
 
-describe('pipeline create', () => {
-  test('adds a pipeline with the given stages in their order', async () => {
-    const { id } = await customer();
-    const line = [
-      'pipeline',
-      'create',
-      '--customer',
-      id,
-      '--name',
-      'Renewals',
-      '--currency',
-      'eur',
-      '--visibility',
-      'PRIVATE',
-    ];
-    const made = await json([...line, '--stage', 'Due: soon:40', '--stage', 'Done:100:WON']);
-    expect(made).toMatchObject({
-      name: 'Renewals',
-      description: '',
-      currency: 'EUR',
-      visibility: 'PRIVATE',
-      active: true,
-    });
-    expect(stagesOf(made)).toEqual([
-      [1, 'Due: soon', 40, 'OPEN'],
-      [2, 'Done', 100, 'WON'],
-    ]);
-    expect((await json(['pipeline', 'list', '--customer', id]))[0]).toEqual(made);
-  });
+test('customer suspend and resume have an immediate effect on the running service, and no effect the second time', async () => {
+  const { id, get } = await customer();
+  const statuses: number[] = [];
+  for (const verb of ['suspend', 'suspend', 'resume']) {
+    const { status } = await json(['customer', verb, '--customer', id]);
+    expect(status).toBe(verb === 'suspend' ? 'SUSPENDED' : 'OK');
+    statuses.push((await get('/customer/summary')).status);
+  }
+  expect(statuses).toEqual([401, 401, 200]);
+  expect((await eventsOf(id)).filter((event) => event.startsWith('customer.'))).toEqual([
+    'customer.created by command line',
+    'customer.suspended by command line',
+    'customer.resumed by command line',
+  ]);
+});
 
-  test('adds the stages of Sales if none is given', async () => {
-    const { id } = await customer();
-    expect(stagesOf(await json(['pipeline', 'create', '--customer', id, '--name', 'Second']))).toEqual(salesStages);
+test('user create adds a user who can log in with the password from standard input', async () => {
+  const { id, adminId } = await customer();
+  const email = `${unique('Admin')}@Example.com`;
+  const user = await json(userLine(id, email), 'pass wörd of mine\n');
+  expect(user).toEqual({ id: user.id, name: 'Grace Hopper', email, role: 'admin', active: true });
+  const answer = await login(app, email.toLowerCase(), 'pass wörd of mine');
+  expect(answer.body.user).toMatchObject({ id: user.id, customer_id: id });
+  const listed = await json(['user', 'list', '--customer', id]);
+  expect(listed).toMatchObject([user, { id: adminId }]);
+});
+
+test('user create rejects the e-mail address of another user, also in other upper or lower case', async () => {
+  const { email } = await makeLogin(app, (await customer()).id);
+  const { id } = await customer();
+  const { code, stdout, stderr } = await run(userLine(id, email.toUpperCase()), 'correct horse battery');
+  expect([code, stdout]).toEqual([1, '']);
+  expect(stderr).toBe(`error: A user with the e-mail address ${email.toUpperCase()} already exists\n`);
+  expect(await owner`select from users where customer_id = ${id}`).toHaveLength(1);
+});
+
+test('user create rejects a short password as wrong usage and adds no user', async () => {
+  const { id } = await customer();
+  const { code, stdout, stderr } = await run(userLine(id, 'short@example.com'), 'short\n');
+  expect([code, stdout]).toEqual([2, '']);
+  expect(stderr).toBe('error: the password must have 12 to 128 characters\n');
+  expect(await owner`select from users where customer_id = ${id}`).toHaveLength(1);
+});
+
+test('user deactivate ends the sessions of a user, and has no effect the second time', async () => {
+  const { id } = await customer();
+  const { userId, email, call } = await makeSession(app, id);
+  expect(await json(['user', 'deactivate', '--user', userId])).toMatchObject({ id: userId, email, active: false });
+  await json(['user', 'deactivate', '--user', userId]);
+  expect([(await call('GET', '/api/api-key')).status, (await login(app, email)).status]).toEqual([401, 401]);
+  expect(await owner`select from sessions where user_id = ${userId}`).toHaveLength(0);
+  expect((await eventsOf(id)).filter((event) => event === 'user.deactivated by command line')).toHaveLength(1);
+});
+
+test('user reset-password ends the sessions and sets the password', async () => {
+  const { id } = await customer();
+  const { userId, email, call } = await makeSession(app, id);
+  await json(['user', 'reset-password', '--user', userId, '--password-stdin'], 'quite another password');
+  expect((await call('GET', '/api/api-key')).status).toBe(401);
+  expect((await login(app, email)).status).toBe(401);
+  expect((await login(app, email, 'quite another password')).status).toBe(200);
+  expect(await eventsOf(id)).toContain('user.password_reset by command line');
+});
+
+test('pipeline create adds a pipeline with the given stages in their order', async () => {
+  const { id } = await customer();
+  const line = [
+    'pipeline',
+    'create',
+    '--customer',
+    id,
+    '--name',
+    'Renewals',
+    '--currency',
+    'eur',
+    '--visibility',
+    'PRIVATE',
+  ];
+  const made = await json([...line, '--stage', 'Due: soon:40', '--stage', 'Done:100:WON']);
+  expect(made).toMatchObject({
+    name: 'Renewals',
+    description: '',
+    currency: 'EUR',
+    visibility: 'PRIVATE',
+    active: true,
   });
+  expect(stagesOf(made)).toEqual([
+    [1, 'Due: soon', 40, 'OPEN'],
+    [2, 'Done', 100, 'WON'],
+  ]);
+  expect((await json(['pipeline', 'list', '--customer', id]))[0]).toEqual(made);
+});
+
+test('pipeline create adds the stages of Sales if none is given', async () => {
+  const { id } = await customer();
+  expect(stagesOf(await json(['pipeline', 'create', '--customer', id, '--name', 'Second']))).toEqual(salesStages);
 });
 
 test('audit list shows actor, event and subject, newest first, up to a limit', async () => {
@@ -199,23 +184,21 @@ test('audit list shows actor, event and subject, newest first, up to a limit', a
   ]);
 });
 
-describe('for people', () => {
-  test('a verb prints an aligned table without control characters', async () => {
-    const name = `${unique('Bell')}\u001B[2J\u202E\u2066\u200F`;
-    const { stdout, code } = await run(['customer', 'create', '--name', name]);
-    expect(code).toBe(0);
-    const [heading, row] = stdout.trimEnd().split('\n');
-    expect(heading).toMatch(/^ID {36}NAME +STATUS {2}CREATED$/);
-    expect(row!.indexOf('OK')).toBe(heading!.indexOf('STATUS'));
-    expect(stdout).not.toMatch(/[^\P{Cc}\n]|\p{Bidi_Control}/u);
-  });
+test('a verb prints an aligned table without control characters', async () => {
+  const name = `${unique('Bell')}\u001B[2J\u202E\u2066\u200F`;
+  const { stdout, code } = await run(['customer', 'create', '--name', name]);
+  expect(code).toBe(0);
+  const [heading, row] = stdout.trimEnd().split('\n');
+  expect(heading).toMatch(/^ID {36}NAME +STATUS {2}CREATED$/);
+  expect(row!.indexOf('OK')).toBe(heading!.indexOf('STATUS'));
+  expect(stdout).not.toMatch(/[^\P{Cc}\n]|\p{Bidi_Control}/u);
+});
 
-  test('an empty list prints none', async () => {
-    const { id } = await customer();
-    await owner`delete from stages where customer_id = ${id}`;
-    await owner`delete from pipelines where customer_id = ${id}`;
-    expect((await run(['pipeline', 'list', '--customer', id])).stdout).toBe('none\n');
-  });
+test('an empty list prints none', async () => {
+  const { id } = await customer();
+  await owner`delete from stages where customer_id = ${id}`;
+  await owner`delete from pipelines where customer_id = ${id}`;
+  expect((await run(['pipeline', 'list', '--customer', id])).stdout).toBe('none\n');
 });
 
 describe('a failing command exits 1 with the reason on stderr and nothing on stdout:', () => {

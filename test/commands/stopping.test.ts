@@ -1,5 +1,5 @@
 import { request } from 'node:http';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { freePort } from '../setup/free-port.ts';
 import { startServerProcess } from '../setup/server-process.ts';
@@ -24,30 +24,28 @@ const get = (url: string) =>
     sent.end();
   });
 
-describe('serve, with SHUTDOWN_GRACE_MS', () => {
-  test('still serves for that time after SIGTERM, but says that it is not ready and closes connections', async () => {
-    const metricsPort = String(await freePort());
-    const server = await startServerProcess(databaseUrl, { SHUTDOWN_GRACE_MS: '3000', METRICS_PORT: metricsPort });
-    expect(await get(`${server.url}/healthz`)).toEqual({ status: 200, body: { status: 'ok' }, closes: false });
-    const began = performance.now();
-    const stopped = server.stop();
-    await expect.poll(() => get(`${server.url}/readyz`)).toMatchObject({ status: 503, body: { status: 'stopping' } });
-    expect(await get(`http://127.0.0.1:${metricsPort}/readyz`)).toMatchObject({ body: { status: 'stopping' } });
-    expect(await get(`${server.url}/healthz`)).toEqual({ status: 200, body: { status: 'ok' }, closes: true });
-    expect(await stopped).toBe(0);
-    expect(performance.now() - began).toBeGreaterThan(2_900);
-    await expect(get(`${server.url}/healthz`)).rejects.toThrow('ECONNREFUSED');
-  });
+test('serve, with SHUTDOWN_GRACE_MS still serves for that time after SIGTERM, but says that it is not ready and closes connections', async () => {
+  const metricsPort = String(await freePort());
+  const server = await startServerProcess(databaseUrl, { SHUTDOWN_GRACE_MS: '3000', METRICS_PORT: metricsPort });
+  expect(await get(`${server.url}/healthz`)).toEqual({ status: 200, body: { status: 'ok' }, closes: false });
+  const began = performance.now();
+  const stopped = server.stop();
+  await expect.poll(() => get(`${server.url}/readyz`)).toMatchObject({ status: 503, body: { status: 'stopping' } });
+  expect(await get(`http://127.0.0.1:${metricsPort}/readyz`)).toMatchObject({ body: { status: 'stopping' } });
+  expect(await get(`${server.url}/healthz`)).toEqual({ status: 200, body: { status: 'ok' }, closes: true });
+  expect(await stopped).toBe(0);
+  expect(performance.now() - began).toBeGreaterThan(2_900);
+  await expect(get(`${server.url}/healthz`)).rejects.toThrow('ECONNREFUSED');
+});
 
-  test('ends at once with exit code 1 after a second signal', async () => {
-    const server = await startServerProcess(databaseUrl, { SHUTDOWN_GRACE_MS: '600000' });
-    void server.stop();
-    await expect.poll(() => get(`${server.url}/readyz`)).toMatchObject({ status: 503 });
-    expect(await server.stop()).toBe(1);
-  });
+test('serve, with SHUTDOWN_GRACE_MS ends at once with exit code 1 after a second signal', async () => {
+  const server = await startServerProcess(databaseUrl, { SHUTDOWN_GRACE_MS: '600000' });
+  void server.stop();
+  await expect.poll(() => get(`${server.url}/readyz`)).toMatchObject({ status: 503 });
+  expect(await server.stop()).toBe(1);
+});
 
-  test('stops at once after SIGINT, as a terminal sends it', async () => {
-    const server = await startServerProcess(databaseUrl, { SHUTDOWN_GRACE_MS: '600000' });
-    expect(await server.stop('SIGINT')).toBe(0);
-  });
+test('serve, with SHUTDOWN_GRACE_MS stops at once after SIGINT, as a terminal sends it', async () => {
+  const server = await startServerProcess(databaseUrl, { SHUTDOWN_GRACE_MS: '600000' });
+  expect(await server.stop('SIGINT')).toBe(0);
 });

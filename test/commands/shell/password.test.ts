@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { UsageError } from '../../../src/commands/shell/command.ts';
 import { readPassword } from '../../../src/commands/shell/password.ts';
 
@@ -7,31 +7,29 @@ import { readPassword } from '../../../src/commands/shell/password.ts';
 const input = (...pieces: (string | Buffer)[]) =>
   Readable.from(pieces.map((piece) => Buffer.from(piece))) as unknown as NodeJS.ReadStream;
 
-describe('a password from standard input', () => {
-  test.each<[string, NodeJS.ReadStream]>([
-    ['unchanged', input('correct horse')],
-    ['without the line break at the end', input('correct horse\n')],
-    ['without a Windows line break at the end', input('correct horse\r\n')],
-    ['in pieces', input('corr', 'ect ', 'horse')],
-  ])('is read %s', async (_, stream) => {
-    expect(await readPassword(stream)).toBe('correct horse');
-  });
+test.each<[string, NodeJS.ReadStream]>([
+  ['unchanged', input('correct horse')],
+  ['without the line break at the end', input('correct horse\n')],
+  ['without a Windows line break at the end', input('correct horse\r\n')],
+  ['in pieces', input('corr', 'ect ', 'horse')],
+])('a password from standard input is read %s', async (_, stream) => {
+  expect(await readPassword(stream)).toBe('correct horse');
+});
 
-  test('keeps white space, and multi-byte letters that are split between two chunks', async () => {
-    const [first, second] = [Buffer.from(' pass wörd ').subarray(0, 7), Buffer.from(' pass wörd ').subarray(7)];
-    expect(await readPassword(input(first, second, 'x'))).toBe(' pass wörd x');
-  });
+test('a password from standard input keeps white space, and multi-byte letters that are split between two chunks', async () => {
+  const [first, second] = [Buffer.from(' pass wörd ').subarray(0, 7), Buffer.from(' pass wörd ').subarray(7)];
+  expect(await readPassword(input(first, second, 'x'))).toBe(' pass wörd x');
+});
 
-  test.each<[string, NodeJS.ReadStream]>([
-    ['nothing', input()],
-    ['11 characters', input('x'.repeat(11))],
-    ['129 characters', input('x'.repeat(129))],
-    ['a mebibyte', input('x'.repeat(1024 * 1024))],
-    ['two lines', input('correct horse\nbattery staple\n')],
-    ['a NUL', input('correct horse\0battery')],
-    ['bytes that are not UTF-8', input('correct horse', Buffer.of(0xff))],
-    ['a terminal', Object.assign(input('correct horse battery'), { isTTY: true })],
-  ])('is rejected as wrong usage if it is %s', async (_, stream) => {
-    await expect(readPassword(stream)).rejects.toThrow(UsageError);
-  });
+test.each<[string, NodeJS.ReadStream]>([
+  ['nothing', input()],
+  ['11 characters', input('x'.repeat(11))],
+  ['129 characters', input('x'.repeat(129))],
+  ['a mebibyte', input('x'.repeat(1024 * 1024))],
+  ['two lines', input('correct horse\nbattery staple\n')],
+  ['a NUL', input('correct horse\0battery')],
+  ['bytes that are not UTF-8', input('correct horse', Buffer.of(0xff))],
+  ['a terminal', Object.assign(input('correct horse battery'), { isTTY: true })],
+])('a password from standard input is rejected as wrong usage if it is %s', async (_, stream) => {
+  await expect(readPassword(stream)).rejects.toThrow(UsageError);
 });
