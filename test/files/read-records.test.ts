@@ -18,51 +18,7 @@ const itemsBelow = async (body: string, sizes: number[]): Promise<unknown[]> =>
 const ada = { first_name: 'Ada', last_name: 'Lovelace' };
 
 describe('reading a file', () => {
-  // Everything that CSV and UTF-8 give a meaning to, and characters of one to four bytes.
-  const soup = fc.string({
-    unit: fc.constantFrom(
-      'a',
-      '"',
-      '"',
-      ',',
-      ',',
-      ';',
-      '\n',
-      '\n',
-      '\r',
-      '\r\n',
-      '\t',
-      ' ',
-      'é',
-      '€',
-      '😀',
-      '\0',
-      '\\N',
-    ),
-    maxLength: 60,
-  });
-  const garbled = fc.array(
-    fc.oneof(
-      soup.map((text) => Buffer.from(text)),
-      fc.uint8Array({ maxLength: 2 }),
-    ),
-    {
-      maxLength: 3,
-    },
-  );
   const sizes = fc.array(fc.integer({ min: 1, max: 7 }), { minLength: 1, maxLength: 5 });
-
-  test('gives the same records in whatever chunks the file arrives', async () => {
-    await fc.assert(
-      fc.asyncProperty(garbled, sizes, fc.boolean(), async (parts, some, isCsv) => {
-        const file = isCsv ? lenient : lines;
-        const bytes = Buffer.concat([Buffer.from(isCsv ? '\ufefffirst_name,custom_fields.é\r\n' : '\ufeff'), ...parts]);
-        const whole = await read(file, bytes, [bytes.length]);
-        expect(await read(file, bytes, some)).toEqual(whole);
-      }),
-      { numRuns: 100 },
-    );
-  });
 
   test('gives the cells that were written, with their line, however they were quoted and whatever ends the lines', async () => {
     const cell = fc.record({
