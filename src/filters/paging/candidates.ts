@@ -183,8 +183,9 @@ const hasTerms = ({ sql, source }: Printing, terms: readonly number[]): Fragment
 
 /**
  * Condition: the record has all terms of an SQL array. It is written twice, because the planner assumes that 0.5 % of all
- * records have a given term, and would also read the ids of all records of the customer to exclude some of these. Of two
- * conditions it expects 0.0025 %, and uses the index of the terms alone.
+ * records have a given term, and would also read the ids of all records of the customer to exclude some of these: 12 ms
+ * instead of 0.4 for a value that none of 40,000 contacts has, before their table is analysed. The plan tests do not count
+ * these entries of an index. Of two conditions it expects 0.0025 %, and uses the index of the terms alone.
  */
 function containsAll(sql: FragmentMaker, alias: string, terms: Fragment): Fragment {
   const column = constant(sql, `${alias}.terms`);
