@@ -43,6 +43,8 @@ def send(kind: str, match: str, what: Any) -> None:
 
 def receive(kind: str, record: Any) -> None:
     body = {field: record[field] for field in KINDS[kind][1].split(",")}
+    if body.get("work_email") == "":
+        body["work_email"] = None  # what is written where there is none
     if company := body.get("company"):
         body["company"] = company["id"] and {"id": company["id"]}
     found = run("select own from records where kind = ? and id = ?", kind, record["id"])

@@ -29,7 +29,7 @@ class ImportResult:
 
 def import_file(
     api: SalesData,
-    kind: Literal["contacts", "companies"],
+    kind: Literal["contacts", "companies", "products", "opportunities"],
     file: Upload,
     settings: Any,
     *,

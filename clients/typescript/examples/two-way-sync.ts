@@ -35,6 +35,7 @@ async function send(kind: string, match: 'id' | 'external_id', what: string, isD
 
 function receive(kind: string, { id, external_id, company, ...others }: Shown): void {
   const body = Object.fromEntries(kinds[kind]![2].split(',').map((field) => [field, others[field]]));
+  if (body['work_email'] === '') body['work_email'] = null; // what is written where there is none
   if (company) body['company'] = company.id && { id: company.id };
   const own = run('select own from records where kind = ? and id = ?', kind, id)[0]?.['own'] ?? external_id ?? id;
   const sql =
